@@ -1,0 +1,58 @@
+// Package agent is the protocol between the server and the small program that
+// runs inside every runner, and the server's side of it.
+//
+// # Streams
+//
+// A stream is any reliable, ordered, two-way byte stream: a Unix socket
+// locally, a multiplexed stream on Nomad. Each carries one request: one
+// execution or one transfer, so that a flooding program can't stall another.
+// The client sends a [Request] frame first, which tells its protocol version;
+// the agent answers with a [Response] frame. What follows depends on the
+// request. Either side may close the stream at any time; an execution goes on
+// without it.
+//
+// # Frames
+//
+//	length  uint32, big endian: the number of bytes that follow, 1 to MaxFrame
+//	kind    one byte: see Kind
+//	body    length-1 bytes
+//
+// Bodies of control frames are JSON objects whose unknown members are ignored;
+// bodies of data frames are binary:
+//
+//	KindOutput       stream (1 byte), offset (uint64), time since the start in
+//	                 microseconds (uint64), then 1 to MaxData bytes
+//	KindStdin        offset (uint64), then 1 to MaxData bytes
+//	KindStdinWindow  received (uint64): stdin bytes that the agent has, so that a
+//	                 client that attached knows where to go on; limit (uint64):
+//	                 the client may send stdin up to this offset
+//	KindAck          offset (uint64): all output before it is in the server's log
+//	KindData         bytes of a file
+//
+// # An execution
+//
+// After a start or attach request that was answered without an error:
+//
+//	agent → client   KindStarted, KindOutput …, KindStdinWindow …, KindExited
+//	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindKill, KindSettled
+//
+// A start is idempotent by the execution's id: a second one with the same id
+// attaches. An attach says from which output offset to go on; the agent holds
+// every byte that wasn't acknowledged (at most 1 MiB per execution and 8 MiB
+// in all, then the program blocks on its pipe) and the exit until KindSettled
+// says that it was stored. A newer stream for the same execution displaces an
+// older one, which is closed. Offsets count the bytes of both outputs merged,
+// in the order in which the agent read them.
+//
+// # Files
+//
+// A list is answered by KindFile frames and KindEnd. A read is answered by
+// one KindFile, KindData frames that add up to its size, and KindEnd. An
+// update's request carries every path and size; all are checked first, and an
+// error then means that nothing was touched. After an answer without an error
+// the client sends the contents, in order, as KindData frames, and the agent
+// ends with KindUpdated.
+//
+// A peer that breaks the protocol is cut off. The server treats every agent as
+// hostile, and the agent every client that isn't the server.
+package agent

@@ -1,0 +1,206 @@
+package agent
+
+import "time"
+
+// Protocol is the version that this package speaks. An agent answers a
+// request of this version and of the one before.
+const Protocol = 1
+
+// Bounds of the protocol.
+const (
+	MaxData     = 32 << 10  // bytes of output, stdin or file in one frame
+	MaxFrame    = 8 << 20   // bytes of a request; every other frame is at most MaxData and a header, or 1 MiB of JSON
+	StdinWindow = 256 << 10 // stdin bytes that the agent holds for a program that doesn't read
+)
+
+// A Kind says what a frame's body is.
+type Kind byte
+
+// The kinds.
+const (
+	KindRequest     Kind = 1  // client → agent: Request
+	KindResponse    Kind = 2  // agent → client: Response
+	KindStarted     Kind = 3  // agent → client: Started
+	KindOutput      Kind = 4  // agent → client: binary
+	KindStdinWindow Kind = 5  // agent → client: binary
+	KindExited      Kind = 6  // agent → client: Exit
+	KindStdin       Kind = 7  // client → agent: binary
+	KindStdinEnd    Kind = 8  // client → agent: empty
+	KindAck         Kind = 9  // client → agent: binary
+	KindKill        Kind = 10 // client → agent: Kill
+	KindSettled     Kind = 11 // client → agent: empty
+	KindFile        Kind = 12 // agent → client: FileInfo
+	KindData        Kind = 13 // either way: bytes
+	KindEnd         Kind = 14 // agent → client: empty, or Response with an error
+	KindUpdated     Kind = 15 // agent → client: Updated
+)
+
+// A Request opens a stream. Exactly one of its pointers is set.
+type Request struct {
+	Protocol int       `json:"protocol"`
+	Ping     *Ping     `json:"ping,omitempty"`
+	Start    *Start    `json:"start,omitempty"`
+	Attach   *Attach   `json:"attach,omitempty"`
+	List     *ListDir  `json:"list,omitempty"`
+	Read     *ReadFile `json:"read,omitempty"`
+	Update   *Update   `json:"update,omitempty"`
+}
+
+// A Response answers a Request.
+type Response struct {
+	Protocol   int         `json:"protocol"`
+	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
+	Executions []Execution `json:"executions,omitempty"` // to a Ping
+	Error      *Error      `json:"error,omitempty"`
+}
+
+// Ping asks whether the agent is ready, and what it runs.
+type Ping struct{}
+
+// An Execution is one that the agent knows and that wasn't settled.
+type Execution struct {
+	ID     string `json:"id"`
+	Exited bool   `json:"exited"`
+}
+
+// Start asks for a command to be run.
+type Start struct {
+	ID          string        `json:"id"`
+	Argv        []string      `json:"argv"`                  // argv[0] is looked up in PATH of Env unless it has a slash
+	Env         []string      `json:"env,omitempty"`         // NAME=value; all of the command's environment
+	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "": /workspace
+	Stdin       bool          `json:"stdin,omitempty"`       // false: at its end from the start
+	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time; 0: none
+	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs; 0: none
+}
+
+// Attach asks to go on with an execution that was started before.
+type Attach struct {
+	ID     string `json:"id"`
+	Offset int64  `json:"offset"` // the first output byte that the client doesn't have
+}
+
+// Started says that the command runs.
+type Started struct {
+	At time.Time `json:"at"`
+}
+
+// A Cause says who ended an execution.
+type Cause string
+
+// The causes.
+const (
+	CauseSelf        Cause = ""            // it ended by itself, or was signalled by someone inside
+	CauseKill        Cause = "kill"        // a Kill frame
+	CauseTimeLimit   Cause = "timeLimit"   // it ran for its TimeLimit
+	CauseOutputLimit Cause = "outputLimit" // it printed OutputLimit bytes and wanted to print more
+)
+
+// Exit tells how an execution ended, after its last output. Either Code is
+// what it exited with or Signal names what killed it ("SIGKILL").
+type Exit struct {
+	At         time.Time     `json:"at"`
+	Code       int           `json:"code"`
+	Signal     string        `json:"signal,omitempty"`
+	Cause      Cause         `json:"cause,omitempty"`
+	Wall       time.Duration `json:"wall"`
+	User       time.Duration `json:"user"`
+	System     time.Duration `json:"system"`
+	PeakMemory int64         `json:"peakMemory"` // bytes; the largest of its processes
+	Output     int64         `json:"output"`     // bytes of both outputs
+}
+
+// Kill asks to end an execution and everything that it started, setsid
+// included. Grace is the time between SIGTERM and SIGKILL; 0: SIGKILL at once.
+type Kill struct {
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+// ListDir asks for the entries of a directory, sorted by path.
+type ListDir struct {
+	Path      string `json:"path"` // "": the workspace
+	Recursive bool   `json:"recursive,omitempty"`
+}
+
+// ReadFile asks for a regular file's bytes. With InfoOnly it asks for what
+// KindFile says of an entry of any type.
+type ReadFile struct {
+	Path     string `json:"path"`
+	InfoOnly bool   `json:"infoOnly,omitempty"`
+}
+
+// FileInfo is one entry. Path and LinkTarget are bytes, which JSON carries in
+// base64, since a file's name need not be UTF-8.
+type FileInfo struct {
+	Path       []byte    `json:"path"`
+	Type       string    `json:"type"` // "file", "directory", "link" or "other"
+	Size       int64     `json:"size"`
+	ModifiedAt time.Time `json:"modifiedAt"`
+	Mode       uint32    `json:"mode"` // 0 to 07777
+	Owner      string    `json:"owner"`
+	Group      string    `json:"group"`
+	LinkTarget []byte    `json:"linkTarget,omitempty"`
+}
+
+// Update asks to delete paths, then to write files. A relative path is one
+// below /workspace, an absolute one is one inside the runner. A deleted path
+// whose last element is "*" means everything in that directory; one that isn't
+// there is no error. Directories are deleted with what they hold.
+type Update struct {
+	Delete []string `json:"delete,omitempty"`
+	Write  []Write  `json:"write,omitempty"`
+}
+
+// Write is one file of an Update, replaced by rename, or one directory.
+type Write struct {
+	Path      string `json:"path"`
+	Size      int64  `json:"size"`
+	Directory bool   `json:"directory,omitempty"`
+	Mode      uint32 `json:"mode,omitempty"` // 0: 0744 for a file, 0755 for a directory
+}
+
+// Updated tells what an Update did. Failed names what could not be written,
+// or deleted, although nothing spoke against it before, a full disk for
+// example; such a file is as it was.
+type Updated struct {
+	Written []string  `json:"written"`
+	Deleted []string  `json:"deleted"`
+	Failed  []Failure `json:"failed,omitempty"`
+}
+
+// A Failure is a path and what went wrong with it.
+type Failure struct {
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// An ErrorCode is the kind of an Error.
+type ErrorCode string
+
+// The codes.
+const (
+	ErrInvalid      ErrorCode = "invalid"      // the request can't be carried out as it is
+	ErrNotFound     ErrorCode = "notFound"     // no such execution, command, file or directory
+	ErrWrongType    ErrorCode = "wrongType"    // a directory where a file is needed, or the like
+	ErrDenied       ErrorCode = "denied"       // not allowed inside the runner, for example a read-only place
+	ErrFull         ErrorCode = "full"         // no room left
+	ErrTooMany      ErrorCode = "tooMany"      // the agent's bound on executions was reached
+	ErrIncompatible ErrorCode = "incompatible" // the other side's protocol isn't spoken here
+	ErrInternal     ErrorCode = "internal"     // the agent failed
+)
+
+// An Error is what a request failed with.
+type Error struct {
+	Code    ErrorCode `json:"code"`
+	Path    string    `json:"path,omitempty"`  // the path that it is about
+	Index   int       `json:"index,omitempty"` // its place in Update.Delete or Update.Write
+	Field   string    `json:"field,omitempty"` // "delete", "write", "argv", "dir" …
+	Message string    `json:"message"`         // for people; without detail of the host
+}
+
+func (e *Error) Error() string {
+	if e.Path != "" {
+		return e.Path + ": " + e.Message
+	}
+	return e.Message
+}

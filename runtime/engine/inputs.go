@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Inputs hold what a client said, in the API's units (seconds, bytes). A nil
+// pointer or slice means that the client said nothing: the stored or default
+// value holds. The engine checks them and names the field in INVALID_INPUT as
+// the API spells it.
+
+// PutEnvironmentInput creates or changes an environment.
+type PutEnvironmentInput struct {
+	ID               runtime.EnvironmentID
+	IfRevision       *int // CONFLICT when the stored one differs; 0: only create
+	Image            *string
+	PoolSize         *int
+	CPUMHz           *int
+	MemoryMiB        *int
+	Processes        *int
+	WorkspaceMiB     *int
+	NetworkAccess    *bool
+	ExposedPorts     []int
+	Isolation        *runtime.Isolation
+	Variables        []runtime.Variable
+	DefaultTimeLimit *int // seconds
+	OutputLimit      *int64
+}
+
+// ClaimInput asks for a runner.
+type ClaimInput struct {
+	EnvironmentID     runtime.EnvironmentID
+	InactivityTimeout *int // seconds; 0: never
+	WaitFor           *int // seconds
+	Key               string
+	Labels            []runtime.Label
+}
+
+// StartInput asks for a command to be run in a claimed runner. Exactly one of
+// Command and Shell is set.
+type StartInput struct {
+	RunnerID         runtime.RunnerID
+	Command          []string
+	Shell            *string
+	Variables        []runtime.Variable
+	WorkingDirectory string
+	TimeLimit        *int // seconds; nil: the environment's; 0: none
+	OutputLimit      *int64
+	Stdin            bool
+	Key              string
+}
+
+// RunInput asks for the whole: claim, write files, start, feed, release.
+type RunInput struct {
+	EnvironmentID runtime.EnvironmentID
+	Files         []runtime.FileWrite
+	Command       []string
+	Shell         *string
+	Variables     []runtime.Variable
+	Stdin         *string
+	TimeLimit     *int // seconds
+	WaitFor       *int // seconds
+	Key           string
+}
+
+// StdinInput feeds a running command.
+type StdinInput struct {
+	ExecutionID runtime.ExecutionID
+	Data        []byte
+	Offset      *int64 // bytes written before; makes a retry safe
+	Close       bool
+}
+
+// RunnerFilter selects runners; a zero field selects all.
+type RunnerFilter struct {
+	EnvironmentID runtime.EnvironmentID
+	States        []runtime.RunnerState
+}
+
+// ExecutionFilter selects executions; a zero field selects all.
+type ExecutionFilter struct {
+	RunnerID      runtime.RunnerID
+	EnvironmentID runtime.EnvironmentID
+	States        []runtime.ExecutionState
+}
+
+// FilesUpdated tells what UpdateFiles did.
+type FilesUpdated struct {
+	Written []string
+	Deleted []string
+	Failed  []runtime.FileFailure
+}
+
+// A Health is the state of the whole and of its parts.
+type Health struct {
+	Status     HealthStatus // the worst of the components
+	Components []ComponentHealth
+}
+
+// ComponentHealth is the state of one part, since when, and why.
+type ComponentHealth struct {
+	Name    string // "cluster", "store", "pool ID"
+	Status  HealthStatus
+	Since   time.Time
+	Message string
+}
+
+// HealthStatus is a verdict.
+type HealthStatus string
+
+// The verdicts, from good to bad.
+const (
+	HealthOK       HealthStatus = "OK"
+	HealthDegraded HealthStatus = "DEGRADED"
+	HealthDown     HealthStatus = "DOWN"
+)

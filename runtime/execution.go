@@ -1,0 +1,93 @@
+package runtime
+
+import "time"
+
+// An Execution is one command in one runner, and what became of it.
+type Execution struct {
+	ID            ExecutionID    `json:"id"`
+	RunnerID      RunnerID       `json:"runnerId"`
+	EnvironmentID EnvironmentID  `json:"environmentId"`
+	Command       []string       `json:"command"` // argv
+	TimeLimit     time.Duration  `json:"timeLimit"`
+	OutputLimit   int64          `json:"outputLimit"`
+	Stdin         bool           `json:"stdin"`
+	Key           string         `json:"key,omitempty"`
+	Input         string         `json:"input,omitempty"` // digest of what was asked with Key
+	State         ExecutionState `json:"state"`
+	End           End            `json:"end"` // zero until FINISHED
+	Usage         Usage          `json:"usage"`
+	Marks         Marks          `json:"marks"`
+}
+
+// An ExecutionState only moves forward: PENDING → RUNNING → FINISHED;
+// RUNNING may be skipped.
+type ExecutionState string
+
+// The states.
+const (
+	ExecutionPending  ExecutionState = "PENDING"  // recorded; the agent hasn't said that it runs
+	ExecutionRunning  ExecutionState = "RUNNING"  // the agent started it
+	ExecutionFinished ExecutionState = "FINISHED" // it has its one outcome
+)
+
+// An Outcome is how an execution ended.
+type Outcome string
+
+// The outcomes. Each rests on evidence: a wait status, a counter of the
+// kernel, a limit that was enforced. Without any it is LOST.
+const (
+	OutcomeExited       Outcome = "EXITED"        // with End.ExitCode
+	OutcomeSignaled     Outcome = "SIGNALED"      // by End.Signal
+	OutcomeTimeLimit    Outcome = "TIME_LIMIT"    // it ran for its whole wall time
+	OutcomeCPULimit     Outcome = "CPU_LIMIT"     // it used up its CPU time
+	OutcomeMemoryLimit  Outcome = "MEMORY_LIMIT"  // the kernel killed it for memory
+	OutcomeProcessLimit Outcome = "PROCESS_LIMIT" // it ran into the limit of processes
+	OutcomeOutputLimit  Outcome = "OUTPUT_LIMIT"  // it printed more than it may
+	OutcomeCancelled    Outcome = "CANCELLED"     // somebody cancelled it
+	OutcomeRunnerGone   Outcome = "RUNNER_GONE"   // its runner went, for End.GoneReason
+	OutcomeLost         Outcome = "LOST"          // no evidence survived
+	OutcomeFailed       Outcome = "FAILED"        // it could not be started, or we failed
+)
+
+// An End is an outcome with its details.
+type End struct {
+	Outcome    Outcome    `json:"outcome,omitempty"`
+	ExitCode   int        `json:"exitCode,omitempty"`   // with EXITED only
+	Signal     string     `json:"signal,omitempty"`     // with SIGNALED only, for example "SIGKILL"
+	GoneReason GoneReason `json:"goneReason,omitempty"` // with RUNNER_GONE only
+	Message    string     `json:"message,omitempty"`    // the outcome in words
+}
+
+// Usage is what an execution used. A zero PeakMemory means that nobody could
+// tell.
+type Usage struct {
+	Wall        time.Duration `json:"wall"`
+	User        time.Duration `json:"user"`
+	System      time.Duration `json:"system"`
+	PeakMemory  int64         `json:"peakMemory"` // bytes
+	OutputBytes int64         `json:"outputBytes"`
+}
+
+// Marks are the times of what happened; zero means not yet, or never.
+type Marks struct {
+	QueuedAt      time.Time `json:"queuedAt"`
+	StartedAt     time.Time `json:"startedAt"`
+	FirstOutputAt time.Time `json:"firstOutputAt"`
+	FinishedAt    time.Time `json:"finishedAt"`
+}
+
+// A Stream is one of a command's two outputs.
+type Stream byte
+
+// The streams.
+const (
+	Stdout Stream = 1
+	Stderr Stream = 2
+)
+
+func (s Stream) String() string {
+	if s == Stderr {
+		return "STDERR"
+	}
+	return "STDOUT"
+}

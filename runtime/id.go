@@ -1,0 +1,40 @@
+package runtime
+
+import (
+	"regexp"
+
+	"github.com/google/uuid"
+)
+
+// An EnvironmentID names an environment. The client chooses it, for example
+// "10" or "python"; two ids are the same only if they are equal as strings.
+type EnvironmentID string
+
+// A RunnerID names a runner. It is chosen before the runner is started and is
+// never used again. Ids sort by the time at which they were made.
+type RunnerID string
+
+// An ExecutionID names an execution; it sorts like a [RunnerID].
+type ExecutionID string
+
+// NewRunnerID returns an id that was never used before.
+func NewRunnerID() RunnerID { return RunnerID(newID()) }
+
+// NewExecutionID returns an id that was never used before.
+func NewExecutionID() ExecutionID { return ExecutionID(newID()) }
+
+// newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then
+// a counter and random bits, so that ids made later sort later.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+var environmentIDs = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Validate returns INVALID_INPUT for field "id" unless the id is 1 to 64
+// letters, digits, dots, underscores and hyphens that begin with a letter or
+// a digit.
+func (id EnvironmentID) Validate() error {
+	if !environmentIDs.MatchString(string(id)) {
+		return Invalid("id", "must be 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit")
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package runtime
+
+import (
+	"slices"
+	"time"
+)
+
+// A Runner is one isolated place in which commands run. It serves at most one
+// claim in its life.
+type Runner struct {
+	ID          RunnerID      `json:"id"`
+	Environment Environment   `json:"environment"` // as it was when the runner was started
+	State       RunnerState   `json:"state"`
+	GoneReason  GoneReason    `json:"goneReason,omitempty"` // with GONE only
+	Message     string        `json:"message,omitempty"`    // why it is gone, or what its start waits for
+	Claim       Claim         `json:"claim"`                // zero until it is claimed
+	Ports       []PortMapping `json:"ports,omitempty"`
+	CreatedAt   time.Time     `json:"createdAt"`
+}
+
+// A RunnerState is where a runner is in its life. It only moves forward:
+//
+//	STARTING → IDLE → CLAIMING → CLAIMED → STOPPING → GONE
+//	    └────────┴────────┴──────────┴────────┴─────────┘   (any may be skipped)
+type RunnerState string
+
+// The states, in their order.
+const (
+	RunnerStarting RunnerState = "STARTING" // wished for; its agent hasn't answered yet
+	RunnerIdle     RunnerState = "IDLE"     // warm: its agent answered
+	RunnerClaiming RunnerState = "CLAIMING" // the claim is being made durable
+	RunnerClaimed  RunnerState = "CLAIMED"  // someone holds it
+	RunnerStopping RunnerState = "STOPPING" // being removed
+	RunnerGone     RunnerState = "GONE"     // not there any more
+)
+
+var runnerOrder = []RunnerState{RunnerStarting, RunnerIdle, RunnerClaiming, RunnerClaimed, RunnerStopping, RunnerGone}
+
+// Before reports whether a runner in state s can still come to state t.
+func (s RunnerState) Before(t RunnerState) bool {
+	return slices.Index(runnerOrder, s) < slices.Index(runnerOrder, t)
+}
+
+// A GoneReason says why a runner is GONE.
+type GoneReason string
+
+// The reasons.
+const (
+	GoneReleased           GoneReason = "RELEASED"
+	GoneInactivity         GoneReason = "INACTIVITY"
+	GoneReplaced           GoneReason = "REPLACED"
+	GoneShrunk             GoneReason = "SHRUNK"
+	GoneEnvironmentDeleted GoneReason = "ENVIRONMENT_DELETED"
+	GoneStartFailed        GoneReason = "START_FAILED"
+	GoneAgentDied          GoneReason = "AGENT_DIED"
+	GoneOutOfMemory        GoneReason = "OUT_OF_MEMORY"
+	GoneEvicted            GoneReason = "EVICTED"
+	GoneDrained            GoneReason = "DRAINED"
+	GoneRescheduled        GoneReason = "RESCHEDULED"
+	GoneStoppedOutside     GoneReason = "STOPPED_OUTSIDE"
+	GoneUnknown            GoneReason = "UNKNOWN"
+)
+
+// A PortMapping says where a port of a runner is reached from outside.
+type PortMapping struct {
+	ExposedPort int    `json:"exposedPort"`
+	Address     string `json:"address"`
+}
+
+// A Claim says who holds a runner and until when. The zero Claim is none.
+type Claim struct {
+	Epoch             int           `json:"epoch"`           // 1 for the first; one more with every change
+	Key               string        `json:"key,omitempty"`   // the client's idempotency key
+	Input             string        `json:"input,omitempty"` // digest of what was asked with Key
+	ClaimedAt         time.Time     `json:"claimedAt"`
+	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
+	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
+	Labels            []Label       `json:"labels,omitempty"`
+}
+
+// A Label is a name and value that the claimer attached.
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Held reports whether there is a claim.
+func (c Claim) Held() bool { return c.Epoch > 0 }
+
+// Equal reports whether c and other say the same.
+func (c Claim) Equal(other Claim) bool {
+	return c.Epoch == other.Epoch && c.Key == other.Key && c.Input == other.Input &&
+		c.ClaimedAt.Equal(other.ClaimedAt) && c.ExpiresAt.Equal(other.ExpiresAt) &&
+		c.InactivityTimeout == other.InactivityTimeout && slices.Equal(c.Labels, other.Labels)
+}
