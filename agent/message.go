@@ -9,7 +9,7 @@ const Protocol = 1
 // Bounds of the protocol.
 const (
 	MaxData     = 32 << 10  // bytes of output, stdin or file in one frame
-	MaxFrame    = 8 << 20   // bytes of a request; every other frame is at most MaxData and a header, or 1 MiB of JSON
+	MaxFrame    = 8 << 20   // bytes of a request or of an Updated; every other frame is at most MaxData and a header, or 1 MiB of JSON
 	StdinWindow = 256 << 10 // stdin bytes that the agent holds for a program that doesn't read
 )
 
@@ -170,8 +170,9 @@ type Updated struct {
 
 // A Failure is a path and what went wrong with it.
 type Failure struct {
-	Path    string `json:"path"`
-	Message string `json:"message"`
+	Path    string    `json:"path"`
+	Code    ErrorCode `json:"code"`
+	Message string    `json:"message"`
 }
 
 // An ErrorCode is the kind of an Error.

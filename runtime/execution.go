@@ -12,7 +12,8 @@ type Execution struct {
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`
 	Key           string         `json:"key,omitempty"`
-	Input         string         `json:"input,omitempty"` // digest of what was asked with Key
+	Input         string         `json:"input,omitempty"`   // digest of what was asked with Key
+	Release       bool           `json:"release,omitempty"` // its runner goes when it ends
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`

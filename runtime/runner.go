@@ -11,7 +11,7 @@ type Runner struct {
 	ID          RunnerID      `json:"id"`
 	Environment Environment   `json:"environment"` // as it was when the runner was started
 	State       RunnerState   `json:"state"`
-	GoneReason  GoneReason    `json:"goneReason,omitempty"` // with GONE only
+	GoneReason  GoneReason    `json:"goneReason,omitempty"` // with STOPPING and GONE only
 	Message     string        `json:"message,omitempty"`    // why it is gone, or what its start waits for
 	Claim       Claim         `json:"claim"`                // zero until it is claimed
 	Ports       []PortMapping `json:"ports,omitempty"`

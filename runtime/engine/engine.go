@@ -1,128 +1,248 @@
+// Package engine is the one service: it composes pools, executions, their
+// output and the store over a Cluster. The API's doors and the commands call
+// it and nothing below it.
+//
+// Methods are safe for concurrent use, check their input, and return errors of
+// type runtime.Error. They may be called once Restored is closed and until Run
+// returns.
 package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// STUBS: signatures to build against while the engine is written.
-
-type Engine struct{}
-
+// Config are an engine's settings.
 type Config struct {
 	Dir    string // output logs live below it
 	Logger *zap.Logger
 }
 
-func New(cluster runtime.Cluster, store any, config Config) (*Engine, error) { panic("stub") }
+// An Engine serves environments, runners and executions.
+type Engine struct {
+	cluster  runtime.Cluster
+	store    *store.Store
+	dir      string
+	logger   *zap.Logger
+	jobs     chan func(context.Context) // what Run is to run beside itself
+	restored chan struct{}
+	stopped  chan struct{}
 
-// Run serves until ctx ends. Restored is closed once what was stored is back.
-func (e *Engine) Run(ctx context.Context) error { panic("stub") }
+	runners sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
 
-func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
-	panic("stub")
-}
-func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
-	panic("stub")
-}
-
-// sorted by id
-func (e *Engine) Environments() []runtime.Environment                              { panic("stub") }
-func (e *Engine) Environment(id runtime.EnvironmentID) (runtime.Environment, bool) { panic("stub") }
-func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool)   { panic("stub") }
-
-// WatchPools sends a snapshot of each pool first, then each change, latest only; "" watches all. The channel is closed when ctx ends.
-func (e *Engine) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
-	panic("stub")
-}
-
-// sorted by id, which is by time of creation
-func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner                     { panic("stub") }
-func (e *Engine) Runner(id runtime.RunnerID) (runtime.Runner, bool)                { panic("stub") }
-func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, error) { panic("stub") }
-func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
-	panic("stub")
+	mu           sync.Mutex // guards what follows; never held across I/O
+	environments map[runtime.EnvironmentID]runtime.Environment
+	pools        map[runtime.EnvironmentID]*pool.Pool // also of deleted environments that still have claimed runners
+	poolsChanged chan struct{}                        // closed and replaced when a pool comes
+	sessions     map[runtime.ExecutionID]*session
+	sessionsIn   map[runtime.RunnerID][]*session
+	claims       map[string]*keyedClaim // by key, while the runner lives
+	health       map[string]ComponentHealth
 }
 
-// Release reports false if the runner was already gone.
-func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error) { panic("stub") }
-
-func (e *Engine) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (FilesUpdated, error) {
-	panic("stub")
+// New returns an engine over a cluster and a store, which stay the caller's to
+// close, after Run has returned.
+func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
+	return &Engine{
+		cluster:      cluster,
+		store:        store,
+		dir:          config.Dir,
+		logger:       config.Logger,
+		jobs:         make(chan func(context.Context)),
+		restored:     make(chan struct{}),
+		stopped:      make(chan struct{}),
+		environments: map[runtime.EnvironmentID]runtime.Environment{},
+		pools:        map[runtime.EnvironmentID]*pool.Pool{},
+		poolsChanged: make(chan struct{}),
+		sessions:     map[runtime.ExecutionID]*session{},
+		sessionsIn:   map[runtime.RunnerID][]*session{},
+		claims:       map[string]*keyedClaim{},
+		health:       map[string]ComponentHealth{},
+	}
 }
 
-// sorted by path
-func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, path string, recursive bool) ([]runtime.File, error) {
-	panic("stub")
-}
-func (e *Engine) File(ctx context.Context, id runtime.RunnerID, path string) (file runtime.File, found bool, err error) {
-	panic("stub")
-}
+// Restored is closed once what was stored is back, and calls are welcome.
+func (e *Engine) Restored() <-chan struct{} { return e.restored }
 
-func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, error) { panic("stub") }
+// Run restores what is stored, and serves until ctx ends. It returns ctx's
+// cause, or why nothing could be restored, once all it started has ended.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer close(e.stopped)
+	defer cancel()
 
-// Execute claims, writes, starts, feeds; the runner is released when the execution ends.
-func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) { panic("stub") }
-func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (offset int64, err error) {
-	panic("stub")
-}
-func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
-	panic("stub")
-}
-
-// Execution waits up to wait for the end.
-func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
-	panic("stub")
-}
-
-// Executions returns a page of at most first, oldest first, after the given id, and how many match in all.
-func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (page []runtime.Execution, total int, err error) {
-	panic("stub")
-}
-
-// Events opens an execution's events after a cursor; "" is the beginning.
-func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after string) (*Events, error) {
-	panic("stub")
+	failed := make(chan error, 1)
+	group.Go(func() {
+		if err := e.restore(ctx); err != nil {
+			failed <- err
+		}
+	})
+	group.Go(func() { e.watch(ctx) })
+	for {
+		select {
+		case job := <-e.jobs:
+			group.Go(func() { job(ctx) })
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
-// Output returns what is there now: chunks of about maxBytes in all (at least one chunk if there is any), the cursor after them, and whether the execution has ended and this is its last output.
-func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (chunks []Event, cursor string, end bool, err error) {
-	panic("stub")
+// background has Run run job beside itself, with a context that ends when Run
+// is to end.
+func (e *Engine) background(job func(context.Context)) error {
+	select {
+	case e.jobs <- job:
+		return nil
+	case <-e.stopped:
+		return errStopping()
+	}
 }
 
-func (e *Engine) Health(ctx context.Context) Health { panic("stub") }
-
-// Events reads one execution's events, one after the other; for one goroutine.
-type Events struct{}
-
-// Next blocks until there is an event; io.EOF after EventFinished.
-func (s *Events) Next(ctx context.Context) (Event, error) { panic("stub") }
-func (s *Events) Close() error                            { panic("stub") }
-
-type EventKind int
-
-const (
-	EventStarted EventKind = iota + 1
-	EventOutput
-	EventLost
-	EventFinished
-)
-
-// An Event is one event of an execution. Cursor marks the position after it.
-type Event struct {
-	Kind      EventKind
-	Cursor    string
-	At        time.Time
-	Stream    runtime.Stream    // EventOutput
-	Data      []byte            // EventOutput: exact bytes
-	Bytes     int64             // EventLost
-	Reason    string            // EventLost
-	Execution runtime.Execution // EventFinished
+func errStopping() error {
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }
 
-// Text is Data as valid UTF-8, with U+FFFD where bytes aren't.
-func (e Event) Text() string { panic("stub") }
+// restore brings back environments and pools, and ends the executions that a
+// dead server left.
+func (e *Engine) restore(ctx context.Context) error {
+	environments, err := e.cluster.Environments(ctx)
+	if err != nil {
+		return fmt.Errorf("restore environments: %w", err)
+	}
+	runners, err := e.cluster.Runners(ctx, "")
+	if err != nil {
+		return fmt.Errorf("restore runners: %w", err)
+	}
+	if err := e.endLost(ctx); err != nil {
+		return fmt.Errorf("restore executions: %w", err)
+	}
+	e.mu.Lock()
+	for _, r := range runners {
+		if r.Claim.Key != "" {
+			e.claims[r.Claim.Key] = finishedClaim(r)
+		}
+	}
+	for _, env := range environments {
+		e.environments[env.ID] = env
+	}
+	e.mu.Unlock()
+	for _, env := range environments {
+		if err := e.openPool(ctx, env, false); err != nil {
+			return err
+		}
+	}
+	for _, r := range runners { // whose environment was deleted
+		if err := e.openPool(ctx, r.Environment, true); err != nil {
+			return err
+		}
+	}
+	close(e.restored)
+	return nil
+}
+
+// endLost ends executions whose server died: nobody saw how they ended. What
+// they printed until then stays.
+func (e *Engine) endLost(ctx context.Context) error {
+	unfinished, err := e.store.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range unfinished {
+		log, err := output.Recover(e.logPath(x.ID))
+		if err != nil {
+			e.logger.Warn("output could not be recovered", zap.String("execution", string(x.ID)), zap.Error(err))
+			log = output.New(e.logPath(x.ID))
+		}
+		x = lost(x, log.Next(), time.Now())
+		if err := errors.Join(log.End(), e.store.PutExecution(ctx, x)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch turns the cluster's hints into the pools'.
+func (e *Engine) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := e.cluster.Watch(ctx, func(id runtime.EnvironmentID) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			for env, p := range e.pools {
+				if id == "" || id == env {
+					p.Hint()
+				}
+			}
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		e.setHealth("cluster", HealthDegraded, "its events don't come: "+err.Error())
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// openPool makes and runs the pool of env, unless there is one.
+func (e *Engine) openPool(ctx context.Context, env runtime.Environment, deleted bool) error {
+	e.mu.Lock()
+	if e.pools[env.ID] != nil {
+		e.mu.Unlock()
+		return nil
+	}
+	p := pool.New(env, pool.Options{Cluster: e.cluster, Logger: e.logger, Observe: e.observe, Ending: e.ending})
+	e.pools[env.ID] = p
+	close(e.poolsChanged)
+	e.poolsChanged = make(chan struct{})
+	e.mu.Unlock()
+	err := e.background(func(ctx context.Context) {
+		_ = p.Run(ctx) // ctx's end, or the end of a deleted environment
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.pools[env.ID] == p {
+			delete(e.pools, env.ID)
+		}
+	})
+	if err == nil && deleted {
+		err = p.Delete(ctx, false)
+	}
+	return err
+}
+
+// observe takes in a runner's new state. A pool's owner calls it: it must not
+// block.
+func (e *Engine) observe(r runtime.Runner) {
+	if r.State == runtime.RunnerGone {
+		e.runners.Delete(r.ID)
+	} else {
+		e.runners.Store(r.ID, r)
+	}
+	if r.State.Before(runtime.RunnerStopping) {
+		return
+	}
+	for _, s := range e.sessionsOf(r.ID) {
+		s.runnerGone(r)
+	}
+}
+
+func (e *Engine) logPath(id runtime.ExecutionID) string {
+	// By the last two digits, which are random: no directory grows too large.
+	return filepath.Join(e.dir, "output", string(id[max(0, len(id)-2):]), string(id))
+}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
 )
 
 // Inputs hold what a client said, in the API's units (seconds, bytes). A nil
@@ -80,11 +81,7 @@ type RunnerFilter struct {
 }
 
 // ExecutionFilter selects executions; a zero field selects all.
-type ExecutionFilter struct {
-	RunnerID      runtime.RunnerID
-	EnvironmentID runtime.EnvironmentID
-	States        []runtime.ExecutionState
-}
+type ExecutionFilter = store.ExecutionFilter
 
 // FilesUpdated tells what UpdateFiles did.
 type FilesUpdated struct {

@@ -1,0 +1,283 @@
+package clustertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/agent/serve"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Fake is a Cluster in memory, for tests of what is above a cluster. Its
+// runners are goroutines that serve the agent's real protocol over pipes and
+// know a few commands (see programs). It passes the suite like any other.
+type Fake struct {
+	mu           sync.Mutex    // guards what follows
+	startDelay   time.Duration // from a Start until IDLE
+	onStart      func(runtime.RunnerID) error
+	onMark       func(runtime.RunnerID, runtime.Claim) error
+	environments map[runtime.EnvironmentID]runtime.Environment
+	runners      map[runtime.RunnerID]*fakeRunner
+	watchers     map[int]func(runtime.EnvironmentID)
+	watched      int
+	starts       int
+}
+
+type fakeRunner struct {
+	runtime.Runner
+	evidence runtime.Evidence
+	server   *serve.Server
+	ctx      context.Context // ends when the runner does
+	end      context.CancelFunc
+}
+
+// NewFake returns an empty cluster.
+func NewFake() *Fake {
+	return &Fake{
+		environments: map[runtime.EnvironmentID]runtime.Environment{},
+		runners:      map[runtime.RunnerID]*fakeRunner{},
+		watchers:     map[int]func(runtime.EnvironmentID){},
+		onStart:      func(runtime.RunnerID) error { return nil },
+		onMark:       func(runtime.RunnerID, runtime.Claim) error { return nil },
+	}
+}
+
+// StartDelay sets how long a start takes.
+func (f *Fake) StartDelay(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.startDelay = d
+}
+
+// OnStart has every start call do; with its error the start fails.
+func (f *Fake) OnStart(do func(runtime.RunnerID) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onStart = do
+}
+
+// OnMark has every mark call do first; its error is the mark's.
+func (f *Fake) OnMark(do func(runtime.RunnerID, runtime.Claim) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onMark = do
+}
+
+// PutEnvironment implements runtime.Cluster.
+func (f *Fake) PutEnvironment(_ context.Context, env runtime.Environment) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stored := f.environments[env.ID]
+	switch {
+	case stored.Revision == env.Revision && stored.PoolSize == env.PoolSize && stored.SameRunners(env):
+	case stored.Revision == env.Revision-1:
+		f.environments[env.ID] = env
+	default:
+		return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, stored.Revision)
+	}
+	return nil
+}
+
+// DeleteEnvironment implements runtime.Cluster.
+func (f *Fake) DeleteEnvironment(_ context.Context, id runtime.EnvironmentID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.environments, id)
+	return nil
+}
+
+// Environments implements runtime.Cluster.
+func (f *Fake) Environments(context.Context) ([]runtime.Environment, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []runtime.Environment
+	for _, env := range f.environments {
+		all = append(all, env)
+	}
+	return all, nil
+}
+
+// Start implements runtime.Cluster.
+func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environment, _ runtime.Priority) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.runners[id] != nil {
+		return nil
+	}
+	f.starts++
+	ctx, end := context.WithCancel(context.Background())
+	r := &fakeRunner{ctx: ctx, end: end, server: serve.New(newPrograms(), serve.Config{Version: "fake"})}
+	r.Runner = runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
+	f.runners[id] = r
+	time.AfterFunc(f.startDelay, func() { f.started(r) })
+	return nil
+}
+
+func (f *Fake) started(r *fakeRunner) {
+	f.mu.Lock()
+	do := f.onStart
+	f.mu.Unlock()
+	if err := do(r.ID); err != nil {
+		f.end(r.ID, runtime.GoneStartFailed, err.Error())
+		return
+	}
+	f.mu.Lock()
+	if r.State == runtime.RunnerStarting {
+		r.State = runtime.RunnerIdle
+	}
+	f.mu.Unlock()
+	f.hint(r.Environment.ID)
+}
+
+// Kill ends a runner behind everybody's back.
+func (f *Fake) Kill(id runtime.RunnerID, reason runtime.GoneReason) {
+	f.end(id, reason, "killed by a test")
+}
+
+func (f *Fake) end(id runtime.RunnerID, reason runtime.GoneReason, message string) {
+	f.mu.Lock()
+	r := f.runners[id]
+	if r != nil {
+		r.State, r.GoneReason, r.Message = runtime.RunnerGone, reason, message
+	}
+	f.mu.Unlock()
+	if r != nil {
+		r.end()
+		f.hint(r.Environment.ID)
+	}
+}
+
+// Count sets what the host counted for a runner.
+func (f *Fake) Count(id runtime.RunnerID, evidence runtime.Evidence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.runners[id]; r != nil {
+		r.evidence = evidence
+	}
+}
+
+// Starts returns how many runners were ever started.
+func (f *Fake) Starts() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.starts
+}
+
+// Mark implements runtime.Cluster.
+func (f *Fake) Mark(_ context.Context, id runtime.RunnerID, claim runtime.Claim) error {
+	f.mu.Lock()
+	do := f.onMark
+	f.mu.Unlock()
+	if err := do(id, claim); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.runners[id]
+	switch {
+	case r == nil || r.State == runtime.RunnerGone:
+		return gone(id)
+	case r.Claim.Equal(claim):
+		return nil
+	case r.Claim.Epoch != claim.Epoch-1:
+		return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, r.Claim.Epoch)
+	}
+	r.Claim, r.State = claim, runtime.RunnerClaimed
+	return nil
+}
+
+// Remove implements runtime.Cluster.
+func (f *Fake) Remove(_ context.Context, id runtime.RunnerID) error {
+	f.mu.Lock()
+	r := f.runners[id]
+	delete(f.runners, id)
+	f.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.end()
+	r.server.Close()
+	f.hint(r.Environment.ID)
+	return nil
+}
+
+// Runners implements runtime.Cluster.
+func (f *Fake) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []runtime.Runner
+	for _, r := range f.runners {
+		if env == "" || env == r.Environment.ID {
+			all = append(all, r.Runner)
+		}
+	}
+	return all, nil
+}
+
+// Watch implements runtime.Cluster.
+func (f *Fake) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
+	f.mu.Lock()
+	f.watched++
+	n := f.watched
+	f.watchers[n] = hint
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.watchers, n)
+	return context.Cause(ctx)
+}
+
+func (f *Fake) hint(id runtime.EnvironmentID) {
+	f.mu.Lock()
+	var hints []func(runtime.EnvironmentID)
+	for _, h := range f.watchers {
+		hints = append(hints, h)
+	}
+	f.mu.Unlock()
+	for _, h := range hints {
+		h(id)
+	}
+}
+
+// Dial implements runtime.Cluster.
+func (f *Fake) Dial(_ context.Context, id runtime.RunnerID) (net.Conn, error) {
+	f.mu.Lock()
+	r := f.runners[id]
+	f.mu.Unlock()
+	if r == nil || r.ctx.Err() != nil {
+		return nil, gone(id)
+	}
+	ours, theirs := net.Pipe()
+	go r.server.Handle(r.ctx, theirs)
+	return ours, nil
+}
+
+// Evidence implements runtime.Cluster.
+func (f *Fake) Evidence(_ context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.runners[id]
+	if r == nil {
+		return runtime.Evidence{}, gone(id)
+	}
+	return r.evidence, nil
+}
+
+// Close ends all runners.
+func (f *Fake) Close() error {
+	runners, err := f.Runners(context.Background(), "")
+	for _, r := range runners {
+		if err := f.Remove(context.Background(), r.ID); err != nil {
+			return fmt.Errorf("remove %s: %w", r.ID, err)
+		}
+	}
+	return err
+}
+
+func gone(id runtime.RunnerID) error {
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
+}

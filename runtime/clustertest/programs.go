@@ -1,0 +1,205 @@
+package clustertest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+// programs is a serve.Host whose commands are Go functions: true, false, echo,
+// cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT. Its files are a map.
+type programs struct {
+	mu    sync.Mutex // guards files
+	files map[string][]byte
+}
+
+func newPrograms() *programs { return &programs{files: map[string][]byte{}} }
+
+// Start implements serve.Host.
+func (h *programs) Start(start agent.Start) (serve.Process, error) {
+	argv := start.Argv
+	if len(argv) == 3 && argv[1] == "-c" {
+		argv = strings.Fields(argv[2])
+	}
+	run := commands[argv[0]]
+	if run == nil {
+		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "argv", Message: argv[0] + ": no such command"}
+	}
+	p := &program{killed: make(chan struct{}), done: make(chan struct{})}
+	p.stdout, p.out = io.Pipe()
+	p.stderr, p.err = io.Pipe()
+	var in io.Reader = bytes.NewReader(nil)
+	if start.Stdin {
+		r, w := io.Pipe()
+		in, p.stdin = r, w
+	}
+	go func() {
+		code := run(argv[1:], in, p)
+		p.finish(serve.Status{Code: code})
+	}()
+	return p, nil
+}
+
+var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
+	"true":  func([]string, io.Reader, *program) int { return 0 },
+	"false": func([]string, io.Reader, *program) int { return 1 },
+	"echo": func(args []string, _ io.Reader, p *program) int {
+		fmt.Fprintln(p.out, strings.Join(args, " "))
+		return 0
+	},
+	"stderr": func(args []string, _ io.Reader, p *program) int {
+		fmt.Fprintln(p.err, strings.Join(args, " "))
+		return 1
+	},
+	"cat": func(_ []string, stdin io.Reader, p *program) int {
+		_, _ = io.Copy(p.out, stdin)
+		return 0
+	},
+	"sleep": func(args []string, _ io.Reader, p *program) int {
+		seconds, err := strconv.ParseFloat(args[0], 64)
+		if err != nil {
+			return 2
+		}
+		select {
+		case <-time.After(time.Duration(seconds * float64(time.Second))):
+		case <-p.killed:
+		}
+		return 0
+	},
+	"exit": func(args []string, _ io.Reader, _ *program) int {
+		code, _ := strconv.Atoi(args[0])
+		return code
+	},
+	"zeros": func(args []string, _ io.Reader, p *program) int {
+		left, _ := strconv.Atoi(args[0])
+		for block := make([]byte, 32<<10); left > 0; left -= len(block) {
+			block = block[:min(left, len(block))]
+			if _, err := p.out.Write(block); err != nil {
+				return 1
+			}
+		}
+		return 0
+	},
+}
+
+// A program is one command that runs.
+type program struct {
+	stdin          *io.PipeWriter
+	stdout, stderr *io.PipeReader
+	out, err       *io.PipeWriter
+	kill           sync.Once
+	killed         chan struct{}
+	finished       sync.Once
+	status         serve.Status
+	done           chan struct{}
+}
+
+func (p *program) finish(status serve.Status) {
+	p.finished.Do(func() {
+		p.status = status
+		_, _ = p.out.Close(), p.err.Close()
+		close(p.done)
+	})
+}
+
+// Pipes implements serve.Process.
+func (p *program) Pipes() (io.WriteCloser, io.Reader, io.Reader) {
+	if p.stdin == nil {
+		return nil, p.stdout, p.stderr
+	}
+	return p.stdin, p.stdout, p.stderr
+}
+
+// Wait implements serve.Process.
+func (p *program) Wait() serve.Status {
+	<-p.done
+	return p.status
+}
+
+// Kill implements serve.Process.
+func (p *program) Kill(time.Duration) {
+	p.kill.Do(func() { close(p.killed) })
+	p.finish(serve.Status{Signal: "SIGKILL"})
+	if p.stdin != nil {
+		_ = p.stdin.Close()
+	}
+}
+
+// Close implements serve.Process.
+func (p *program) Close() serve.Usage { return serve.Usage{} }
+
+// List implements serve.Files.
+func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error {
+	h.mu.Lock()
+	var all []agent.FileInfo
+	for path, data := range h.files {
+		all = append(all, fileInfo(path, data))
+	}
+	h.mu.Unlock()
+	slices.SortFunc(all, func(a, b agent.FileInfo) int { return bytes.Compare(a.Path, b.Path) })
+	for _, info := range all {
+		if err := each(info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stat implements serve.Files.
+func (h *programs) Stat(path string) (agent.FileInfo, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	data, ok := h.files[path]
+	if !ok {
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrNotFound, Path: path, Message: "no such file"}
+	}
+	return fileInfo(path, data), nil
+}
+
+// Open implements serve.Files.
+func (h *programs) Open(path string) (agent.FileInfo, io.ReadCloser, error) {
+	info, err := h.Stat(path)
+	if err != nil {
+		return info, nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return info, io.NopCloser(bytes.NewReader(h.files[path])), nil
+}
+
+// Update implements serve.Files.
+func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent.Updated, error), error) {
+	return func(content func(int) io.Reader) (agent.Updated, error) {
+		updated := agent.Updated{Written: []string{}, Deleted: []string{}}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, path := range update.Delete {
+			delete(h.files, path)
+			updated.Deleted = append(updated.Deleted, path)
+		}
+		for i, write := range update.Write {
+			if write.Directory {
+				continue
+			}
+			data, err := io.ReadAll(content(i))
+			if err != nil {
+				return updated, err
+			}
+			h.files[write.Path] = data
+			updated.Written = append(updated.Written, write.Path)
+		}
+		return updated, nil
+	}, nil
+}
+
+func fileInfo(path string, data []byte) agent.FileInfo {
+	return agent.FileInfo{Path: []byte(path), Type: "file", Size: int64(len(data)), Mode: 0o744, Owner: "root", Group: "root"}
+}

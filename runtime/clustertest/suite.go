@@ -1,0 +1,401 @@
+// Package clustertest says, in tests, what a runtime.Cluster is: Suite must
+// pass on every one. Fake is one in memory.
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// patience is how long the suite waits for what must come.
+const patience = 30 * time.Second
+
+// Suite runs the conformance suite. Open returns a cluster without
+// environments, which it closes with t.Cleanup; environments are made from
+// prototype, with which a runner can be started.
+func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) runtime.Cluster) {
+	tests := map[string]func(t *testing.T, s suite){
+		"environments are stored by compare and swap": testEnvironments,
+		"a runner becomes idle, and runs a command":   testRunner,
+		"a start is idempotent":                       testStartTwice,
+		"a mark needs the epoch before":               testMark,
+		"of many marks one wins":                      testMarkRace,
+		"a marked runner goes on":                     testMarkKeeps,
+		"a removed runner is gone":                    testRemove,
+		"environments 1 and 10 are apart":             testPrefix,
+		"a watcher is told of a change":               testWatch,
+		"an execution can be attached to":             testAttach,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test(t, suite{Cluster: open(t), prototype: prototype})
+		})
+	}
+}
+
+type suite struct {
+	runtime.Cluster
+	prototype runtime.Environment
+}
+
+// put stores an environment of the first revision.
+func (s suite) put(t *testing.T, id runtime.EnvironmentID) runtime.Environment {
+	t.Helper()
+	env := s.prototype
+	env.ID, env.Revision, env.RunnerRevision = id, 1, 1
+	if err := s.PutEnvironment(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
+// idle starts a runner and waits until it is idle. It is removed at the end.
+func (s suite) idle(t *testing.T, env runtime.Environment) runtime.RunnerID {
+	t.Helper()
+	id := runtime.NewRunnerID()
+	if err := s.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Remove(context.Background(), id); err != nil {
+			t.Error(err)
+		}
+	})
+	s.await(t, id, runtime.RunnerIdle)
+	return id
+}
+
+func (s suite) find(t *testing.T, env runtime.EnvironmentID, id runtime.RunnerID) (runtime.Runner, bool) {
+	t.Helper()
+	all, err := s.Runners(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(r runtime.Runner) bool { return r.ID == id })
+	if i < 0 {
+		return runtime.Runner{}, false
+	}
+	return all[i], true
+}
+
+// await looks again and again, since Watch's hints may be missing.
+func (s suite) await(t *testing.T, id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		r, ok := s.find(t, "", id)
+		if ok && r.State == state {
+			return r
+		}
+		if ok && r.State == runtime.RunnerGone {
+			t.Fatalf("runner is gone (%s): %s", r.GoneReason, r.Message)
+		}
+	}
+	t.Fatalf("runner %s didn't become %s", id, state)
+	return runtime.Runner{}
+}
+
+// run runs a command and returns what it printed.
+func (s suite) run(t *testing.T, id runtime.RunnerID, argv ...string) (string, agent.Exit) {
+	t.Helper()
+	conn, err := s.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := agent.StartExecution(t.Context(), conn, agent.Start{
+		ID: string(runtime.NewExecutionID()), Argv: argv, Env: []string{"PATH=/usr/bin:/bin"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	return drain(t, session)
+}
+
+func drain(t *testing.T, session *agent.Session) (string, agent.Exit) {
+	t.Helper()
+	var printed []byte
+	for {
+		event, err := session.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch event.Kind {
+		case agent.KindOutput:
+			printed = append(printed, event.Data...)
+			if err := session.Ack(event.Offset + int64(len(event.Data))); err != nil {
+				t.Fatal(err)
+			}
+		case agent.KindExited:
+			if err := session.Settled(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+				t.Fatal(err)
+			}
+			return string(printed), event.Exit
+		}
+	}
+}
+
+func testEnvironments(t *testing.T, s suite) {
+	env := s.put(t, "a")
+	if err := s.PutEnvironment(t.Context(), env); err != nil {
+		t.Errorf("storing what is stored: %v", err)
+	}
+	env.PoolSize++
+	if err := s.PutEnvironment(t.Context(), env); runtime.CodeOf(err) != runtime.CodeConflict {
+		t.Errorf("another revision 1: %v, want CONFLICT", err)
+	}
+	env.Revision = 3
+	if err := s.PutEnvironment(t.Context(), env); runtime.CodeOf(err) != runtime.CodeConflict {
+		t.Errorf("revision 3 after 1: %v, want CONFLICT", err)
+	}
+	env.Revision = 2
+	if err := s.PutEnvironment(t.Context(), env); err != nil {
+		t.Errorf("revision 2 after 1: %v", err)
+	}
+	all, err := s.Environments(t.Context())
+	if err != nil || len(all) != 1 || all[0].Revision != 2 || all[0].PoolSize != env.PoolSize {
+		t.Errorf("Environments() = %v, %v", all, err)
+	}
+	for range 2 {
+		if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	if all, err := s.Environments(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after the delete: %v, %v", all, err)
+	}
+}
+
+func testRunner(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	conn, err := s.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.PingAgent(t.Context(), conn); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+	if printed, exit := s.run(t, id, "echo", "Hello", "World"); printed != "Hello World\n" || exit.Code != 0 || exit.Signal != "" {
+		t.Errorf("echo printed %q and ended with %+v", printed, exit)
+	}
+	if _, exit := s.run(t, id, "false"); exit.Code != 1 {
+		t.Errorf("false ended with %+v", exit)
+	}
+	if _, err := s.Evidence(t.Context(), id); err != nil {
+		t.Errorf("evidence: %v", err)
+	}
+}
+
+func testStartTwice(t *testing.T, s suite) {
+	env := s.put(t, "a")
+	id := s.idle(t, env)
+	before, _ := s.find(t, "a", id)
+	if err := s.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	after, ok := s.find(t, "a", id)
+	if !ok || !after.CreatedAt.Equal(before.CreatedAt) || after.State != runtime.RunnerIdle {
+		t.Errorf("after a second start: %+v, before: %+v", after, before)
+	}
+}
+
+func claim(epoch int, key string) runtime.Claim {
+	return runtime.Claim{
+		Epoch: epoch, Key: key, ClaimedAt: time.Unix(1_700_000_000, 0), ExpiresAt: time.Unix(1_900_000_000, 0),
+		InactivityTimeout: time.Minute, Labels: []runtime.Label{{Name: "user", Value: "x"}},
+	}
+}
+
+func testMark(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	for _, step := range []struct {
+		claim runtime.Claim
+		want  runtime.Code
+	}{
+		{claim(2, "x"), runtime.CodeConflict}, // nothing is at epoch 1
+		{claim(1, "x"), ""},
+		{claim(1, "x"), ""},                   // stored already
+		{claim(1, "y"), runtime.CodeConflict}, // somebody else
+		{claim(3, "x"), runtime.CodeConflict},
+		{claim(2, "x"), ""}, // a renewal
+		{claim(1, "x"), runtime.CodeConflict},
+	} {
+		err := s.Mark(t.Context(), id, step.claim)
+		if (err == nil) != (step.want == "") || (err != nil && runtime.CodeOf(err) != step.want) {
+			t.Errorf("mark epoch %d key %s: %v, want %q", step.claim.Epoch, step.claim.Key, err, step.want)
+		}
+	}
+	r, _ := s.find(t, "a", id)
+	if r.State != runtime.RunnerClaimed || !r.Claim.Equal(claim(2, "x")) {
+		t.Errorf("the runner is %s with %+v", r.State, r.Claim)
+	}
+	if err := s.Mark(t.Context(), runtime.NewRunnerID(), claim(1, "x")); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("mark of no runner: %v, want RUNNER_GONE", err)
+	}
+}
+
+func testMarkRace(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range 20 {
+		group.Go(func() {
+			if s.Mark(t.Context(), id, claim(1, strconv.Itoa(i))) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				won++
+			}
+		})
+	}
+	group.Wait()
+	if won != 1 {
+		t.Errorf("%d of 20 marks won, want 1", won)
+	}
+}
+
+func testMarkKeeps(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	conn, err := s.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := agent.StartExecution(t.Context(), conn, agent.Start{
+		ID: "cat", Argv: []string{"cat"}, Env: []string{"PATH=/usr/bin:/bin"}, Stdin: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if event, err := session.Next(); err != nil || event.Kind != agent.KindStarted {
+		t.Fatal(event, err)
+	}
+	if err := s.Mark(t.Context(), id, claim(1, "x")); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if _, err := session.WriteStdin(t.Context(), 0, []byte("still here")); err != nil {
+			t.Error(err)
+		}
+		if err := session.CloseStdin(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if printed, exit := drain(t, session); printed != "still here" || exit.Code != 0 {
+		t.Errorf("printed %q and ended with %+v", printed, exit)
+	}
+}
+
+func testRemove(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	for range 2 {
+		if err := s.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, ok := s.find(t, "", id); ok {
+		t.Errorf("still listed: %+v", r)
+	}
+	if conn, err := s.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("dial: %v, %v, want RUNNER_GONE", conn, err)
+	}
+	if _, err := s.Evidence(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("evidence: %v, want RUNNER_GONE", err)
+	}
+}
+
+func testPrefix(t *testing.T, s suite) {
+	one := s.idle(t, s.put(t, "1"))
+	ten := s.idle(t, s.put(t, "10"))
+	for env, want := range map[runtime.EnvironmentID]runtime.RunnerID{"1": one, "10": ten} {
+		all, err := s.Runners(t.Context(), env)
+		if err != nil || len(all) != 1 || all[0].ID != want || all[0].Environment.ID != env {
+			t.Errorf("Runners(%s) = %v, %v", env, all, err)
+		}
+	}
+}
+
+func testWatch(t *testing.T, s suite) {
+	env := s.put(t, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	hints := make(chan runtime.EnvironmentID, 1)
+	watching := make(chan error, 1)
+	go func() {
+		watching <- s.Watch(ctx, func(id runtime.EnvironmentID) {
+			select {
+			case hints <- id:
+			default:
+			}
+		})
+	}()
+	// A hint may be missed while Watch begins: go on making changes.
+	deadline := time.After(patience)
+	for hinted := false; !hinted; {
+		s.idle(t, env)
+		select {
+		case id := <-hints:
+			hinted = true
+			if id != "a" && id != "" {
+				t.Errorf("hint for %q", id)
+			}
+		case <-deadline:
+			t.Fatal("no hint")
+		default:
+		}
+	}
+	cancel()
+	if err := <-watching; !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch returned %v", err)
+	}
+}
+
+func testAttach(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	start := agent.Start{ID: "e", Argv: []string{"cat"}, Env: []string{"PATH=/usr/bin:/bin"}, Stdin: true}
+	conn, err := s.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := agent.StartExecution(t.Context(), conn, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Next(); err != nil {
+		t.Fatal(err)
+	}
+	go first.WriteStdin(t.Context(), 0, []byte("hello ")) //nolint:errcheck // the stream is cut below
+	event, err := first.Next()
+	if err != nil || string(event.Data) != "hello " {
+		t.Fatalf("%q, %v", event.Data, err)
+	}
+	first.Close()
+	if conn, err = s.Dial(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	second, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: "e", Offset: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	go func() {
+		if _, err := second.WriteStdin(t.Context(), 6, []byte("again")); err != nil {
+			t.Error(err)
+		}
+		if err := second.CloseStdin(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if printed, exit := drain(t, second); printed != "lo again" || exit.Code != 0 {
+		t.Errorf("after the attach: %q, %+v", printed, exit)
+	}
+}

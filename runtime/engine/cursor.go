@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A cursor is a position in an execution's events: before all of them, or
+// after EventStarted and some of the output. The end is a state, not a
+// position.
+type cursor struct {
+	started  bool
+	position int64 // in the log
+	offset   int64 // output bytes before it
+}
+
+// tagSize is how many bytes of a cursor tell whose it is.
+const tagSize = 4
+
+func tag(id runtime.ExecutionID) []byte {
+	sum := sha256.Sum256([]byte(id))
+	return sum[:tagSize]
+}
+
+// encode returns the cursor as clients get it. Only those with started set are
+// handed out.
+func (c cursor) encode(id runtime.ExecutionID) string {
+	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(id)...)
+	raw = binary.AppendUvarint(raw, uint64(c.position))
+	raw = binary.AppendUvarint(raw, uint64(c.offset))
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func parseCursor(id runtime.ExecutionID, text string) (cursor, error) {
+	if text == "" {
+		return cursor{}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) < tagSize || string(raw[:tagSize]) != string(tag(id)) {
+		return cursor{}, badCursor()
+	}
+	raw = raw[tagSize:]
+	position, n := binary.Uvarint(raw)
+	if n <= 0 {
+		return cursor{}, badCursor()
+	}
+	offset, m := binary.Uvarint(raw[n:])
+	if m <= 0 || n+m != len(raw) || int64(position) < 0 || int64(offset) < 0 {
+		return cursor{}, badCursor()
+	}
+	return cursor{started: true, position: int64(position), offset: int64(offset)}, nil
+}
+
+func badCursor() error {
+	return runtime.Invalid("after", "must be a cursor that an event or page of this execution had")
+}

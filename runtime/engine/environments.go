@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// PutEnvironment creates an environment, or changes those of its fields that
+// in names. Runners that are claimed stay as they are; idle ones are replaced
+// if what they are made from changed.
+func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
+	for {
+		stored, exists := e.Environment(in.ID)
+		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict,
+				"environment %s is at revision %d, not %d", in.ID, stored.Revision, *in.IfRevision)
+		}
+		env, err = in.applyTo(stored, exists)
+		if err != nil {
+			return runtime.Environment{}, false, err
+		}
+		if exists && env.Revision == stored.Revision {
+			return env, false, nil // nothing changes
+		}
+		err = e.cluster.PutEnvironment(ctx, env)
+		if err == nil {
+			return env, !exists, e.setEnvironment(ctx, env)
+		}
+		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
+			return runtime.Environment{}, false, err
+		}
+		// Somebody else was faster: apply the change to what is stored now.
+		if err := e.refreshEnvironment(ctx, in.ID); err != nil {
+			return runtime.Environment{}, false, err
+		}
+	}
+}
+
+// setEnvironment makes a stored environment the one that is served.
+func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) error {
+	e.mu.Lock()
+	if e.environments[env.ID].Revision < env.Revision {
+		e.environments[env.ID] = env
+	}
+	p := e.pools[env.ID]
+	e.mu.Unlock()
+	if p != nil && p.SetEnvironment(ctx, env) == nil {
+		return nil
+	}
+	return e.openPool(ctx, env, false) // there was none, or it ended just now
+}
+
+func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
+	all, err := e.cluster.Environments(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(env runtime.Environment) bool { return env.ID == id })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i < 0 {
+		delete(e.environments, id)
+	} else {
+		e.environments[id] = all[i]
+	}
+	return nil
+}
+
+// DeleteEnvironment removes an environment and its idle runners at once;
+// claimed ones go when their claims end, or at once with endClaimed. False
+// means that there was none.
+func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
+	_, exists := e.Environment(id)
+	if !exists {
+		return false, nil
+	}
+	if err := e.cluster.DeleteEnvironment(ctx, id); err != nil {
+		return false, err
+	}
+	e.mu.Lock()
+	delete(e.environments, id)
+	p := e.pools[id]
+	e.mu.Unlock()
+	if p == nil {
+		return true, nil
+	}
+	return true, p.Delete(ctx, endClaimed)
+}
+
+// Environments returns all, sorted by id.
+func (e *Engine) Environments() []runtime.Environment {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]runtime.Environment, 0, len(e.environments))
+	for _, env := range e.environments {
+		all = append(all, env)
+	}
+	slices.SortFunc(all, func(a, b runtime.Environment) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Environment returns one, and whether there is one.
+func (e *Engine) Environment(id runtime.EnvironmentID) (runtime.Environment, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	env, ok := e.environments[id]
+	return env, ok
+}
+
+func notFound(id runtime.EnvironmentID) error {
+	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "no environment %q: create it with putEnvironment, or list them with environments", id)
+}
+
+// applyTo returns the environment that stored becomes; with the same revision
+// where nothing changes.
+func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (runtime.Environment, error) {
+	env := stored
+	if !exists {
+		env = runtime.Environment{
+			ID: in.ID, Image: runtime.DefaultImage, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
+			Isolation: runtime.IsolationNamespaces, DefaultTimeLimit: runtime.DefaultTimeLimit, OutputLimit: runtime.DefaultOutputLimit,
+		}
+	}
+	set(&env.Image, in.Image)
+	set(&env.PoolSize, in.PoolSize)
+	set(&env.Resources.CPUMHz, in.CPUMHz)
+	set(&env.Resources.MemoryMiB, in.MemoryMiB)
+	set(&env.Resources.Processes, in.Processes)
+	set(&env.Resources.WorkspaceMiB, in.WorkspaceMiB)
+	set(&env.Network.Access, in.NetworkAccess)
+	set(&env.Isolation, in.Isolation)
+	set(&env.OutputLimit, in.OutputLimit)
+	if in.ExposedPorts != nil {
+		env.Network.ExposedPorts = in.ExposedPorts
+	}
+	if in.Variables != nil {
+		env.Variables = in.Variables
+	}
+	if in.DefaultTimeLimit != nil {
+		limit, err := seconds("defaultTimeLimit", *in.DefaultTimeLimit, runtime.MaxTimeLimit)
+		if err != nil {
+			return env, err
+		}
+		env.DefaultTimeLimit = limit
+	}
+	if err := env.Validate(); err != nil {
+		return env, err
+	}
+	if exists && env.SameRunners(stored) && env.PoolSize == stored.PoolSize {
+		return stored, nil
+	}
+	env.Revision = stored.Revision + 1
+	if !env.SameRunners(stored) {
+		env.RunnerRevision = env.Revision
+	}
+	return env, nil
+}
+
+// set overwrites what the client named.
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// seconds converts a client's seconds, or says what is allowed.
+func seconds(field string, value int, most time.Duration) (time.Duration, error) {
+	if err := runtime.Between(field, int64(value), 0, int64(most/time.Second), "seconds"); err != nil {
+		return 0, err
+	}
+	return time.Duration(value) * time.Second, nil
+}

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// gather is how many bytes of one stream an event holds at most.
+const gather = 32 << 10
+
+// An EventKind says what an Event is.
+type EventKind int
+
+// The kinds, in the order in which they come; EventOutput and EventLost come
+// any number of times.
+const (
+	EventStarted EventKind = iota + 1
+	EventOutput
+	EventLost
+	EventFinished
+)
+
+// An Event is one event of an execution. Cursor marks the position after it.
+type Event struct {
+	Kind      EventKind
+	Cursor    string
+	At        time.Time
+	Stream    runtime.Stream    // EventOutput
+	Data      []byte            // EventOutput: the exact bytes
+	Bytes     int64             // EventLost: how many
+	Reason    string            // EventLost: why
+	Execution runtime.Execution // EventFinished
+}
+
+// Text is Data as valid UTF-8, with U+FFFD for each byte that isn't part of any.
+func (e Event) Text() string {
+	if utf8.Valid(e.Data) {
+		return string(e.Data)
+	}
+	var b strings.Builder
+	for _, r := range string(e.Data) {
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Events reads one execution's events: EventStarted (unless it never
+// started), its output, and EventFinished, each once and in order. It is for
+// one goroutine. Close it.
+type Events struct {
+	id       runtime.ExecutionID
+	session  *session          // nil: it had ended when the reader was opened
+	ended    runtime.Execution // without a session
+	reader   *output.Reader
+	at       cursor
+	finished bool
+}
+
+// Events opens an execution's events after a cursor; "" is the beginning. What
+// a cursor is after doesn't come again, but for the end, which is a state.
+func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after string) (*Events, error) {
+	at, err := parseCursor(id, after)
+	if err != nil {
+		return nil, err
+	}
+	r := &Events{id: id, session: e.session(id), at: at}
+	if r.session == nil {
+		if r.ended, err = e.store.Execution(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if r.reader, err = e.openLog(r.session, id, at.position); errors.Is(err, output.ErrPosition) {
+		return nil, badCursor()
+	}
+	return r, err
+}
+
+// Close lets go of the log.
+func (r *Events) Close() error { return r.reader.Close() }
+
+// Next waits for the next event; after EventFinished comes io.EOF.
+func (r *Events) Next(ctx context.Context) (Event, error) {
+	if !r.at.started && r.session != nil {
+		select {
+		case <-r.session.started:
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+	for {
+		event, err := r.TryNext()
+		if !errors.Is(err, output.ErrWait) {
+			return event, err
+		}
+		if err := r.reader.Wait(ctx); err != nil {
+			return Event{}, err
+		}
+	}
+}
+
+// TryNext is Next without waiting: output.ErrWait means that there is no event
+// yet.
+func (r *Events) TryNext() (Event, error) {
+	if r.finished {
+		return Event{}, io.EOF
+	}
+	x := r.execution()
+	if !r.at.started {
+		if x.State == runtime.ExecutionPending {
+			return Event{}, output.ErrWait
+		}
+		r.at.started = true
+		if !x.Marks.StartedAt.IsZero() { // else it ended without having started
+			return Event{Kind: EventStarted, Cursor: r.at.encode(r.id), At: x.Marks.StartedAt}, nil
+		}
+	}
+	record, err := r.reader.Peek()
+	switch {
+	case errors.Is(err, io.EOF):
+		return r.end()
+	case err != nil:
+		return Event{}, err
+	case record.Offset > r.at.offset:
+		return r.lost(record.Offset), nil
+	}
+	return r.output(x.Marks.StartedAt)
+}
+
+func (r *Events) execution() runtime.Execution {
+	if r.session != nil {
+		return r.session.execution()
+	}
+	return r.ended
+}
+
+// output returns the event of the next record, and of those of the same stream
+// that are there already: a flood makes few large events, and nothing waits.
+func (r *Events) output(began time.Time) (Event, error) {
+	event := Event{Kind: EventOutput}
+	for {
+		record, err := r.reader.Peek()
+		if err != nil {
+			break // the first is there; another's error comes again with the next call
+		}
+		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > gather) {
+			break
+		}
+		if event.Data == nil {
+			event.Stream, event.At = record.Stream, began.Add(record.Since)
+		}
+		event.Data = append(event.Data, record.Data...)
+		r.at.offset = record.Offset + int64(len(record.Data))
+		if _, err := r.reader.TryNext(); err != nil {
+			return Event{}, err
+		}
+	}
+	r.at.position = r.reader.Position()
+	event.Cursor = r.at.encode(r.id)
+	return event, nil
+}
+
+// lost returns the event of output that isn't in the log.
+func (r *Events) lost(until int64) Event {
+	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Reason: "the server's disk was full, or failed"}
+	r.at.offset = until
+	event.Cursor = r.at.encode(r.id)
+	return event
+}
+
+func (r *Events) end() (Event, error) {
+	x := r.execution()
+	if r.at.offset < x.Usage.OutputBytes {
+		return r.lost(x.Usage.OutputBytes), nil
+	}
+	r.finished = true
+	return Event{Kind: EventFinished, Cursor: r.at.encode(r.id), At: x.Marks.FinishedAt, Execution: x}, nil
+}
+
+// Bounds of a page of output.
+const maxPageBytes = 16 << 20
+
+// Output returns what is there now after a cursor: events of output of at most
+// maxBytes in all, but at least one if there is any; the cursor after them; and
+// whether the execution has ended and this is its last output.
+func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (chunks []Event, next string, end bool, err error) {
+	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
+		return nil, "", false, err
+	}
+	r, err := e.Events(ctx, id, after)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer r.Close()
+	next = r.at.encode(id)
+	for size := 0; ; {
+		event, err := r.TryNext()
+		switch {
+		case errors.Is(err, output.ErrWait):
+			return chunks, next, false, nil
+		case err != nil:
+			return nil, "", false, err
+		case event.Kind == EventFinished:
+			return chunks, event.Cursor, true, nil
+		case event.Kind == EventOutput:
+			if size += len(event.Data); size > maxBytes && len(chunks) > 0 {
+				return chunks, next, false, nil
+			}
+			chunks = append(chunks, event)
+		}
+		next = event.Cursor
+	}
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// Bounds of commands, below what Linux takes (MAX_ARG_STRLEN is 128 KiB).
+const (
+	maxArgBytes     = 128<<10 - 1
+	maxCommandBytes = 1 << 20
+	maxCommandArgs  = 4096
+	maxPathBytes    = 4096
+)
+
+// shell is what a shell string is handed to, as one argument.
+const shell = "/bin/sh"
+
+// Start records an execution and has it started; it returns at once, with the
+// execution PENDING. What goes wrong from then on is the execution's outcome.
+// The same key gives the same execution; with another input CONFLICT.
+func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, error) {
+	x, err := in.execution()
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	if in.Key != "" {
+		x.Key = "start/" + in.Key
+	}
+	return e.start(ctx, in, x)
+}
+
+func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) (runtime.Execution, error) {
+	if x.Key != "" {
+		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
+			return e.repeated(stored, x, err)
+		}
+	}
+	p, err := e.poolOf(x.RunnerID)
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	runner, err := p.Use(ctx, x.RunnerID) // until the session ends
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	env := runner.Environment
+	x.EnvironmentID = env.ID
+	if in.TimeLimit == nil {
+		x.TimeLimit = env.DefaultTimeLimit
+	}
+	x.OutputLimit = env.OutputLimit
+	set(&x.OutputLimit, in.OutputLimit)
+	x.Marks.QueuedAt = time.Now()
+	stored, added, err := e.store.AddExecution(ctx, x)
+	if err != nil || !added {
+		p.Done(ctx, x.RunnerID)
+		return e.repeated(stored, x, err)
+	}
+	s := newSession(e, p, runner, x, commandEnvironment(env.Variables, in.Variables), in.WorkingDirectory)
+	e.addSession(s)
+	if err := e.background(s.run); err != nil {
+		return runtime.Execution{}, err // the next start ends it as LOST
+	}
+	if r, ok := e.Runner(runner.ID); !ok || r.State != runtime.RunnerClaimed {
+		s.runnerGone(r) // it went before observe could find the session
+	}
+	return x, nil
+}
+
+// repeated answers a start whose key was used before.
+func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execution, error) {
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	if stored.Input != x.Input {
+		return runtime.Execution{}, keyConflict()
+	}
+	if s := e.session(stored.ID); s != nil {
+		return s.execution(), nil
+	}
+	return stored, nil
+}
+
+// Cancel ends an execution and everything that it started: SIGTERM, and
+// SIGKILL after a grace. It returns once the execution has ended, or after two
+// seconds. One that has ended stays as it is.
+func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
+	if s := e.session(id); s != nil {
+		s.kill(runtime.OutcomeCancelled)
+	}
+	return e.Execution(ctx, id, 2*time.Second)
+}
+
+// WriteStdin feeds a running command and returns the offset after what it took.
+// It waits while the command doesn't read.
+func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
+	s := e.session(in.ExecutionID)
+	if s == nil {
+		if _, err := e.store.Execution(ctx, in.ExecutionID); err != nil {
+			return 0, err
+		}
+		return 0, ended(in.ExecutionID)
+	}
+	if !s.execution().Stdin {
+		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true")
+	}
+	return s.writeStdin(ctx, in)
+}
+
+func ended(id runtime.ExecutionID) error {
+	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", id)
+}
+
+// Execution returns one, as it is when it has ended or when wait is over.
+func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
+	if s := e.session(id); s != nil {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-s.done:
+		case <-timer.C:
+		case <-ctx.Done():
+			return runtime.Execution{}, context.Cause(ctx)
+		}
+		return s.execution(), nil
+	}
+	return e.store.Execution(ctx, id)
+}
+
+// Executions returns the first ones after an id, oldest first, and how many
+// match in all.
+func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (page []runtime.Execution, total int, err error) {
+	page, total, err = e.store.Executions(ctx, filter, first, after)
+	for i, x := range page {
+		if s := e.session(x.ID); s != nil {
+			page[i] = s.execution() // newer than what is stored
+		}
+	}
+	return page, total, err
+}
+
+// openLog returns a reader of an execution's output.
+func (e *Engine) openLog(s *session, id runtime.ExecutionID, position int64) (*output.Reader, error) {
+	if s != nil {
+		return s.log.Reader(position)
+	}
+	return output.OpenReader(e.logPath(id), position)
+}
+
+// lost ends an execution that a dead server left.
+func lost(x runtime.Execution, outputBytes int64, at time.Time) runtime.Execution {
+	return execution.Finished(x, execution.Decide(execution.Facts{}), runtime.Usage{OutputBytes: outputBytes}, at)
+}
+
+// execution checks the input.
+func (in StartInput) execution() (runtime.Execution, error) {
+	x := runtime.Execution{
+		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending, Stdin: in.Stdin,
+	}
+	var err error
+	if x.Command, err = command(in.Command, in.Shell); err != nil {
+		return x, err
+	}
+	if err := runtime.ValidateVariables("variables", in.Variables); err != nil {
+		return x, err
+	}
+	if len(in.WorkingDirectory) > maxPathBytes || strings.ContainsRune(in.WorkingDirectory, 0) {
+		return x, runtime.Invalid("workingDirectory", "must be at most %d bytes without NUL", maxPathBytes)
+	}
+	if in.TimeLimit != nil {
+		if x.TimeLimit, err = seconds("timeLimit", *in.TimeLimit, runtime.MaxTimeLimit); err != nil {
+			return x, err
+		}
+	}
+	if in.OutputLimit != nil {
+		if err := runtime.Between("limits.outputBytes", *in.OutputLimit, runtime.MinOutputLimit, runtime.MaxOutputLimit, "bytes"); err != nil {
+			return x, err
+		}
+	}
+	if err := validateKey(in.Key); err != nil {
+		return x, err
+	}
+	asked := in
+	asked.Key = ""
+	x.Input = digest(asked)
+	return x, nil
+}
+
+// command returns the argv that a client asked for.
+func command(argv []string, script *string) ([]string, error) {
+	switch {
+	case script != nil && argv != nil:
+		return nil, runtime.Invalid("command", "give either command or shell, not both")
+	case script == nil && len(argv) == 0:
+		return nil, runtime.Invalid("command", "must name a program (argv), or give shell instead")
+	case script == nil && argv[0] == "":
+		return nil, runtime.Invalid("command.0", "must name a program")
+	case script != nil && *script == "":
+		return nil, runtime.Invalid("shell", "must not be empty")
+	case script != nil:
+		if err := argument("shell", *script); err != nil {
+			return nil, err
+		}
+		return []string{shell, "-c", *script}, nil
+	}
+	if len(argv) > maxCommandArgs {
+		return nil, runtime.Invalid("command", "must be at most %d arguments, not %d", maxCommandArgs, len(argv))
+	}
+	total := 0
+	for i, arg := range argv {
+		if err := argument(fmt.Sprintf("command.%d", i), arg); err != nil {
+			return nil, err
+		}
+		total += len(arg)
+	}
+	if total > maxCommandBytes {
+		return nil, runtime.Invalid("command", "must be at most %d bytes in all, not %d", maxCommandBytes, total)
+	}
+	return argv, nil
+}
+
+func argument(field, arg string) error {
+	if len(arg) > maxArgBytes || strings.ContainsRune(arg, 0) {
+		return runtime.Invalid(field, "must be at most %d bytes without NUL", maxArgBytes)
+	}
+	return nil
+}
+
+// commandEnvironment returns a command's whole environment: ours, then the
+// environment's, then the execution's; later ones win.
+func commandEnvironment(lists ...[]runtime.Variable) []string {
+	base := []runtime.Variable{
+		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		{Name: "HOME", Value: "/workspace"},
+		{Name: "USER", Value: "runner"},
+		{Name: "LOGNAME", Value: "runner"},
+		{Name: "SHELL", Value: shell},
+		{Name: "LANG", Value: "C.UTF-8"},
+	}
+	at := map[string]int{}
+	var all []string
+	for _, list := range append([][]runtime.Variable{base}, lists...) {
+		for _, v := range list {
+			entry := v.Name + "=" + v.Value
+			if i, ok := at[v.Name]; ok {
+				all[i] = entry
+				continue
+			}
+			at[v.Name] = len(all)
+			all = append(all, entry)
+		}
+	}
+	return all
+}

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// Bounds of claims.
+const (
+	defaultInactivity = 10 * time.Minute
+	maxInactivity     = 30 * 24 * time.Hour
+	maxWait           = time.Hour
+	maxLabels         = 32
+	maxLabelBytes     = 256
+	maxKeyBytes       = 255
+	spentKeyLife      = 24 * time.Hour
+)
+
+// Runners returns those that aren't gone, sorted by id, which is by age.
+func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
+	var all []runtime.Runner
+	for _, value := range e.runners.Range {
+		r := value.(runtime.Runner)
+		if filter.EnvironmentID != "" && r.Environment.ID != filter.EnvironmentID {
+			continue
+		}
+		if len(filter.States) > 0 && !slices.Contains(filter.States, r.State) {
+			continue
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b runtime.Runner) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Runner returns one, and whether it is there.
+func (e *Engine) Runner(id runtime.RunnerID) (runtime.Runner, bool) {
+	value, ok := e.runners.Load(id)
+	if !ok {
+		return runtime.Runner{}, false
+	}
+	return value.(runtime.Runner), true
+}
+
+// A keyedClaim is a claim with an idempotency key, under way or made.
+type keyedClaim struct {
+	input  string
+	done   chan struct{} // closed when runner and err are set
+	runner runtime.RunnerID
+	err    error
+}
+
+func finishedClaim(r runtime.Runner) *keyedClaim {
+	done := make(chan struct{})
+	close(done)
+	return &keyedClaim{input: r.Claim.Input, done: done, runner: r.ID}
+}
+
+// Claim hands out a runner. The same key gives the same runner while it lives,
+// and RUNNER_GONE for a day after; with another input CONFLICT.
+func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, error) {
+	claim, err := in.claim()
+	if err != nil {
+		return runtime.Runner{}, err
+	}
+	p, err := e.pool(in.EnvironmentID)
+	if err != nil {
+		return runtime.Runner{}, err
+	}
+	if in.Key == "" {
+		return p.Claim(ctx, claim)
+	}
+	claim.Claim.Key = "claim/" + in.Key // apart from the keys of run
+	return e.claimOnce(ctx, p, claim)
+}
+
+// claimOnce claims with a key.
+func (e *Engine) claimOnce(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
+	key, input := claim.Claim.Key, claim.Claim.Input
+	for {
+		e.mu.Lock()
+		k := e.claims[key]
+		mine := k == nil
+		if mine {
+			k = &keyedClaim{input: input, done: make(chan struct{})}
+			e.claims[key] = k
+		}
+		e.mu.Unlock()
+		if k.input != input {
+			return runtime.Runner{}, keyConflict()
+		}
+		if mine {
+			return e.makeClaim(ctx, p, claim, k)
+		}
+		select {
+		case <-k.done:
+		case <-ctx.Done():
+			return runtime.Runner{}, context.Cause(ctx)
+		}
+		if k.err != nil {
+			continue // that claim failed: this one tries for itself
+		}
+		if r, ok := e.Runner(k.runner); ok && r.State == runtime.RunnerClaimed {
+			return r, nil
+		}
+		return runtime.Runner{}, goneError(k.runner)
+	}
+}
+
+func keyConflict() error {
+	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
+}
+
+// makeClaim claims for all who ask with the same key. The claim goes on when
+// its caller leaves, so that the retry finds its runner.
+func (e *Engine) makeClaim(ctx context.Context, p *pool.Pool, claim pool.Claim, k *keyedClaim) (runtime.Runner, error) {
+	var r runtime.Runner
+	job := func(ctx context.Context) {
+		if r, k.err = e.claimUnlessSpent(ctx, p, claim); k.err != nil {
+			e.forgetClaim(claim.Claim.Key, k)
+		}
+		k.runner = r.ID
+		close(k.done)
+	}
+	if err := e.background(job); err != nil {
+		e.forgetClaim(claim.Claim.Key, k)
+		k.err = err
+		close(k.done)
+		return runtime.Runner{}, err
+	}
+	select {
+	case <-k.done:
+		return r, k.err
+	case <-ctx.Done():
+		return runtime.Runner{}, context.Cause(ctx)
+	}
+}
+
+// claimUnlessSpent claims unless the key's runner came and went already. A key
+// is stored as spent before it is forgotten (see ending): it can't be missed
+// here.
+func (e *Engine) claimUnlessSpent(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
+	spent, found, err := e.store.SpentKey(ctx, claim.Claim.Key, time.Now())
+	switch {
+	case err != nil:
+		return runtime.Runner{}, err
+	case !found:
+		return p.Claim(ctx, claim)
+	case spent.Input != claim.Claim.Input:
+		return runtime.Runner{}, keyConflict()
+	default:
+		return runtime.Runner{}, goneError(spent.Runner)
+	}
+}
+
+func (e *Engine) forgetClaim(key string, k *keyedClaim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.claims[key] == k {
+		delete(e.claims, key)
+	}
+}
+
+// ending remembers the key of a claim whose runner is about to go.
+func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
+	if r.Claim.Key == "" {
+		return nil
+	}
+	now := time.Now()
+	err := e.store.PutSpentKey(ctx, store.SpentKey{
+		Key: r.Claim.Key, Input: r.Claim.Input, Runner: r.ID, Expires: now.Add(spentKeyLife),
+	}, now)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k := e.claims[r.Claim.Key]; k != nil {
+		select {
+		case <-k.done: // before that it belongs to makeClaim
+			delete(e.claims, r.Claim.Key)
+		default:
+		}
+	}
+	return nil
+}
+
+// Renew renews a claim.
+func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
+	p, err := e.poolOf(id)
+	if err != nil {
+		return runtime.Runner{}, err
+	}
+	return p.Renew(ctx, id)
+}
+
+// Release ends a claim and its runner; false means that it was gone already.
+func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	p, err := e.poolOf(id)
+	if err != nil {
+		return false, nil
+	}
+	return p.Release(ctx, id)
+}
+
+// pool returns the pool of an environment that exists.
+func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, exists := e.environments[id]
+	p := e.pools[id]
+	if !exists || p == nil {
+		return nil, notFound(id)
+	}
+	return p, nil
+}
+
+// poolOf returns the pool of a runner.
+func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
+	r, ok := e.Runner(id)
+	if ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if p := e.pools[r.Environment.ID]; p != nil {
+			return p, nil
+		}
+	}
+	return nil, goneError(id)
+}
+
+func goneError(id runtime.RunnerID) error {
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %q isn't there (any more)", id)
+}
+
+// claim checks the input.
+func (in ClaimInput) claim() (pool.Claim, error) {
+	claim := pool.Claim{Claim: runtime.Claim{InactivityTimeout: defaultInactivity, Labels: in.Labels}}
+	var err error
+	if in.InactivityTimeout != nil {
+		if claim.Claim.InactivityTimeout, err = seconds("inactivityTimeout", *in.InactivityTimeout, maxInactivity); err != nil {
+			return claim, err
+		}
+	}
+	if in.WaitFor != nil {
+		if claim.WaitFor, err = seconds("waitFor", *in.WaitFor, maxWait); err != nil {
+			return claim, err
+		}
+	}
+	if len(in.Labels) > maxLabels {
+		return claim, runtime.Invalid("labels", "must be at most %d labels, not %d", maxLabels, len(in.Labels))
+	}
+	for _, l := range in.Labels {
+		if l.Name == "" || len(l.Name) > maxLabelBytes || len(l.Value) > maxLabelBytes || !utf8.ValidString(l.Name+l.Value) {
+			return claim, runtime.Invalid("labels", "each must have a name of 1 to %d bytes and a value of at most %d", maxLabelBytes, maxLabelBytes)
+		}
+	}
+	if err := validateKey(in.Key); err != nil {
+		return claim, err
+	}
+	claim.Claim.Input = digest(struct {
+		Environment runtime.EnvironmentID
+		Inactivity  time.Duration
+		Labels      []runtime.Label
+	}{in.EnvironmentID, claim.Claim.InactivityTimeout, in.Labels})
+	return claim, nil
+}
+
+func validateKey(key string) error {
+	if len(key) > maxKeyBytes || strings.ContainsRune(key, 0) {
+		return runtime.Invalid("idempotencyKey", "must be at most %d bytes without NUL", maxKeyBytes)
+	}
+	return nil
+}
+
+// digest returns a fingerprint of what was asked with an idempotency key.
+func digest(asked any) string {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		panic(err) // plain structs of ours: never
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/pool"
+)
+
+const (
+	killGrace   = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
+	guardTick   = 100 * time.Millisecond // how often limits are looked after
+	goneGrace   = 200 * time.Millisecond // for the last output of a runner that went
+	agentLate   = 5 * time.Second        // by which an agent may be late with a time limit
+	flushBytes  = 64 << 10
+	attachPause = 20 * time.Millisecond
+)
+
+// A session is one execution while it isn't finished. One goroutine, run,
+// owns it; others see what it publishes and send it signals.
+type session struct {
+	engine *Engine
+	pool   *pool.Pool
+	runner runtime.Runner
+	env    []string
+	dir    string
+	log    *output.Log
+	now    atomic.Pointer[runtime.Execution]
+
+	started  chan struct{}    // closed when it runs, or has ended without
+	done     chan struct{}    // closed when it has ended and that is stored
+	feeding  chan struct{}    // holds a token while someone writes stdin
+	before   runtime.Evidence // what the host had counted before it started
+	received int64            // output bytes that came from the agent
+	crowded  atomic.Bool      // another execution ran in the runner meanwhile
+
+	mu     sync.Mutex         // guards what follows
+	stream *agent.Session     // nil while there is none
+	joined chan struct{}      // closed and replaced when stream changes
+	killed runtime.Outcome    // why we killed it
+	gone   runtime.GoneReason // why the runner went
+	goneAt time.Time
+}
+
+func newSession(e *Engine, p *pool.Pool, runner runtime.Runner, x runtime.Execution, env []string, dir string) *session {
+	s := &session{
+		engine: e, pool: p, runner: runner, env: env, dir: dir,
+		log:     output.New(e.logPath(x.ID)),
+		started: make(chan struct{}),
+		done:    make(chan struct{}),
+		feeding: make(chan struct{}, 1),
+		joined:  make(chan struct{}),
+	}
+	s.now.Store(&x)
+	return s
+}
+
+// execution returns the newest state.
+func (s *session) execution() runtime.Execution { return *s.now.Load() }
+
+func (s *session) change(f func(runtime.Execution) runtime.Execution) runtime.Execution {
+	x := f(s.execution())
+	s.now.Store(&x)
+	return x
+}
+
+// run starts the execution, follows it to its end, and stores that.
+func (s *session) run(ctx context.Context) {
+	s.before, _ = s.engine.cluster.Evidence(ctx, s.runner.ID) // without it nothing rose
+	var guard sync.WaitGroup
+	over := make(chan struct{})
+	guard.Go(func() { s.guard(ctx, over) })
+	facts, exit, ok := s.follow(ctx)
+	close(over)
+	guard.Wait()
+	if !ok {
+		return // the server is stopping: the runner, or the next start, ends it
+	}
+	usage := runtime.Usage{Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received}
+	x := s.change(func(x runtime.Execution) runtime.Execution {
+		return execution.Finished(x, execution.Decide(facts), usage, time.Now())
+	})
+	s.finish(ctx, x)
+}
+
+// finish stores the end, then lets everybody know.
+func (s *session) finish(ctx context.Context, x runtime.Execution) {
+	if err := s.engine.store.PutExecution(context.WithoutCancel(ctx), x); err != nil {
+		s.engine.logger.Error("the end of an execution could not be stored", zap.String("execution", string(x.ID)), zap.Error(err))
+	}
+	if err := s.log.End(); err != nil {
+		s.engine.logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
+	}
+	closeOnce(s.started)
+	close(s.done)
+	s.engine.forgetSession(s)
+	if stream := s.current(); stream != nil {
+		_ = stream.Settled() // a second telling comes with the next attach
+		_ = stream.Close()
+	}
+	s.pool.Done(ctx, x.RunnerID)
+	if x.Release {
+		if _, err := s.pool.Release(ctx, x.RunnerID); err != nil {
+			s.engine.logger.Warn("a runner could not be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
+		}
+	}
+}
+
+// follow connects, and reads what the agent sends until the exit, until the
+// runner is gone, or until nobody can tell any more. ok is false when ctx ended
+// first.
+func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent.Exit, ok bool) {
+	x := s.execution()
+	env := s.runner.Environment
+	facts.Limits = execution.Limits{
+		Time: x.TimeLimit, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
+	}
+	for started := false; ; started = true {
+		stream, err := s.connect(ctx, started)
+		var refused *agent.Error
+		switch {
+		case ctx.Err() != nil:
+			return facts, exit, false
+		case s.wentAt() != "" && err != nil:
+			facts.Gone = s.wentAt()
+			return facts, exit, true
+		case errors.As(err, &refused) && started:
+			return facts, exit, true // the agent doesn't know it (any more): LOST
+		case errors.As(err, &refused):
+			facts.Refused = refused.Error()
+			return facts, exit, true
+		case err != nil:
+			if !sleep(ctx, attachPause) {
+				return facts, exit, false
+			}
+			continue
+		}
+		s.join(stream)
+		got, complete := s.pump(ctx, stream)
+		if complete {
+			s.weigh(ctx, got, &facts)
+			return facts, got, true
+		}
+		s.join(nil)
+	}
+}
+
+// connect opens a stream that starts the execution, or goes on with it.
+func (s *session) connect(ctx context.Context, started bool) (*agent.Session, error) {
+	conn, err := s.engine.cluster.Dial(ctx, s.runner.ID)
+	if err != nil {
+		return nil, err
+	}
+	x := s.execution()
+	if started {
+		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: s.received})
+	}
+	return agent.StartExecution(ctx, conn, agent.Start{
+		ID: string(x.ID), Argv: x.Command, Env: s.env, Dir: s.dir, Stdin: x.Stdin,
+		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit,
+	})
+}
+
+// pump takes in what one stream brings; complete means that the exit came.
+func (s *session) pump(ctx context.Context, stream *agent.Session) (exit agent.Exit, complete bool) {
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer stop()
+	for {
+		event, err := stream.Next()
+		if err != nil {
+			_ = stream.Close()
+			s.flush(nil)
+			return agent.Exit{}, false
+		}
+		switch event.Kind {
+		case agent.KindStarted:
+			s.change(func(x runtime.Execution) runtime.Execution { return execution.Started(x, time.Now()) })
+			closeOnce(s.started)
+		case agent.KindOutput:
+			s.take(stream, event)
+		case agent.KindExited:
+			s.flush(stream)
+			return event.Exit, true
+		}
+	}
+}
+
+// take puts output into the log; what comes together is written together.
+func (s *session) take(stream *agent.Session, event agent.Event) {
+	if s.received == 0 {
+		s.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, time.Now()) })
+	}
+	record := output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data}
+	if err := s.log.Add(record); err != nil {
+		s.engine.logger.Warn("an agent broke its protocol", zap.String("execution", string(s.execution().ID)), zap.Error(err))
+		_ = stream.Close()
+		return
+	}
+	s.received = event.Offset + int64(len(event.Data))
+	if s.received > s.execution().OutputLimit { // the agent should have ended it
+		s.kill(runtime.OutcomeOutputLimit)
+	}
+	if !stream.Buffered() || s.log.Pending() >= flushBytes {
+		s.flush(stream)
+	}
+}
+
+// flush writes what was taken, and acknowledges it. What a full disk refuses
+// is lost, and the readers of the log see that it is.
+func (s *session) flush(stream *agent.Session) {
+	if s.log.Pending() == 0 {
+		return
+	}
+	if err := s.log.Flush(); err != nil {
+		s.engine.setHealth("output", HealthDegraded, "output is being lost: "+err.Error())
+	}
+	if stream != nil {
+		_ = stream.Ack(s.received) // a broken stream shows at the next read
+	}
+}
+
+// weigh adds the exit and the host's evidence to the facts.
+func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.Facts) {
+	s.mu.Lock()
+	facts.Killed = s.killed
+	s.mu.Unlock()
+	e := &execution.Exit{Code: exit.Code, Signal: exit.Signal}
+	switch exit.Cause {
+	case agent.CauseKill:
+		e.Killed = true
+	case agent.CauseTimeLimit:
+		e.Limit = runtime.OutcomeTimeLimit
+	case agent.CauseOutputLimit:
+		e.Limit = runtime.OutcomeOutputLimit
+	}
+	facts.Exit = e
+	facts.Alone = !s.crowded.Load()
+	if e.Signal == "" && e.Code == 0 {
+		return // nothing that the host counted could change the outcome
+	}
+	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil {
+		facts.OOMKills = after.OOMKills - s.before.OOMKills
+		facts.Forks = after.ProcessLimitHits - s.before.ProcessLimitHits
+	}
+}
+
+func (s *session) join(stream *agent.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = stream
+	close(s.joined)
+	s.joined = make(chan struct{})
+	if stream != nil && s.killed != "" {
+		_ = stream.Kill(killGrace) // asked for while there was no stream
+	}
+}
+
+func (s *session) current() *agent.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream
+}
+
+// closeOnce closes a channel that only one goroutine closes.
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

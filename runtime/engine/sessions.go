@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// addSession makes a session findable, and notes which executions share a
+// runner: what the host counts there can't be told apart between them.
+func (e *Engine) addSession(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := s.runner.ID
+	e.sessions[s.execution().ID] = s
+	e.sessionsIn[id] = append(e.sessionsIn[id], s)
+	if len(e.sessionsIn[id]) > 1 {
+		for _, other := range e.sessionsIn[id] {
+			other.crowded.Store(true)
+		}
+	}
+}
+
+func (e *Engine) forgetSession(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := s.runner.ID
+	delete(e.sessions, s.execution().ID)
+	e.sessionsIn[id] = slices.DeleteFunc(e.sessionsIn[id], func(other *session) bool { return other == s })
+	if len(e.sessionsIn[id]) == 0 {
+		delete(e.sessionsIn, id)
+	}
+}
+
+// session returns the session of an execution that hasn't ended, or nil.
+func (e *Engine) session(id runtime.ExecutionID) *session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[id]
+}
+
+// sessionsOf returns those in one runner.
+func (e *Engine) sessionsOf(id runtime.RunnerID) []*session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.sessionsIn[id])
+}

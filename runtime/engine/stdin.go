@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// stdinPatience is how long a write waits for a program that doesn't read.
+const stdinPatience = 10 * time.Second
+
+// writeStdin hands data on to the agent, one write after the other.
+func (s *session) writeStdin(ctx context.Context, in StdinInput) (int64, error) {
+	impatient := runtime.Errorf(runtime.CodeLimitExceeded, "the program doesn't read its stdin")
+	ctx, cancel := context.WithTimeoutCause(ctx, stdinPatience, impatient)
+	defer cancel()
+	select {
+	case s.feeding <- struct{}{}:
+		defer func() { <-s.feeding }()
+	case <-s.done:
+		return 0, ended(in.ExecutionID)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	for {
+		s.mu.Lock()
+		stream, joined := s.stream, s.joined
+		s.mu.Unlock()
+		if stream != nil {
+			offset, err := s.feed(ctx, stream, &in)
+			switch {
+			case err == nil:
+				return offset, nil
+			case context.Cause(ctx) == error(impatient):
+				return offset, runtime.Errorf(runtime.CodeLimitExceeded,
+					"the program doesn't read its stdin: go on later at offset %d", offset)
+			case ctx.Err() != nil || runtime.CodeOf(err) != runtime.CodeInternal:
+				return offset, err
+			}
+			// The stream broke: the next one goes on at the same offset.
+		}
+		select {
+		case <-joined:
+		case <-s.done:
+			return 0, ended(in.ExecutionID)
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// feed writes to one stream, and notes in in where the data begins.
+func (s *session) feed(ctx context.Context, stream *agent.Session, in *StdinInput) (int64, error) {
+	sent := stream.StdinOffset()
+	if in.Offset == nil {
+		in.Offset = &sent
+	}
+	if *in.Offset < 0 || *in.Offset > sent {
+		return sent, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)
+	}
+	offset, err := stream.WriteStdin(ctx, *in.Offset, in.Data)
+	if err == nil && in.Close {
+		err = stream.CloseStdin()
+	}
+	return offset, err
+}

@@ -1,0 +1,139 @@
+// Package execution knows the life of one execution: its states, which only
+// move forward, and which outcome the evidence allows. It is pure: it reads no
+// clock and starts nothing.
+package execution
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Started moves a PENDING execution to RUNNING. In any other state it changes
+// nothing: a second report of the same fact is no error.
+func Started(x runtime.Execution, at time.Time) runtime.Execution {
+	if x.State == runtime.ExecutionPending {
+		x.State, x.Marks.StartedAt = runtime.ExecutionRunning, at
+	}
+	return x
+}
+
+// Printed notes the time of the first output.
+func Printed(x runtime.Execution, at time.Time) runtime.Execution {
+	if x.Marks.FirstOutputAt.IsZero() {
+		x.Marks.FirstOutputAt = at
+	}
+	return x
+}
+
+// Finished moves an execution to FINISHED. One that is has its one outcome
+// already and keeps it.
+func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time.Time) runtime.Execution {
+	if x.State == runtime.ExecutionFinished {
+		return x
+	}
+	x.State, x.End, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, end, usage, at
+	return x
+}
+
+// Facts are what is known at the end of an execution. The zero value knows
+// nothing.
+type Facts struct {
+	Exit     *Exit              // what the agent saw; nil: nothing came
+	Killed   runtime.Outcome    // with Exit.Killed: why we killed it
+	Refused  string             // why the agent refused to start it; "": it didn't
+	Gone     runtime.GoneReason // why the runner went; "": it is there
+	OOMKills int64              // that the host counted in the runner while it ran
+	Forks    int64              // refused for the limit of processes, likewise
+	Alone    bool               // no other execution ran in the runner meanwhile
+	Limits   Limits             // what it was allowed
+}
+
+// Exit is what the agent saw of the end.
+type Exit struct {
+	Code   int
+	Signal string          // "" if it exited
+	Killed bool            // the agent killed it because we asked
+	Limit  runtime.Outcome // the limit for which the agent killed it by itself; "": none
+}
+
+// Limits are told in messages.
+type Limits struct {
+	Time      time.Duration
+	Output    int64
+	MemoryMiB int
+	Processes int
+}
+
+// Decide returns the outcome that the facts allow, and says it in words. What
+// ended the execution counts, not what else happened to it: a limit that the
+// agent enforced or our own kill goes before the kernel's counters, and those
+// before the bare wait status. Without a wait status there is no exit code to
+// tell: the runner is gone, or the outcome is LOST.
+func Decide(f Facts) runtime.End {
+	switch {
+	case f.Refused != "":
+		return runtime.End{Outcome: runtime.OutcomeFailed, Message: f.Refused}
+	case f.Exit == nil && f.Gone != "":
+		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,
+			Message: "its runner went away: " + reasonText(f.Gone)}
+	case f.Exit == nil:
+		return runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}
+	case f.Exit.Limit != "":
+		return limitEnd(f.Exit.Limit, f.Limits)
+	case f.Exit.Killed && f.Killed != "":
+		return limitEnd(f.Killed, f.Limits)
+	}
+	failed := f.Exit.Signal != "" || f.Exit.Code != 0
+	// The kernel kills with SIGKILL; a shell tells of its child's death with 137.
+	diedOfKill := f.Exit.Signal == "SIGKILL" || f.Exit.Code == 128+9
+	switch {
+	case failed && f.OOMKills > 0 && (f.Alone || diedOfKill):
+		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
+	case failed && f.Forks > 0 && f.Alone:
+		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
+	case f.Exit.Signal != "":
+		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
+	default:
+		return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: f.Exit.Code, Message: fmt.Sprintf("exited with code %d", f.Exit.Code)}
+	}
+}
+
+func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
+	end := runtime.End{Outcome: outcome}
+	switch outcome {
+	case runtime.OutcomeTimeLimit:
+		end.Message = fmt.Sprintf("stopped after %s: time limit", l.Time)
+	case runtime.OutcomeOutputLimit:
+		end.Message = fmt.Sprintf("stopped after %d bytes of output: output limit", l.Output)
+	case runtime.OutcomeMemoryLimit:
+		end.Message = fmt.Sprintf("stopped because the runner's %d MiB of memory were used up: memory limit", l.MemoryMiB)
+	case runtime.OutcomeProcessLimit:
+		end.Message = fmt.Sprintf("stopped because the runner's %d processes were used up: process limit", l.Processes)
+	case runtime.OutcomeCPULimit:
+		end.Message = "stopped because its CPU time was used up: CPU limit"
+	case runtime.OutcomeCancelled:
+		end.Message = "cancelled"
+	}
+	return end
+}
+
+func reasonText(reason runtime.GoneReason) string {
+	switch reason {
+	case runtime.GoneReleased:
+		return "it was released"
+	case runtime.GoneInactivity:
+		return "nobody used it for as long as its inactivity timeout"
+	case runtime.GoneEnvironmentDeleted:
+		return "its environment was deleted"
+	case runtime.GoneAgentDied:
+		return "the agent inside it died"
+	case runtime.GoneOutOfMemory:
+		return "it ran out of memory"
+	case runtime.GoneStoppedOutside:
+		return "it was stopped from outside"
+	default:
+		return string(reason)
+	}
+}

@@ -1,0 +1,99 @@
+package execution
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestDecide(t *testing.T) {
+	limits := Limits{Time: 2 * time.Second, Output: 1024, MemoryMiB: 64, Processes: 32}
+	for name, test := range map[string]struct {
+		facts Facts
+		want  runtime.End
+	}{
+		"exit 0":       {Facts{Exit: &Exit{}}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
+		"exit 42":      {Facts{Exit: &Exit{Code: 42}}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 42, Message: "exited with code 42"}},
+		"its own 137":  {Facts{Exit: &Exit{Code: 137}, Alone: true}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 137, Message: "exited with code 137"}},
+		"a signal":     {Facts{Exit: &Exit{Signal: "SIGSEGV"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV", Message: "ended by SIGSEGV"}},
+		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "stopped after 2s: time limit"}},
+		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "stopped after 1024 bytes of output: output limit"}},
+		"cancelled":    {Facts{Exit: &Exit{Signal: "SIGTERM", Killed: true}, Killed: runtime.OutcomeCancelled}, runtime.End{Outcome: runtime.OutcomeCancelled, Message: "cancelled"}},
+		"cancelled too late": {Facts{Exit: &Exit{Code: 3}, Killed: runtime.OutcomeCancelled},
+			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 3, Message: "exited with code 3"}},
+		"out of memory": {Facts{Exit: &Exit{Signal: "SIGKILL"}, OOMKills: 1, Alone: true},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+		"a child out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, Alone: true},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+		"a child out of memory, but well": {Facts{Exit: &Exit{}, OOMKills: 1, Alone: true},
+			runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
+		"a neighbour out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1},
+			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 1, Message: "exited with code 1"}},
+		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
+			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "stopped because the runner's 32 processes were used up: process limit"}},
+		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
+			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner went away: the agent inside it died"}},
+		"exit before the runner went": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
+		"no evidence":                 {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}},
+		"refused":                     {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.facts.Limits = limits
+			if diff := cmp.Diff(test.want, Decide(test.facts)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNeverAMadeUpExit: without an exit that the agent saw, no facts lead to
+// EXITED or SIGNALED.
+func TestNeverAMadeUpExit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := Facts{
+			Killed:   rapid.SampledFrom([]runtime.Outcome{"", runtime.OutcomeCancelled, runtime.OutcomeOutputLimit}).Draw(t, "killed"),
+			Gone:     rapid.SampledFrom([]runtime.GoneReason{"", runtime.GoneReleased, runtime.GoneUnknown}).Draw(t, "gone"),
+			OOMKills: rapid.Int64Range(0, 2).Draw(t, "oom"),
+			Forks:    rapid.Int64Range(0, 2).Draw(t, "forks"),
+			Alone:    rapid.Bool().Draw(t, "alone"),
+		}
+		if o := Decide(f).Outcome; o == runtime.OutcomeExited || o == runtime.OutcomeSignaled || o == "" {
+			t.Fatalf("%+v gives %q", f, o)
+		}
+	})
+}
+
+// TestForwardOnly walks random transitions: states never go back, and the
+// outcome that came first stays.
+func TestForwardOnly(t *testing.T) {
+	order := map[runtime.ExecutionState]int{runtime.ExecutionPending: 0, runtime.ExecutionRunning: 1, runtime.ExecutionFinished: 2}
+	rapid.Check(t, func(t *rapid.T) {
+		x := runtime.Execution{State: runtime.ExecutionPending}
+		at := time.Unix(1, 0)
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			before := x
+			at = at.Add(time.Second)
+			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			case 0:
+				x = Started(x, at)
+			case 1:
+				x = Printed(x, at)
+			case 2:
+				x = Finished(x, runtime.End{Outcome: rapid.SampledFrom([]runtime.Outcome{runtime.OutcomeLost, runtime.OutcomeExited}).Draw(t, "outcome")}, runtime.Usage{}, at)
+			}
+			if order[x.State] < order[before.State] {
+				t.Fatalf("%s became %s", before.State, x.State)
+			}
+			if before.State == runtime.ExecutionFinished && x.End != before.End {
+				t.Fatalf("the outcome changed from %v to %v", before.End, x.End)
+			}
+			if !before.Marks.StartedAt.IsZero() && !x.Marks.StartedAt.Equal(before.Marks.StartedAt) {
+				t.Fatal("started twice")
+			}
+		}
+	})
+}

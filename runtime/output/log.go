@@ -1,0 +1,168 @@
+// Package output keeps what executions print: one log file per execution, one
+// writer, and any number of readers that start anywhere and come at any time,
+// before, during and after the execution.
+//
+// A record is in the log once Flush returned: it survives a SIGKILL of the
+// server. Readers get every record once, in order. The log holds nothing in
+// memory but its size, so a slow reader costs none.
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// A Log is one execution's log while the execution runs. One goroutine writes;
+// any number may open readers.
+type Log struct {
+	path    string
+	file    *os.File // nil until the first record; used by the writer only
+	scratch []byte   // the writer's: records to be flushed
+	end     int64    // the writer's: the offset after the last record that was added
+
+	mu      sync.Mutex // guards what follows
+	size    int64      // bytes of whole records in the file
+	ended   bool
+	changed chan struct{} // closed and replaced when size or ended changes
+}
+
+// New returns the log of a new execution. Its file is made with the first
+// record: one that prints nothing costs none.
+func New(path string) *Log {
+	return &Log{path: path, changed: make(chan struct{})}
+}
+
+// Recover returns the log of an execution that a dead server left. It cuts off
+// what isn't a whole record; the next record goes on from there. No file is
+// an empty log.
+func Recover(path string) (*Log, error) {
+	l := New(path)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recover output: %w", err)
+	}
+	r := &Reader{file: file, limit: func() (int64, bool, <-chan struct{}) { return 1 << 62, true, nil }}
+	for {
+		record, err := r.TryNext()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
+		}
+		l.size, l.end = r.Position(), record.Offset+int64(len(record.Data))
+	}
+	if err := file.Truncate(l.size); err != nil {
+		return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
+	}
+	l.file = file
+	return l, nil
+}
+
+// Next returns the offset after the last record that was added: where the
+// writer goes on. For the writer only.
+func (l *Log) Next() int64 { return l.end }
+
+// Add adds a record to what the next Flush writes; its Data may be used again
+// afterwards. Its offset must not fall back behind the last record's end; a
+// gap says that what lies between was lost. For the writer only.
+func (l *Log) Add(r Record) error {
+	if r.Offset < l.end || len(r.Data) == 0 || len(r.Data) > MaxData {
+		return fmt.Errorf("append output: record of %d bytes at %d, after %d", len(r.Data), r.Offset, l.end)
+	}
+	l.end = r.Offset + int64(len(r.Data))
+	l.scratch = encode(l.scratch, r)
+	return nil
+}
+
+// Pending returns how many bytes the next Flush writes.
+func (l *Log) Pending() int { return len(l.scratch) }
+
+// Flush writes what was added, all or none: after an error those records are
+// lost, which readers learn from the gap. For the writer only.
+func (l *Log) Flush() error {
+	if len(l.scratch) == 0 {
+		return nil
+	}
+	defer func() { l.scratch = l.scratch[:0] }()
+	if l.file == nil {
+		if err := l.create(); err != nil {
+			return fmt.Errorf("append output: %w", err)
+		}
+	}
+	// At the size, not at the file's end: a write that a full disk cut short is
+	// overwritten by the next one.
+	if _, err := l.file.WriteAt(l.scratch, l.size); err != nil {
+		return fmt.Errorf("append output: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.size += int64(len(l.scratch))
+	l.wake()
+	return nil
+}
+
+func (l *Log) create() error {
+	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
+			return err
+		}
+		file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	l.file = file
+	return err
+}
+
+// End says that nothing more comes: readers see the end. For the writer only.
+func (l *Log) End() error {
+	l.mu.Lock()
+	l.ended = true
+	l.wake()
+	l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	// What a failed append left behind the last record goes.
+	return errors.Join(l.file.Truncate(l.size), l.file.Close())
+}
+
+// wake tells the waiting readers; l.mu is held.
+func (l *Log) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// limit tells a reader how far it may read, whether that is the end, and what
+// is closed when this changes.
+func (l *Log) limit() (int64, bool, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size, l.ended, l.changed
+}
+
+// Reader returns a reader that begins at a position that another reader of
+// this log was at, or at 0. ErrPosition means that it is no such position.
+func (l *Log) Reader(position int64) (*Reader, error) {
+	return newReader(l.path, position, l.limit)
+}
+
+// OpenReader returns a reader of the log of an execution that has ended. No
+// file is an empty log.
+func OpenReader(path string, position int64) (*Reader, error) {
+	var size int64
+	info, err := os.Stat(path)
+	if err == nil {
+		size = info.Size()
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read output: %w", err)
+	}
+	return newReader(path, position, func() (int64, bool, <-chan struct{}) { return size, true, nil })
+}

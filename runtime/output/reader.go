@@ -1,0 +1,156 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrPosition says that a position is not one between two records.
+var ErrPosition = errors.New("no such position in the output")
+
+// A Reader reads one log, record by record. It is for one goroutine. Close it.
+type Reader struct {
+	path     string
+	file     *os.File // nil until there is something to read
+	position int64    // of the next record
+	buffer   []byte   // what was read from position on; part of backing
+	backing  []byte
+	limit    func() (size int64, ended bool, changed <-chan struct{})
+}
+
+func newReader(path string, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
+	size, _, _ := limit()
+	if position < 0 || position > size {
+		return nil, ErrPosition
+	}
+	r := &Reader{path: path, position: position, limit: limit}
+	if position == 0 || position == size {
+		return r, nil
+	}
+	// A position inside a record is one where no whole record begins.
+	if _, err := r.Peek(); err != nil {
+		r.Close()
+		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
+			return nil, ErrPosition
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// Position returns the position after the last record that was read.
+func (r *Reader) Position() int64 { return r.position }
+
+// Next returns the next record, and waits for it; its Data is valid until the
+// next call. io.EOF means that the execution has ended and that there is no
+// more, also where a power cut tore the log's end off.
+func (r *Reader) Next(ctx context.Context) (Record, error) {
+	if err := r.Wait(ctx); err != nil {
+		return Record{}, err
+	}
+	return r.TryNext()
+}
+
+// Wait returns nil once TryNext has a record or the end.
+func (r *Reader) Wait(ctx context.Context) error {
+	for {
+		size, ended, changed := r.limit()
+		if r.position < size || ended {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ErrWait says that there is no record yet.
+var ErrWait = errors.New("no output yet")
+
+// TryNext is Next without waiting: ErrWait means that nothing is there yet.
+func (r *Reader) TryNext() (Record, error) {
+	record, err := r.Peek()
+	if err == nil {
+		n := headerSize + len(record.Data)
+		r.position += int64(n)
+		r.buffer = r.buffer[n:]
+	}
+	return record, err
+}
+
+// Peek is TryNext without going on.
+func (r *Reader) Peek() (Record, error) {
+	for {
+		record, need, err := decode(r.buffer)
+		if err == nil {
+			return record, nil
+		}
+		size, ended, _ := r.limit()
+		if len(r.buffer) < need && r.position+int64(len(r.buffer)) < size {
+			n, err := r.fill(need, size)
+			if err != nil {
+				return Record{}, fmt.Errorf("read output: %w", err)
+			}
+			if n > 0 {
+				continue
+			}
+		}
+		switch {
+		case ended:
+			return Record{}, io.EOF
+		case r.position == size:
+			return Record{}, ErrWait
+		default:
+			return Record{}, errTorn
+		}
+	}
+}
+
+const (
+	smallBuffer = 4 << 10
+	largeBuffer = 2 * (headerSize + MaxData)
+)
+
+// fill reads on into the buffer, not past size, so that it holds need bytes if
+// there are as many. Whoever reads little at a time keeps a small buffer: a
+// thousand watchers of a quiet program stay cheap.
+func (r *Reader) fill(need int, size int64) (int, error) {
+	if r.file == nil {
+		file, err := os.Open(r.path)
+		if err != nil {
+			return 0, err
+		}
+		r.file = file
+	}
+	have := len(r.buffer)
+	room := smallBuffer
+	if left := size - r.position; left > smallBuffer {
+		room = int(min(left, largeBuffer))
+	}
+	buffer := r.backing
+	if room = max(room, need); len(buffer) < room {
+		buffer = make([]byte, room)
+		r.backing = buffer
+	}
+	copy(buffer, r.buffer) // the two may overlap
+	end := min(int64(len(buffer)), size-r.position)
+	n, err := r.file.ReadAt(buffer[have:end], r.position+int64(have))
+	r.buffer = buffer[:have+n]
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// Close lets go of the file.
+func (r *Reader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}

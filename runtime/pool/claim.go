@@ -1,0 +1,144 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A waiter is a claim that waits for its runner, or for its mark.
+type waiter struct {
+	claim     Claim
+	deadline  time.Time
+	abandoned bool         // nobody listens any more
+	result    chan claimed // capacity 1, used once
+}
+
+type claimed struct {
+	runner runtime.Runner
+	err    error
+}
+
+func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err} }
+
+// enqueue takes a claim in; settle serves it.
+func (o *owner) enqueue(w *waiter) {
+	if o.deleted {
+		w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID))
+		return
+	}
+	w.deadline = time.Now().Add(w.claim.WaitFor)
+	o.waiters = append(o.waiters, w)
+}
+
+// abandon forgets a claim that nobody waits for any more.
+func (o *owner) abandon(w *waiter) {
+	w.abandoned = true
+	o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
+}
+
+// serve hands idle runners of the current revision, oldest first, to the
+// claims that wait, in their order.
+func (o *owner) serve(now time.Time) {
+	if len(o.waiters) == 0 {
+		return
+	}
+	for _, e := range o.idle() {
+		if len(o.waiters) == 0 {
+			return
+		}
+		w := o.waiters[0]
+		o.waiters = o.waiters[1:]
+		o.mark(e, w, now)
+	}
+}
+
+// mark makes a claim durable, then answers it.
+func (o *owner) mark(e *entry, w *waiter, now time.Time) {
+	claim := w.claim.Claim
+	claim.Epoch, claim.ClaimedAt = 1, now
+	if claim.InactivityTimeout > 0 {
+		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
+	}
+	e.State = runtime.RunnerClaiming
+	o.changed(e)
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, e.ID, claim) }, func(err error) {
+		if err != nil {
+			// Nobody knows what is stored: the runner is nobody's.
+			o.stop(e, runtime.GoneUnknown, "its claim could not be stored: "+err.Error())
+			w.answer(runtime.Runner{}, err)
+			return
+		}
+		e.Claim, e.durable = claim, claim.ExpiresAt
+		if e.State != runtime.RunnerClaiming { // it went meanwhile
+			o.changed(e)
+			w.answer(runtime.Runner{}, gone(e.ID))
+			return
+		}
+		e.State = runtime.RunnerClaimed
+		o.changed(e)
+		if w.abandoned && claim.Key == "" {
+			o.stop(e, runtime.GoneReleased, "the claimer went away before it had its answer")
+			return
+		}
+		w.answer(e.Runner, nil)
+	})
+}
+
+// storeRenewal makes a claim's present expiry durable. Until it is, a restart
+// would end the claim earlier, by what adopt adds.
+func (o *owner) storeRenewal(e *entry) {
+	if e.renewal == nil { // else nobody knows whether it is stored: write the same again
+		claim := e.Claim
+		claim.Epoch++
+		e.renewal = &claim
+	}
+	claim := *e.renewal
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, e.ID, claim) }, func(err error) {
+		switch code := runtime.CodeOf(err); {
+		case err == nil:
+			e.renewal = nil
+			e.Claim.Epoch, e.durable = claim.Epoch, claim.ExpiresAt
+		case code == runtime.CodeConflict || code == runtime.CodeRunnerGone:
+			o.stop(e, runtime.GoneUnknown, "its claim was changed by somebody else")
+		default:
+			o.pool.options.Logger.Warn("a renewal could not be stored, the next use tries again",
+				zap.String("runner", string(e.ID)), zap.Error(err))
+		}
+	})
+}
+
+// expireWaiters answers the claims that have waited for as long as they may, and
+// returns when the next one has.
+func (o *owner) expireWaiters(now time.Time) time.Time {
+	var next time.Time
+	keep := o.waiters[:0:0]
+	for _, w := range o.waiters {
+		if !now.Before(w.deadline) {
+			w.answer(runtime.Runner{}, o.noRunner())
+			continue
+		}
+		if next.IsZero() || w.deadline.Before(next) {
+			next = w.deadline
+		}
+		keep = append(keep, w)
+	}
+	o.waiters = keep
+	return next
+}
+
+func (o *owner) noRunner() error {
+	reason := o.lastFailure
+	if o.listError != "" {
+		reason = o.listError
+	}
+	if reason != "" {
+		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.env.ID, reason)
+	}
+	return runtime.Errorf(runtime.CodeNoRunnerAvailable,
+		"no runner of environment %s is available now: try again, wait with waitFor, or raise poolSize (%d)", o.env.ID, o.env.PoolSize)
+}

@@ -1,0 +1,298 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// relist is how often the owner looks at the truth without a hint.
+const relist = 30 * time.Second
+
+// owner is the state of a pool. Only the goroutine of Run touches it.
+type owner struct {
+	pool       *Pool
+	ctx        context.Context
+	env        runtime.Environment
+	deleted    bool
+	endClaimed bool
+
+	runners map[runtime.RunnerID]*entry
+	waiters []*waiter
+
+	// Changes are counted so that a list that was begun before a change is not
+	// believed where it contradicts it.
+	change  int
+	removed map[runtime.RunnerID]int // the change at which a runner was removed
+
+	listed    bool // the truth was seen once: before that nothing is started or stopped
+	listing   bool
+	relist    bool // look again as soon as the list under way is here
+	listError string
+
+	failures    Failures
+	lastFailure string
+
+	workers sync.WaitGroup
+}
+
+// An entry is a runner and what the owner does with it.
+type entry struct {
+	runtime.Runner
+	busy     int            // uses under way
+	working  int            // works of it that haven't come back
+	work     chan struct{}  // closed when the last of them is done; nil: there was none
+	change   int            // the last change of ours
+	skipped  bool           // a list could not be believed about it
+	durable  time.Time      // the expiry that is stored
+	renewal  *runtime.Claim // one that may be stored or not
+	whenGone []func()       // to be called then
+}
+
+// Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
+// stay: they are the cluster's. Claims that wait then are answered with
+// CLUSTER_UNAVAILABLE.
+func (p *Pool) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	o := &owner{pool: p, ctx: ctx, env: p.first, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
+	defer func() {
+		o.publish(true)
+		for _, w := range o.waiters {
+			w.answer(runtime.Runner{}, errEnded())
+		}
+		close(p.ended)
+		cancel()
+		o.workers.Wait()
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	nextList := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case f := <-p.inbox:
+			f(o)
+		case <-p.hints:
+			o.list()
+		case now := <-timer.C:
+			if !now.Before(nextList) {
+				nextList = now.Add(relist)
+				o.list()
+			}
+		}
+		wake := o.settle(time.Now())
+		if o.deleted && len(o.runners) == 0 && o.listed {
+			return nil
+		}
+		if wake.IsZero() || wake.After(nextList) {
+			wake = nextList
+		}
+		timer.Reset(time.Until(wake))
+	}
+}
+
+// settle serves the claims that can be served, does what Plan says, and
+// publishes the result. It returns when to look again.
+func (o *owner) settle(now time.Time) time.Time {
+	if !o.listed {
+		o.publish(false)
+		return time.Time{}
+	}
+	o.serve(now)
+	wake := o.expireWaiters(now)
+	members := make([]Member, 0, len(o.runners))
+	for _, e := range o.runners {
+		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, ExpiresAt: e.Claim.ExpiresAt}
+		if e.busy > 0 {
+			m.ExpiresAt = time.Time{}
+		}
+		members = append(members, m)
+	}
+	spec := Spec{Size: o.env.PoolSize, Revision: o.env.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
+	actions := Plan(now, spec, members, len(o.waiters), o.failures)
+	for _, s := range actions.Stop {
+		o.stop(o.runners[s.ID], s.Reason, "")
+	}
+	for range actions.Start {
+		o.start(now)
+	}
+	o.publish(false)
+	if wake.IsZero() || (!actions.WakeAt.IsZero() && actions.WakeAt.Before(wake)) {
+		wake = actions.WakeAt
+	}
+	return wake
+}
+
+// start has a worker start a runner.
+func (o *owner) start(now time.Time) {
+	e := &entry{Runner: runtime.Runner{
+		ID: runtime.NewRunnerID(), Environment: o.env, State: runtime.RunnerStarting, CreatedAt: now,
+	}}
+	o.runners[e.ID] = e
+	priority := runtime.PriorityRefill
+	if len(o.waiters) > 0 {
+		priority = runtime.PriorityWaiting
+	}
+	o.changed(e)
+	env := o.env
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, e.ID, env, priority) }, func(err error) {
+		if err != nil && e.State.Before(runtime.RunnerStopping) {
+			o.fail(err.Error())
+			o.stop(e, runtime.GoneStartFailed, err.Error())
+		}
+	})
+}
+
+// fail counts a failed start.
+func (o *owner) fail(reason string) {
+	before := o.failures.Count
+	o.failures = o.failures.failed(time.Now())
+	o.lastFailure = reason
+	if o.failures.Count > before {
+		o.pool.options.Logger.Warn("a runner could not be started", zap.String("environment", string(o.env.ID)),
+			zap.String("reason", reason), zap.Time("retryAt", o.failures.RetryAt))
+	}
+}
+
+// stop has a worker remove a runner, unless one does already.
+func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
+	if !e.State.Before(runtime.RunnerStopping) {
+		return
+	}
+	e.State, e.GoneReason = runtime.RunnerStopping, reason
+	if message != "" {
+		e.Message = message
+	}
+	o.changed(e)
+	o.remove(e)
+}
+
+// remove has a worker remove e, which is STOPPING or GONE, again and again
+// until it succeeds. Then the pool forgets it.
+func (o *owner) remove(e *entry) {
+	runner := e.Runner
+	o.work(e, func(ctx context.Context) error {
+		return retry(ctx, func() error {
+			if runner.Claim.Held() {
+				if err := o.pool.options.Ending(ctx, runner); err != nil {
+					return err
+				}
+			}
+			return o.pool.options.Cluster.Remove(ctx, runner.ID)
+		}, func(err error) {
+			o.pool.options.Logger.Warn("a runner could not be removed, trying again", zap.String("runner", string(runner.ID)), zap.Error(err))
+		})
+	}, func(err error) {
+		if err != nil {
+			return // ctx ended
+		}
+		if e.State != runtime.RunnerGone {
+			e.State = runtime.RunnerGone
+			o.changed(e)
+		}
+		for _, f := range e.whenGone {
+			f()
+		}
+		delete(o.runners, e.ID)
+		o.removed[e.ID] = o.change
+	})
+}
+
+// retry calls f until it succeeds or ctx ends, with growing pauses.
+func retry(ctx context.Context, f func() error, report func(error)) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		report(err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// changed notes and announces a change of ours.
+func (o *owner) changed(e *entry) {
+	o.change++
+	e.change = o.change
+	o.pool.options.Observe(e.Runner)
+}
+
+// work runs do in a worker, then done in the owner. Works of one runner follow
+// one another.
+func (o *owner) work(e *entry, do func(context.Context) error, done func(error)) {
+	previous := e.work
+	current := make(chan struct{})
+	e.work = current
+	e.working++
+	o.workers.Go(func() {
+		defer close(current)
+		if previous != nil {
+			<-previous
+		}
+		err := do(o.ctx)
+		_ = o.pool.tell(o.ctx, func(o *owner) {
+			e.working--
+			o.change++
+			e.change = o.change
+			done(err)
+			if e.skipped && e.working == 0 {
+				e.skipped = false
+				o.list()
+			}
+		})
+	})
+}
+
+// list has a worker look at the truth.
+func (o *owner) list() {
+	if o.listing {
+		o.relist = true
+		return
+	}
+	o.listing = true
+	begun := o.change
+	env := o.env.ID
+	o.workers.Go(func() {
+		runners, err := o.pool.options.Cluster.Runners(o.ctx, env)
+		_ = o.pool.tell(o.ctx, func(o *owner) {
+			o.listing = false
+			if err != nil {
+				o.listError = "the cluster doesn't answer: " + err.Error()
+				if !errors.Is(err, context.Canceled) {
+					o.pool.options.Logger.Warn("runners could not be listed", zap.String("environment", string(env)), zap.Error(err))
+				}
+			} else {
+				o.listError = ""
+				o.reconcile(runners, begun)
+			}
+			if o.relist {
+				o.relist = false
+				o.list()
+			}
+		})
+	})
+}
+
+// idle returns the runners that a claim may have, the oldest first.
+func (o *owner) idle() []*entry {
+	var idle []*entry
+	for _, e := range o.runners {
+		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.env.RunnerRevision {
+			idle = append(idle, e)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
+	return idle
+}

@@ -1,0 +1,145 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Spec is what a pool is to be.
+type Spec struct {
+	Size       int  // idle runners to keep
+	Revision   int  // runners of an earlier one are replaced when they are idle
+	Deleted    bool // no idle runners any more
+	EndClaimed bool // with Deleted: no claimed ones either
+}
+
+// A Member is what Plan has to know of a runner.
+type Member struct {
+	ID        runtime.RunnerID
+	State     runtime.RunnerState
+	Revision  int
+	ExpiresAt time.Time // of a claim that nobody uses now; zero: never
+}
+
+// Failures say how often starts failed since the last one that didn't.
+type Failures struct {
+	Count   int
+	RetryAt time.Time // no start before this
+}
+
+// A Stop is a runner to be removed, and why.
+type Stop struct {
+	ID     runtime.RunnerID
+	Reason runtime.GoneReason
+}
+
+// Actions are what has to be done now.
+type Actions struct {
+	Start  int       // runners of the current revision
+	Stop   []Stop    // in no particular order
+	WakeAt time.Time // when to plan again if nothing happens before; zero: never
+}
+
+// Plan decides what brings a pool from what it has to what it is to be.
+// Starting up, growing, shrinking, replacing a revision, refilling, serving
+// claims that wait on an empty pool, expiry and deletion are all this one
+// function. It is pure: the same arguments give the same actions, and after
+// the actions have taken effect it asks for none.
+//
+// What is STOPPING counts neither as there nor as missing: its place is the
+// cluster's to know.
+func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failures) Actions {
+	var actions Actions
+	var fresh []Member
+	starting := 0
+	for _, m := range have {
+		switch m.State {
+		case runtime.RunnerStarting, runtime.RunnerIdle:
+			switch {
+			case spec.Deleted:
+				actions.stop(m, runtime.GoneEnvironmentDeleted)
+			case m.Revision < spec.Revision:
+				actions.stop(m, runtime.GoneReplaced)
+			default:
+				fresh = append(fresh, m)
+				if m.State == runtime.RunnerStarting {
+					starting++
+				}
+			}
+		case runtime.RunnerClaimed:
+			switch {
+			case spec.Deleted && spec.EndClaimed:
+				actions.stop(m, runtime.GoneEnvironmentDeleted)
+			case m.ExpiresAt.IsZero():
+			case !now.Before(m.ExpiresAt):
+				actions.stop(m, runtime.GoneInactivity)
+			default:
+				actions.wake(m.ExpiresAt)
+			}
+		}
+	}
+	if spec.Deleted {
+		return actions
+	}
+	want := spec.Size + waiting
+	if surplus := len(fresh) - want; surplus > 0 {
+		for _, m := range leastUseful(fresh)[:surplus] {
+			actions.stop(m, runtime.GoneShrunk)
+		}
+	}
+	missing := want - len(fresh)
+	switch {
+	case missing <= 0:
+	case failures.Count == 0:
+		actions.Start = missing
+	case now.Before(failures.RetryAt):
+		actions.wake(failures.RetryAt)
+	case starting == 0:
+		actions.Start = 1 // one tries it; the others follow when it is there
+	}
+	return actions
+}
+
+// leastUseful sorts members so that those to lose first come first: what
+// isn't ready before what is, the youngest first.
+func leastUseful(members []Member) []Member {
+	slices.SortFunc(members, func(a, b Member) int {
+		if a.State != b.State {
+			if a.State == runtime.RunnerStarting {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.ID, a.ID)
+	})
+	return members
+}
+
+func (a *Actions) stop(m Member, reason runtime.GoneReason) {
+	a.Stop = append(a.Stop, Stop{ID: m.ID, Reason: reason})
+}
+
+func (a *Actions) wake(at time.Time) {
+	if a.WakeAt.IsZero() || at.Before(a.WakeAt) {
+		a.WakeAt = at
+	}
+}
+
+// How long starts pause after failures.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// failed returns the failures after one more at now. Starts that failed
+// together count as one.
+func (f Failures) failed(now time.Time) Failures {
+	if f.Count > 0 && now.Before(f.RetryAt) {
+		return f
+	}
+	pause := min(firstPause<<min(f.Count, 10), lastPause)
+	return Failures{Count: f.Count + 1, RetryAt: now.Add(pause)}
+}

@@ -1,0 +1,226 @@
+// Package pool keeps one environment's runners: enough of them warm, each
+// handed to one claimer at most, none held longer than its claim.
+//
+// One goroutine, Pool.Run, owns all state in plain variables; everything else
+// sends it messages. What is slow runs in workers that it waits for and that
+// report back as messages. A pure function, Plan, decides what to start and to
+// stop after every change. Hints from the cluster cause a new look at the
+// listed truth and nothing else.
+package pool
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Cluster is what a pool needs of a runtime.Cluster.
+type Cluster interface {
+	Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error
+	Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error
+	Remove(ctx context.Context, id runtime.RunnerID) error
+	Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error)
+}
+
+// Options are what a pool works with.
+type Options struct {
+	Cluster Cluster
+	Logger  *zap.Logger
+
+	// Observe is called by the owner with a runner's new state after every
+	// change. It must not block, nor call the pool.
+	Observe func(runtime.Runner)
+
+	// Ending is called before a runner that was claimed is removed, and again
+	// if the removal has to be tried again. An error delays the removal.
+	Ending func(context.Context, runtime.Runner) error
+}
+
+// A Pool is one environment's pool. Its methods are safe for concurrent use.
+type Pool struct {
+	options Options
+	first   runtime.Environment
+	inbox   chan func(*owner)
+	hints   chan struct{} // capacity 1
+	ended   chan struct{} // closed when Run returns
+	status  atomic.Pointer[published]
+}
+
+// New returns the pool of env. Its Run must be called once.
+func New(env runtime.Environment, options Options) *Pool {
+	p := &Pool{
+		options: options,
+		first:   env,
+		inbox:   make(chan func(*owner)),
+		hints:   make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+	}
+	p.status.Store(&published{
+		status:  runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize},
+		changed: make(chan struct{}),
+	})
+	p.Hint() // the first look
+	return p
+}
+
+// Hint says that the cluster's runners may have changed. It never blocks.
+func (p *Pool) Hint() {
+	select {
+	case p.hints <- struct{}{}:
+	default:
+	}
+}
+
+// SetEnvironment changes what the pool is to be, and takes back a Delete. A
+// revision that is older than the present one changes nothing.
+func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
+	return p.tell(ctx, func(o *owner) {
+		if o.deleted || env.Revision >= o.env.Revision {
+			o.env, o.deleted, o.endClaimed = env, false, false
+		}
+	})
+}
+
+// Delete makes the pool empty itself: idle runners go at once, claimed ones
+// when their claims end, or at once with endClaimed. Run returns once nothing
+// is left.
+func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
+	return p.tell(ctx, func(o *owner) {
+		o.deleted = true
+		o.endClaimed = o.endClaimed || endClaimed
+		for _, w := range o.waiters {
+			w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID))
+		}
+		o.waiters = nil
+	})
+}
+
+// A Claim asks for a runner.
+type Claim struct {
+	Claim   runtime.Claim // Epoch, ClaimedAt and ExpiresAt are the pool's to set
+	WaitFor time.Duration // for a runner, where none is idle; 0: not at all
+}
+
+// Claim returns a runner that nobody else gets; its claim is durable.
+// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait.
+// Claims that wait are served in the order in which they came. Where ctx ends
+// while the claim is being made, a runner claimed with a key stays claimed, for
+// the retry; without a key it goes.
+func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
+	w := &waiter{claim: claim, result: make(chan claimed, 1)}
+	if err := p.tell(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
+		return runtime.Runner{}, err
+	}
+	select {
+	case c := <-w.result:
+		return c.runner, c.err
+	case <-p.ended:
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		_ = p.tell(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w) })
+		return runtime.Runner{}, err
+	}
+	select { // it may have been answered just before the end
+	case c := <-w.result:
+		return c.runner, c.err
+	default:
+		return runtime.Runner{}, errEnded()
+	}
+}
+
+// Use begins a use of a claimed runner, which can't expire before Done is
+// called as often, and renews its claim. RUNNER_GONE means that nobody holds
+// it any more.
+func (p *Pool) Use(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
+	return p.use(ctx, id, 1)
+}
+
+// Done ends a use and renews the claim once more. It never fails: a pool that
+// ended has nothing to renew.
+func (p *Pool) Done(ctx context.Context, id runtime.RunnerID) {
+	_, _ = p.use(context.WithoutCancel(ctx), id, -1)
+}
+
+// Renew renews a claim, which isn't durable for less than nine tenths of its
+// inactivity timeout when it returns.
+func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
+	return p.use(ctx, id, 0)
+}
+
+func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
+	return ask(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
+		e := o.runners[id]
+		if e == nil || e.State != runtime.RunnerClaimed {
+			reply(runtime.Runner{}, gone(id))
+			return
+		}
+		e.busy += change
+		o.renew(e)
+		reply(e.Runner, nil)
+	})
+}
+
+// Release removes a claimed runner and returns once it is gone; false means
+// that it was gone, or going, already.
+func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	return ask(ctx, p, func(o *owner, reply func(bool, error)) {
+		e := o.runners[id]
+		if e == nil || e.State != runtime.RunnerClaimed {
+			reply(false, nil)
+			return
+		}
+		e.whenGone = append(e.whenGone, func() { reply(true, nil) })
+		o.stop(e, runtime.GoneReleased, "")
+	})
+}
+
+// tell has the owner call f. It returns an error if the owner ended before.
+func (p *Pool) tell(ctx context.Context, f func(*owner)) error {
+	select {
+	case p.inbox <- f:
+		return nil
+	case <-p.ended:
+		return errEnded()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ask has the owner call f, and waits for the one reply.
+func ask[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
+	answers := make(chan answer, 1)
+	err := p.tell(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
+	if err != nil {
+		return none, err
+	}
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	case <-p.ended:
+	}
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	default:
+		return none, errEnded()
+	}
+}
+
+func gone(id runtime.RunnerID) error {
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
+}
+
+func errEnded() error {
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the pool has ended")
+}

@@ -1,0 +1,173 @@
+// Package store keeps in one SQLite database what outlives the server:
+// executions and spent claim keys for the engine; environments, runners and
+// claims for a local cluster.
+//
+// A write that returned nil survives a SIGKILL of the process; within a second
+// it also survives a power cut (see Store.checkpoint). Methods are safe for
+// concurrent use. Writes made at the same time share one transaction.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
+	sqlite "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// A Store is an open database. Close it.
+type Store struct {
+	lock   *os.File
+	reads  *sql.DB // many connections
+	writes *sql.DB // one connection, used by the writer only
+	queue  chan write
+	closed chan struct{} // closed by Close: no more writes are taken
+	dirty  atomic.Bool   // something was committed since the last checkpoint
+	group  sync.WaitGroup
+}
+
+// Open opens the database at path, makes it if there is none, and brings its
+// schema up to date. One process has it at a time: for a second one the error
+// says who holds it.
+func Open(ctx context.Context, path string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	s := &Store{lock: lock, queue: make(chan write), closed: make(chan struct{})}
+	if err := s.open(ctx, path); err != nil {
+		return nil, fmt.Errorf("open the store %s: %w", path, errors.Join(err, s.closeFiles()))
+	}
+	s.group.Go(s.writer)
+	s.group.Go(s.checkpoints)
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, path string) error {
+	// In WAL mode NORMAL leaves fsync to checkpoints, which run beside the
+	// writer: a commit costs no disk wait, and still survives a SIGKILL.
+	source := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate" +
+		"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(0)"
+	var err error
+	if s.writes, err = sql.Open("sqlite", source); err != nil {
+		return err
+	}
+	s.writes.SetMaxOpenConns(1)
+	if s.reads, err = sql.Open("sqlite", source); err != nil {
+		return err
+	}
+	s.reads.SetMaxIdleConns(4)
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, s.writes, files)
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+// acquire takes the lock file, or says who has it. The kernel lets go of it
+// when the process ends, however it ends.
+func acquire(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(path)
+		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+	}
+	if err := file.Truncate(0); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if _, err := fmt.Fprint(file, os.Getpid()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// Close waits for the writes under way, and closes the database. Writes after
+// it fail.
+func (s *Store) Close() error {
+	select {
+	case <-s.closed:
+		return nil
+	default:
+		close(s.closed)
+	}
+	s.group.Wait()
+	return s.closeFiles()
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.reads, s.writes} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+// checkpoints brings commits to the disk within a second, so that they survive a
+// power cut. A passive checkpoint never blocks the writer.
+func (s *Store) checkpoints() {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-tick.C:
+		}
+		if !s.dirty.Swap(false) {
+			continue
+		}
+		if _, err := s.reads.Exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+			s.dirty.Store(true)
+		}
+	}
+}
+
+// Check returns an error if the database doesn't answer.
+func (s *Store) Check(ctx context.Context) error {
+	var one int
+	return s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+}
+
+// typed turns a full disk into STORAGE_FULL.
+func typed(err error, doing string) error {
+	var e *runtime.Error
+	var q *sqlite.Error
+	const full = 13 // SQLITE_FULL
+	switch {
+	case err == nil || errors.As(err, &e):
+		return err
+	case errors.As(err, &q) && q.Code()&0xff == full:
+		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some room in the data directory")
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}

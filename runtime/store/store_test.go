@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestStoredThingsComeBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data", "rockpool ?#%.db") // characters that a URL would take apart
+	s := open(t, path)
+	env := runtime.Environment{ID: "10", Revision: 1, Image: "host", Variables: []runtime.Variable{{Name: "A", Value: "ö"}}}
+	runner := runtime.Runner{ID: "r", Environment: env, State: runtime.RunnerIdle, CreatedAt: time.Unix(5, 6).UTC()}
+	claim := runtime.Claim{Epoch: 1, Key: "k", ClaimedAt: time.Unix(7, 0).UTC(), Labels: []runtime.Label{{Name: "a", Value: "b"}}}
+	x := runtime.Execution{ID: "x", RunnerID: "r", EnvironmentID: "10", Command: []string{"echo", "\x00\n"}, State: runtime.ExecutionPending, Key: "key"}
+	for _, err := range []error{
+		s.PutEnvironment(t.Context(), env),
+		s.PutRunner(t.Context(), runner, []byte("private")),
+		s.MarkRunner(t.Context(), "r", claim),
+		s.PutRunner(t.Context(), runner, []byte("private 2")), // leaves the claim alone
+		s.PutSpentKey(t.Context(), SpentKey{Key: "spent", Input: "i", Runner: "r0", Expires: time.Unix(2000, 0)}, time.Unix(1000, 0)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, added, err := s.AddExecution(t.Context(), x); err != nil || !added {
+		t.Fatal(added, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	environments, err := s.Environments(t.Context())
+	if diff := cmp.Diff([]runtime.Environment{env}, environments); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	runner.Claim, runner.State = claim, runtime.RunnerClaimed
+	err = s.Runners(t.Context(), func(r runtime.Runner, private []byte) error {
+		if diff := cmp.Diff(runner, r); diff != "" || string(private) != "private 2" {
+			t.Error(string(private), diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	unfinished, err := s.Unfinished(t.Context())
+	if diff := cmp.Diff([]runtime.Execution{x}, unfinished); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if k, found, err := s.SpentKey(t.Context(), "spent", time.Unix(1999, 0)); err != nil || !found || k.Runner != "r0" {
+		t.Error(k, found, err)
+	}
+	if _, found, err := s.SpentKey(t.Context(), "spent", time.Unix(2001, 0)); err != nil || found {
+		t.Error("an expired key came back", err)
+	}
+}
+
+func TestSecondProcessIsToldWhoHoldsIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	open(t, path)
+	if s, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "process ") {
+		t.Error(s, err)
+	}
+}
+
+func TestKeysAreUsedOnce(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	first := map[runtime.ExecutionID]int{}
+	added := 0
+	for i := range 50 {
+		group.Go(func() {
+			x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprint(i)), Key: "same", State: runtime.ExecutionPending}
+			stored, ok, err := s.AddExecution(t.Context(), x)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			first[stored.ID]++
+			if ok {
+				added++
+			}
+		})
+	}
+	group.Wait()
+	if added != 1 || len(first) != 1 {
+		t.Errorf("%d were added, %d different ones returned", added, len(first))
+	}
+}
+
+func TestExecutionsArePaged(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	for i := range 25 {
+		x := runtime.Execution{
+			ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: runtime.RunnerID(fmt.Sprint(i % 2)),
+			EnvironmentID: "a", State: runtime.ExecutionPending,
+		}
+		if i%5 == 0 {
+			x.State = runtime.ExecutionFinished
+		}
+		if _, _, err := s.AddExecution(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []string
+	filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}
+	for after := runtime.ExecutionID(""); ; {
+		page, total, err := s.Executions(t.Context(), filter, 3, after)
+		if err != nil || total != 10 {
+			t.Fatal(total, err)
+		}
+		for _, x := range page {
+			ids = append(ids, string(x.ID))
+		}
+		if len(page) < 3 {
+			break
+		}
+		after = page[len(page)-1].ID
+	}
+	if got := strings.Join(ids, " "); got != "02 04 06 08 12 14 16 18 22 24" {
+		t.Error(got)
+	}
+	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
+		t.Error(err)
+	}
+}
+
+func TestWritesAfterClose(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRunner(context.Background(), "x"); err == nil {
+		t.Error("a write after Close succeeded")
+	}
+}
+
+func BenchmarkMark(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	runner := runtime.Runner{ID: "r"}
+	if err := s.PutRunner(b.Context(), runner, nil); err != nil {
+		b.Fatal(err)
+	}
+	epoch := 0
+	for b.Loop() {
+		epoch++
+		if err := s.MarkRunner(b.Context(), "r", runtime.Claim{Epoch: epoch}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
