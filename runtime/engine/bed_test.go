@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bed runs an engine over a fake cluster and a real store.
+type bed struct {
+	*Engine
+	fake *clustertest.Fake
+	dir  string
+	stop func()
+}
+
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	t.Cleanup(func() {
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.start(t)
+	return b
+}
+
+// start runs an engine on what an earlier one left.
+func (b *bed) start(t testing.TB) {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Engine = New(b.fake, s, Config{Dir: b.dir, Logger: zap.NewNop()})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(b.stop)
+	<-b.Restored()
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (b *bed) environment(t testing.TB, id runtime.EnvironmentID, size int) {
+	t.Helper()
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, PoolSize: &size}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
+	t.Helper()
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, WaitFor: ptr(30)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run runs a command to its end.
+func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Execution {
+	t.Helper()
+	x, err := b.Start(t.Context(), StartInput{RunnerID: id, Command: argv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.await(t, x.ID)
+}
+
+func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
+	t.Helper()
+	x, err := b.Execution(t.Context(), id, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.State != runtime.ExecutionFinished {
+		t.Fatalf("still %s after 30 s", x.State)
+	}
+	return x
+}
+
+// events reads an execution's events to the end.
+func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output string, all []Event) {
+	t.Helper()
+	r, err := b.Events(t.Context(), id, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		event, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return output, all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		output += string(event.Data)
+		all = append(all, event)
+	}
+}
+
+func wantCode(t testing.TB, err error, code runtime.Code, field string) {
+	t.Helper()
+	var e *runtime.Error
+	if !errors.As(err, &e) || e.Code != code || e.Field != field {
+		t.Errorf("error %v, want %s for %q", err, code, field)
+	}
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}

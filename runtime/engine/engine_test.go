@@ -1,0 +1,502 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestWholePath(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
+		t.Fatal(err)
+	}
+	if f, found, err := b.File(t.Context(), r.ID, "x"); err != nil || !found || f.Size != 4 {
+		t.Errorf("%+v, %v, %v", f, found, err)
+	}
+	if _, found, err := b.File(t.Context(), r.ID, "none"); err != nil || found {
+		t.Error(found, err)
+	}
+	x := b.run(t, r.ID, "echo", "Hello", "World")
+	if x.End.Outcome != runtime.OutcomeExited || x.Usage.OutputBytes != 12 {
+		t.Errorf("%+v", x)
+	}
+	output, events := b.events(t, x.ID, "")
+	var kinds []EventKind
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	if diff := cmp.Diff([]EventKind{EventStarted, EventOutput, EventFinished}, kinds); diff != "" || output != "Hello World\n" {
+		t.Error(output, diff)
+	}
+	if released, err := b.Release(t.Context(), r.ID); err != nil || !released {
+		t.Error(released, err)
+	}
+	if _, there := b.Runner(r.ID); there {
+		t.Error("the released runner is there")
+	}
+	_, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+}
+
+func TestOutcomes(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	if x := b.run(t, r.ID, "exit", "42"); x.End.Outcome != runtime.OutcomeExited || x.End.ExitCode != 42 {
+		t.Errorf("%+v", x.End)
+	}
+	if x := b.run(t, r.ID, "nonesuch"); x.End.Outcome != runtime.OutcomeFailed || !strings.Contains(x.End.Message, "nonesuch") {
+		t.Errorf("%+v", x.End)
+	}
+	limited, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"zeros", "5000"}, OutputLimit: ptr[int64](1024)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := b.await(t, limited.ID); x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes != 1024 {
+		t.Errorf("%+v", x)
+	}
+	slow, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := b.await(t, slow.ID); x.End.Outcome != runtime.OutcomeTimeLimit || time.Since(x.Marks.StartedAt) > 3*time.Second {
+		t.Errorf("%+v", x)
+	}
+	cancelled, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := b.Cancel(t.Context(), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if x, err := b.Cancel(t.Context(), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("a second cancel: %+v, %v", x, err)
+	}
+	hog, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), hog.ID, 0); return x.State == runtime.ExecutionRunning })
+	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1})
+	if x := b.await(t, hog.ID); x.End.Outcome != runtime.OutcomeProcessLimit {
+		t.Errorf("%+v", x.End)
+	}
+	if x := b.run(t, r.ID, "true"); x.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("the runner isn't usable afterwards: %+v", x.End)
+	}
+}
+
+func TestRunnerGoneEndsItsExecutions(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	for name, end := range map[runtime.GoneReason]func(runtime.RunnerID){
+		runtime.GoneAgentDied: func(id runtime.RunnerID) { b.fake.Kill(id, runtime.GoneAgentDied) },
+		runtime.GoneReleased: func(id runtime.RunnerID) {
+			if _, err := b.Release(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		r := b.claim(t, "a")
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+		end(r.ID)
+		if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeRunnerGone || x.End.GoneReason != name {
+			t.Errorf("%s: %+v", name, x.End)
+		}
+	}
+}
+
+func TestStdin(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(data string, offset *int64, end bool) (int64, error) {
+		return b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(data), Offset: offset, Close: end})
+	}
+	for _, step := range []struct {
+		data   string
+		offset *int64
+		want   int64
+	}{{"hello ", nil, 6}, {"hello ", ptr[int64](0), 6}, {"lo wo", ptr[int64](3), 8}, {"rld", nil, 11}} {
+		if got, err := write(step.data, step.offset, false); err != nil || got != step.want {
+			t.Errorf("write %q: %d, %v, want %d", step.data, got, err, step.want)
+		}
+	}
+	_, err = write("x", ptr[int64](100), false)
+	wantCode(t, err, runtime.CodeInvalidInput, "offset")
+	if _, err := write("", nil, true); err != nil {
+		t.Error(err)
+	}
+	if got := b.await(t, x.ID); got.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", got.End)
+	}
+	if output, _ := b.events(t, x.ID, ""); output != "hello world" {
+		t.Errorf("%q", output)
+	}
+	_, err = write("x", nil, false)
+	wantCode(t, err, runtime.CodeConflict, "")
+	closed, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: closed.ID, Data: []byte("x")})
+	wantCode(t, err, runtime.CodeInvalidInput, "executionId")
+	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: "nonesuch"})
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+}
+
+func TestKeys(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	b.environment(t, "b", 1)
+	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(30)}
+	var group sync.WaitGroup
+	ids := make([]runtime.RunnerID, 20)
+	for i := range ids {
+		group.Go(func() {
+			r, err := b.Claim(t.Context(), in)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = r.ID
+		})
+	}
+	group.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("one key, two runners: %s and %s", id, ids[0])
+		}
+	}
+	other := in
+	other.EnvironmentID = "b"
+	_, err := b.Claim(t.Context(), other)
+	wantCode(t, err, runtime.CodeConflict, "")
+
+	start := StartInput{RunnerID: ids[0], Command: []string{"echo", "once"}, Key: "k"}
+	first, err := b.Start(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, first.ID)
+	again, err := b.Start(t.Context(), start)
+	if err != nil || again.ID != first.ID || again.State != runtime.ExecutionFinished {
+		t.Errorf("%+v, %v", again, err)
+	}
+	start.Command = []string{"echo", "twice"}
+	_, err = b.Start(t.Context(), start)
+	wantCode(t, err, runtime.CodeConflict, "")
+
+	if _, err := b.Release(t.Context(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Claim(t.Context(), in)
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+	_, err = b.Claim(t.Context(), other)
+	wantCode(t, err, runtime.CodeConflict, "")
+	b.stop()
+	b.start(t)
+	_, err = b.Claim(t.Context(), in)
+	wantCode(t, err, runtime.CodeRunnerGone, "") // a restart doesn't forget
+}
+
+func TestExecute(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := RunInput{EnvironmentID: "a", Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}},
+		Command: []string{"cat"}, Stdin: ptr("fed"), WaitFor: ptr(30), Key: "k"}
+	x, err := b.Execute(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.Execute(t.Context(), in)
+	if err != nil || again.ID != x.ID {
+		t.Errorf("the same key ran again: %+v, %v", again, err)
+	}
+	if got := b.await(t, x.ID); got.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", got.End)
+	}
+	if output, _ := b.events(t, x.ID, ""); output != "fed" {
+		t.Errorf("%q", output)
+	}
+	eventually(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	in.Stdin = nil
+	_, err = b.Execute(t.Context(), in)
+	wantCode(t, err, runtime.CodeConflict, "")
+	if again, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(30)}); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, again.ID)
+}
+
+func TestLateAndResumingWatchers(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	const size = 3 << 20
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"zeros", strconv.Itoa(size)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, events := b.events(t, x.ID, "") // from its start, while it runs
+	late, _ := b.events(t, x.ID, "")       // after its end
+	if len(whole) != size || late != whole {
+		t.Errorf("%d and %d bytes, want %d", len(whole), len(late), size)
+	}
+	var last Event
+	for i, cut := range events {
+		if i%7 != 0 && i != len(events)-1 {
+			continue
+		}
+		rest, tail := b.events(t, x.ID, cut.Cursor)
+		got := 0
+		for _, e := range events[:i+1] {
+			got += len(e.Data)
+		}
+		if got+len(rest) != size {
+			t.Errorf("cut after event %d: %d + %d bytes, want %d", i, got, len(rest), size)
+		}
+		last = tail[len(tail)-1]
+		if diff := cmp.Diff(events[len(events)-1], last); diff != "" {
+			t.Errorf("another end: %s", diff)
+		}
+	}
+	other := b.run(t, r.ID, "echo", "x")
+	for _, after := range []string{"!", "AAAA", last.Cursor + "x", last.Cursor} {
+		if _, err := b.Events(t.Context(), other.ID, after); err == nil {
+			t.Errorf("cursor %q was taken", after)
+		} else {
+			wantCode(t, err, runtime.CodeInvalidInput, "after")
+		}
+	}
+	pages, after := 0, ""
+	for got := 0; ; pages++ {
+		chunks, next, end, err := b.Output(t.Context(), x.ID, after, 256<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range chunks {
+			got += len(c.Data)
+		}
+		after = next
+		if end {
+			if got != size {
+				t.Errorf("pages had %d bytes, want %d", got, size)
+			}
+			break
+		}
+	}
+	if pages < 10 {
+		t.Errorf("%d pages of 256 KiB", pages)
+	}
+}
+
+func TestDeadServersExecutionsAreLost(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	got, err := b.Execution(t.Context(), x.ID, 0)
+	if err != nil || got.End.Outcome != runtime.OutcomeLost {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, events := b.events(t, x.ID, ""); events[len(events)-1].Kind != EventFinished {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestPoolsAreWatched(t *testing.T) {
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	all, err := b.WatchPools(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.WatchPools(ctx, "none")
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	b.environment(t, "a", 2)
+	for s := range all {
+		if s.EnvironmentID == "a" && s.Idle == 2 {
+			break
+		}
+	}
+	if _, err := b.DeleteEnvironment(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	for s := range all {
+		if s.Deleted {
+			break
+		}
+	}
+	cancel()
+	for range all { // closed
+	}
+}
+
+func TestEnvironments(t *testing.T) {
+	b := newBed(t)
+	put := func(in PutEnvironmentInput) (runtime.Environment, bool, error) {
+		in.ID = "a"
+		return b.PutEnvironment(t.Context(), in)
+	}
+	env, created, err := put(PutEnvironmentInput{IfRevision: ptr(0)})
+	if err != nil || !created || env.Revision != 1 || env.Image != "host" || env.Resources != runtime.DefaultResources() {
+		t.Fatalf("%+v, %v, %v", env, created, err)
+	}
+	_, _, err = put(PutEnvironmentInput{IfRevision: ptr(0)})
+	wantCode(t, err, runtime.CodeConflict, "")
+	env, created, err = put(PutEnvironmentInput{})
+	if err != nil || created || env.Revision != 1 {
+		t.Errorf("a put of nothing: %+v, %v, %v", env, created, err)
+	}
+	env, _, err = put(PutEnvironmentInput{PoolSize: ptr(3)})
+	if err != nil || env.Revision != 2 || env.RunnerRevision != 1 {
+		t.Errorf("%+v, %v", env, err)
+	}
+	env, _, err = put(PutEnvironmentInput{MemoryMiB: ptr(64), IfRevision: ptr(2)})
+	if err != nil || env.Revision != 3 || env.RunnerRevision != 3 || env.PoolSize != 3 {
+		t.Errorf("%+v, %v", env, err)
+	}
+	for field, in := range map[string]PutEnvironmentInput{
+		"poolSize":               {PoolSize: ptr(-1)},
+		"resources.memoryMiB":    {MemoryMiB: ptr(1 << 40)},
+		"resources.cpuMHz":       {CPUMHz: ptr(0)},
+		"resources.processes":    {Processes: ptr(1)},
+		"resources.workspaceMiB": {WorkspaceMiB: ptr(0)},
+		"image":                  {Image: ptr("")},
+		"isolation":              {Isolation: ptr(runtime.Isolation("X"))},
+		"defaultTimeLimit":       {DefaultTimeLimit: ptr(1 << 62)},
+		"outputLimit":            {OutputLimit: ptr(int64(1))},
+		"network.exposedPorts.1": {ExposedPorts: []int{80, 70000}},
+		"variables.0.name":       {Variables: []runtime.Variable{{Name: "A=B"}}},
+		"variables.1.name":       {Variables: []runtime.Variable{{Name: "A"}, {Name: "A"}}},
+		"variables.0.value":      {Variables: []runtime.Variable{{Name: "A", Value: "\x00"}}},
+	} {
+		_, _, err := put(in)
+		wantCode(t, err, runtime.CodeInvalidInput, field)
+	}
+	if now, _ := b.Environment("a"); now.Revision != 3 {
+		t.Errorf("a refused put changed it: %+v", now)
+	}
+	_, _, err = b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "../x"})
+	wantCode(t, err, runtime.CodeInvalidInput, "id")
+}
+
+func TestBadInput(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	long := strings.Repeat("x", 200<<10)
+	for name, test := range map[string]struct {
+		field string
+		in    StartInput
+	}{
+		"neither":       {"command", StartInput{}},
+		"both":          {"command", StartInput{Command: []string{"true"}, Shell: ptr("true")}},
+		"empty command": {"command", StartInput{Command: []string{}}},
+		"no program":    {"command.0", StartInput{Command: []string{""}}},
+		"empty shell":   {"shell", StartInput{Shell: ptr("")}},
+		"NUL":           {"command.1", StartInput{Command: []string{"echo", "a\x00b"}}},
+		"long":          {"shell", StartInput{Shell: &long}},
+		"time":          {"timeLimit", StartInput{Command: []string{"true"}, TimeLimit: ptr(-1)}},
+		"much time":     {"timeLimit", StartInput{Command: []string{"true"}, TimeLimit: ptr(1 << 62)}},
+		"output":        {"limits.outputBytes", StartInput{Command: []string{"true"}, OutputLimit: ptr(int64(0))}},
+		"variable":      {"variables.0.name", StartInput{Command: []string{"true"}, Variables: []runtime.Variable{{Name: ""}}}},
+		"directory":     {"workingDirectory", StartInput{Command: []string{"true"}, WorkingDirectory: "\x00"}},
+		"key":           {"idempotencyKey", StartInput{Command: []string{"true"}, Key: long}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.in.RunnerID = r.ID
+			_, err := b.Start(t.Context(), test.in)
+			wantCode(t, err, runtime.CodeInvalidInput, test.field)
+			_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: test.in.Command, Shell: test.in.Shell,
+				Variables: test.in.Variables, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
+			if test.in.OutputLimit == nil && test.in.WorkingDirectory == "" {
+				wantCode(t, err, runtime.CodeInvalidInput, test.field)
+			}
+		})
+	}
+	if _, total, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || total != 0 {
+		t.Errorf("refused starts left %d executions, %v", total, err)
+	}
+	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "none"})
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", InactivityTimeout: ptr(-1)})
+	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
+	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
+	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
+	_, err = b.UpdateFiles(t.Context(), r.ID, []string{"a", ""}, nil)
+	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
+	_, err = b.UpdateFiles(t.Context(), r.ID, nil, []runtime.FileWrite{{Path: "x\x00"}})
+	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
+	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
+	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")
+	_, _, _, err = b.Output(t.Context(), "none", "", 1)
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	_, err = b.Cancel(t.Context(), "none")
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	_, err = b.Renew(t.Context(), "none")
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+	if released, err := b.Release(t.Context(), "none"); err != nil || released {
+		t.Error(released, err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	eventually(t, "OK", func() bool { return b.Health(t.Context()).Status == HealthOK })
+	b.fake.OnStart(func(runtime.RunnerID) error { return runtime.Errorf(runtime.CodeInternal, "broken") })
+	b.environment(t, "b", 1)
+	eventually(t, "degraded", func() bool {
+		h := b.Health(t.Context())
+		for _, c := range h.Components {
+			if c.Name == "pool b" && c.Status == HealthDegraded && strings.Contains(c.Message, "broken") && !c.Since.IsZero() {
+				return h.Status == HealthDegraded
+			}
+		}
+		return false
+	})
+}
+
+func BenchmarkTrue(b *testing.B) {
+	bed := newBed(b)
+	bed.environment(b, "a", 1)
+	r := bed.claim(b, "a")
+	for b.Loop() {
+		bed.run(b, r.ID, "true")
+	}
+}
+
+func BenchmarkClaimAndRelease(b *testing.B) {
+	bed := newBed(b)
+	bed.environment(b, "a", 20)
+	for b.Loop() {
+		r := bed.claim(b, "a")
+		if _, err := bed.Release(b.Context(), r.ID); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
