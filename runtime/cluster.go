@@ -72,7 +72,8 @@ type Cluster interface {
 
 	// Watch calls hint when the runners of an environment may have changed
 	// ("" for any), until ctx ends, and returns ctx's cause. A hint never
-	// blocks and says only: look again. Hints may be missing or repeated.
+	// blocks and says only: look again. Hints may be missing or repeated, but
+	// the first, for "", comes once it watches: nobody misses what was before.
 	//
 	// Nomad: the event stream, resumed by index, with a list on every
 	// reconnect.

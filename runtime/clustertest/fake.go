@@ -224,6 +224,7 @@ func (f *Fake) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) erro
 	n := f.watched
 	f.watchers[n] = hint
 	f.mu.Unlock()
+	hint("")
 	<-ctx.Done()
 	f.mu.Lock()
 	defer f.mu.Unlock()

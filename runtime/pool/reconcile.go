@@ -8,8 +8,8 @@ import (
 )
 
 // reconcile takes in the listed truth. It was read while the owner went on, so
-// it isn't believed about runners that changed after the list was begun; those
-// are looked at again.
+// it isn't believed about runners that changed after the list was begun; for
+// those it is read again.
 func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	o.listed = true
 	seen := make(map[runtime.RunnerID]bool, len(truth))
@@ -20,8 +20,10 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 		case e == nil && o.removed[r.ID] > begun:
 		case e == nil:
 			o.adopt(r)
-		case e.working > 0 || e.change > begun:
-			e.skipped = true
+		case e.working > 0:
+			e.skipped = true // looked at when the work is done
+		case e.change > begun:
+			o.relist = true
 		default:
 			o.observe(e, r)
 		}
