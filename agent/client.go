@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// writeTimeout bounds the write of one frame, so that an agent that doesn't
+// read can't hold a goroutine. An agent always reads: what it has no room for
+// isn't sent to it.
+const writeTimeout = 10 * time.Second
+
+// PingAgent asks an agent what it is and what it runs. It closes conn. An
+// error that the agent answered is an [*Error].
+func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
+	x, response, err := open(ctx, conn, Request{Ping: &Ping{}})
+	if err != nil {
+		return Response{}, err
+	}
+	x.close()
+	return response, nil
+}
+
+// StartExecution starts a command, or attaches to the one that was started
+// with this id before, from output offset 0. Ctx bounds the opening only. Conn
+// belongs to the session, and is closed on an error, which is an [*Error] if
+// the agent answered it.
+func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, error) {
+	for _, s := range append(append([]string{start.ID, start.Dir}, start.Argv...), start.Env...) {
+		if !utf8.ValidString(s) {
+			_ = conn.Close()
+			return nil, &Error{Code: ErrInvalid, Field: "argv", Message: "a command must be valid UTF-8"}
+		}
+	}
+	return openSession(ctx, conn, Request{Start: &start}, 0)
+}
+
+// AttachExecution goes on with an execution that was started before, from
+// output offset attach.Offset; what is before it counts as acknowledged. Ctx,
+// conn and errors are as for [StartExecution]; ErrNotFound says that the agent
+// doesn't know the execution.
+func AttachExecution(ctx context.Context, conn net.Conn, attach Attach) (*Session, error) {
+	return openSession(ctx, conn, Request{Attach: &attach}, attach.Offset)
+}
+
+// An exchange is one request on its stream.
+type exchange struct {
+	ctx    context.Context // of the call that the exchange lives in
+	conn   net.Conn
+	frames *FrameReader
+	stop   func() bool // stops ctx from closing conn
+}
+
+// open sends a request and reads its response. On an error conn is closed.
+func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Response, error) {
+	x := &exchange{ctx: ctx, conn: conn, frames: NewFrameReader(conn, ClientSide)}
+	x.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	response, err := x.ask(request)
+	if err != nil {
+		return nil, Response{}, x.fail(err)
+	}
+	return x, response, nil
+}
+
+func (x *exchange) ask(request Request) (Response, error) {
+	request.Protocol = Protocol
+	frame, err := AppendJSON(nil, KindRequest, request)
+	if err != nil {
+		return Response{}, &Error{Code: ErrInvalid, Message: err.Error()}
+	}
+	if err := x.write(frame); err != nil {
+		return Response{}, err
+	}
+	body, err := x.expect(KindResponse)
+	if err != nil {
+		return Response{}, err
+	}
+	return parseResponse(body)
+}
+
+func parseResponse(body []byte) (Response, error) {
+	var response Response
+	if err := ParseJSON(body, &response); err != nil {
+		return Response{}, err
+	}
+	if response.Error != nil {
+		response.Error.Message = shorten(response.Error.Message)
+		return Response{}, response.Error
+	}
+	if response.Protocol != Protocol {
+		return Response{}, &Error{Code: ErrIncompatible,
+			Message: fmt.Sprintf("the agent speaks protocol %d, this side %d", response.Protocol, Protocol)}
+	}
+	return response, nil
+}
+
+// shorten bounds a text that a hostile agent may have made.
+func shorten(s string) string {
+	const most = 1 << 10
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + " …"
+}
+
+// expect reads a frame that must be of this kind.
+func (x *exchange) expect(kind Kind) ([]byte, error) {
+	got, body, err := x.frames.Next()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	if got != kind {
+		return nil, fmt.Errorf("%w: kind %d where %d was due", ErrProtocol, got, kind)
+	}
+	return body, nil
+}
+
+func (x *exchange) write(frame []byte) error {
+	return writeFrame(x.conn, frame)
+}
+
+func writeFrame(conn net.Conn, frame []byte) error {
+	// A large request goes out in pieces, each with its own time.
+	const piece = 64 << 10
+	for len(frame) > 0 {
+		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		n, err := conn.Write(frame[:min(len(frame), piece)])
+		if err != nil {
+			return err
+		}
+		frame = frame[n:]
+	}
+	return nil
+}
+
+// fail closes the stream and returns what to tell the caller: the end of its
+// context rather than what that did to the stream.
+func (x *exchange) fail(err error) error {
+	ended := !x.stop() && x.ctx.Err() != nil
+	_ = x.conn.Close()
+	var answered *Error
+	if ended && !errors.As(err, &answered) {
+		return context.Cause(x.ctx)
+	}
+	return err
+}
+
+func (x *exchange) close() {
+	x.stop()
+	_ = x.conn.Close()
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// The tests run the real program as PID 1 of namespaces like those of a local
+// runner: a user namespace of 65536 ids, a read-only root, a workspace of 16
+// MiB, six capabilities.
+
+// bedInit is set for the test binary that builds the bed and becomes the agent.
+const bedInit = "ROCKPOOL_AGENT_BED"
+
+var agentBinary string // built once by TestMain
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(bedInit); dir != "" {
+		runtime.LockOSThread()
+		fmt.Fprintln(os.Stderr, "bed:", becomeAgent(dir))
+		os.Exit(1)
+	}
+	dir, err := os.MkdirTemp("", "agent-test")
+	if err != nil {
+		panic(err)
+	}
+	agentBinary = filepath.Join(dir, "agent")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", agentBinary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the agent: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// becomeAgent builds the root below dir and executes the agent in it.
+func becomeAgent(dir string) error {
+	// The parent puts us into a cgroup, then lets us go.
+	if _, err := os.NewFile(4, "gate").Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("gate: %w", err)
+	}
+	unix.CloseOnExec(4)
+	must := func(err error, what string) {
+		if err != nil {
+			panic(fmt.Sprintf("bed: %s: %v", what, err))
+		}
+	}
+	root := filepath.Join(dir, "root")
+	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), "private")
+	must(unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"), "root")
+	for _, d := range []string{"usr", "proc", "tmp", "workspace", "dev", "etc", "old"} {
+		must(os.Mkdir(root+"/"+d, 0o755), d)
+	}
+	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
+		must(os.Symlink("usr/"+link, root+"/"+link), link)
+	}
+	must(os.WriteFile(root+"/etc/passwd", []byte("root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"), 0o644), "passwd")
+	must(os.WriteFile(root+"/etc/group", []byte("root:x:0:\nuser:x:1000:\n"), 0o644), "group")
+	must(unix.Mount("/usr", root+"/usr", "", unix.MS_BIND|unix.MS_REC, ""), "usr")
+	must(unix.Mount("", root+"/usr", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""), "usr read-only")
+	must(unix.Mount("proc", root+"/proc", "proc", 0, ""), "proc")
+	must(unix.Mount("tmpfs", root+"/tmp", "tmpfs", 0, "mode=1777,size=16m"), "tmp")
+	must(unix.Mount("tmpfs", root+"/workspace", "tmpfs", 0, "mode=1777,size=16m"), "workspace")
+	for _, device := range []string{"null", "zero", "full", "urandom"} {
+		must(os.WriteFile(root+"/dev/"+device, nil, 0o666), device)
+		must(unix.Mount("/dev/"+device, root+"/dev/"+device, "", unix.MS_BIND, ""), device)
+	}
+	must(os.WriteFile(root+"/agent", nil, 0o755), "agent")
+	must(unix.Mount(filepath.Join(dir, "agent"), root+"/agent", "", unix.MS_BIND, ""), "agent")
+	must(unix.PivotRoot(root, root+"/old"), "pivot")
+	must(os.Chdir("/"), "chdir")
+	must(unix.Unmount("/old", unix.MNT_DETACH), "old")
+	must(unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""), "read-only")
+	keep := map[uintptr]bool{unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_KILL: true, unix.CAP_SETPCAP: true,
+		unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && has == 1 && !keep[c] {
+			must(unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0), "drop")
+		}
+	}
+	return unix.Exec("/agent", []string{"/agent", "serve", "--fd", "3"}, []string{"PATH=/usr/bin"})
+}
+
+// A bed is a running agent.
+type bed struct {
+	socket string
+	pid    int    // the agent's, outside
+	cgroup string // of pids; "" if there is none
+}
+
+// newBed starts an agent whose runner has at most so many processes; 0 is any
+// number.
+func newBed(t testing.TB, processes int) *bed {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make the namespaces of a runner")
+	}
+	dir := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Chmod(filepath.Dir(dir), 0o755))
+	must(os.Chmod(dir, 0o755))
+	must(os.Mkdir(filepath.Join(dir, "root"), 0o755))
+	must(os.Link(agentBinary, filepath.Join(dir, "agent")))
+	b := &bed{socket: filepath.Join(dir, "s")}
+	listener, err := net.Listen("unix", b.socket)
+	must(err)
+	file, err := listener.(*net.UnixListener).File()
+	must(err)
+	gate, open, err := os.Pipe()
+	must(err)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{bedInit + "=" + dir}
+	cmd.Stderr = testWriter{t}
+	cmd.ExtraFiles = []*os.File{file, gate}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1_000_000_000, Size: 65536}}
+	// The test binary and the directories of the bed must be reachable for the mapped root.
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
+		UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
+		Credential: &syscall.Credential{}, Pdeathsig: syscall.SIGKILL,
+	}
+	runtime.LockOSThread() // the parent-death signal is the thread's
+	t.Cleanup(runtime.UnlockOSThread)
+	must(cmd.Start())
+	b.pid = cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if b.cgroup != "" {
+			if err := os.Remove(b.cgroup); err != nil {
+				t.Errorf("cgroup: %v", err)
+			}
+		}
+	})
+	if processes > 0 {
+		b.limit(t, processes)
+	}
+	_, err = open.Write([]byte{0})
+	must(err)
+	for _, f := range []io.Closer{open, gate, file, listener.(*net.UnixListener)} {
+		if l, ok := f.(*net.UnixListener); ok {
+			l.SetUnlinkOnClose(false)
+		}
+		must(f.Close())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := agent.PingAgent(ctx, b.dial(t)); err != nil {
+		t.Fatalf("ping: %v", err)
+	}
+	return b
+}
+
+// limit puts the bed into a pids cgroup and reads back that it took, since a
+// fork bomb without it freezes the machine.
+func (b *bed) limit(t testing.TB, processes int) {
+	t.Helper()
+	const parent = "/sys/fs/cgroup/pids/rockpool"
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Skipf("needs a pids cgroup: %v", err)
+	}
+	cgroup, err := os.MkdirTemp(parent, "agent-test-")
+	if err != nil {
+		t.Skipf("needs a pids cgroup: %v", err)
+	}
+	b.cgroup = cgroup
+	write := func(name, value string) {
+		if err := os.WriteFile(filepath.Join(cgroup, name), []byte(value), 0); err != nil {
+			t.Fatalf("cgroup: %v", err)
+		}
+	}
+	write("pids.max", strconv.Itoa(processes))
+	write("cgroup.procs", strconv.Itoa(b.pid))
+	limit, err := os.ReadFile(filepath.Join(cgroup, "pids.max"))
+	if err != nil || strings.TrimSpace(string(limit)) != strconv.Itoa(processes) {
+		t.Fatalf("pids.max is %q: %v", limit, err)
+	}
+	of, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", b.pid))
+	if err != nil || !strings.Contains(string(of), ":pids:"+strings.TrimPrefix(cgroup, "/sys/fs/cgroup/pids")+"\n") {
+		t.Fatalf("not in the cgroup: %q: %v", of, err)
+	}
+}
+
+func (b *bed) dial(t testing.TB) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unix", b.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+var testEnv = []string{"PATH=/usr/bin:/bin", "HOME=/workspace"}
+
+// A result is what became of an execution.
+type result struct {
+	stdout, stderr string
+	exit           agent.Exit
+}
+
+// run runs a command to its end and settles it.
+func (b *bed) run(t testing.TB, argv ...string) result {
+	t.Helper()
+	r, err := b.start(t, agent.Start{Argv: argv, Env: testEnv})
+	if err != nil {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	return r
+}
+
+func (b *bed) sh(t testing.TB, script string) result {
+	t.Helper()
+	return b.run(t, "sh", "-c", script)
+}
+
+func (b *bed) start(t testing.TB, start agent.Start) (result, error) {
+	t.Helper()
+	s, err := b.session(t, start)
+	if err != nil {
+		return result{}, err
+	}
+	return b.finish(t, s), nil
+}
+
+func (b *bed) session(t testing.TB, start agent.Start) (*agent.Session, error) {
+	t.Helper()
+	if start.ID == "" {
+		start.ID = fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano())
+	}
+	return agent.StartExecution(t.Context(), b.dial(t), start)
+}
+
+// finish follows a session to the exit, acknowledges and settles.
+func (b *bed) finish(t testing.TB, s *agent.Session) (r result) {
+	t.Helper()
+	defer func() { _ = s.Close() }()
+	var stdout, stderr strings.Builder
+	for {
+		event, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			t.Fatal("no exit")
+		}
+		if err != nil {
+			t.Fatalf("next: %v", err)
+		}
+		switch event.Kind {
+		case agent.KindOutput:
+			to := &stdout
+			if event.Stream == 2 {
+				to = &stderr
+			}
+			to.Write(event.Data)
+			if err := s.Ack(event.Offset + int64(len(event.Data))); err != nil {
+				t.Fatalf("ack: %v", err)
+			}
+		case agent.KindExited:
+			if err := s.Settled(); err != nil {
+				t.Fatalf("settled: %v", err)
+			}
+			return result{stdout.String(), stderr.String(), event.Exit}
+		}
+	}
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Logf("agent: %s", b)
+	return len(b), nil
+}

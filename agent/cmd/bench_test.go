@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// BenchmarkTrue is a start to its exit through a new stream, settled.
+func BenchmarkTrue(b *testing.B) {
+	bed := newBed(b, 0)
+	var took []time.Duration
+	i := 0
+	for b.Loop() {
+		i++
+		begin := time.Now()
+		s, err := agent.StartExecution(b.Context(), bed.dial(b), agent.Start{ID: fmt.Sprint(i), Argv: []string{"true"}, Env: testEnv})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if r := bed.finish(b, s); r.exit.Code != 0 {
+			b.Fatalf("%+v", r)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkTrueParallel is the same from eight clients at once.
+func BenchmarkTrueParallel(b *testing.B) {
+	bed := newBed(b, 0)
+	b.SetParallelism(4)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if r, err := bed.start(b, agent.Start{ID: fmt.Sprint(time.Now().UnixNano(), &pb), Argv: []string{"true"}, Env: testEnv}); err != nil || r.exit.Code != 0 {
+				b.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "per-s")
+}
+
+// BenchmarkOutput is a gigabyte through the agent, acknowledged.
+func BenchmarkOutput(b *testing.B) {
+	bed := newBed(b, 0)
+	const size = 1 << 30
+	b.SetBytes(size)
+	for b.Loop() {
+		s, err := bed.session(b, agent.Start{Argv: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}, Env: testEnv})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for n, acked := int64(0), int64(0); ; {
+			event, err := s.Next()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if event.Kind == agent.KindExited {
+				if n != size {
+					b.Fatalf("%d bytes", n)
+				}
+				break
+			}
+			n += int64(len(event.Data))
+			if n-acked >= 256<<10 || n > acked && !s.Buffered() {
+				acked = n
+				if err := s.Ack(n); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		_ = s.Settled()
+		_ = s.Close()
+	}
+	b.ReportMetric(float64(bed.memory(b)), "KiB-private-after")
+}
+
+// BenchmarkIdle reports the private memory of an agent that does nothing, at
+// first and after some work.
+func BenchmarkIdle(b *testing.B) {
+	bed := newBed(b, 0)
+	newBed(b, 0) // so that the program's text isn't counted as private to one
+	time.Sleep(600 * time.Millisecond)
+	fresh := bed.memory(b)
+	for range 100 {
+		bed.run(b, "true")
+	}
+	for b.Loop() {
+		bed.run(b, "head", "-c", "10000000", "/dev/zero")
+	}
+	time.Sleep(600 * time.Millisecond)
+	b.ReportMetric(float64(fresh), "KiB-private")
+	b.ReportMetric(float64(bed.memory(b)), "KiB-private-later")
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", bed.pid))
+	b.ReportMetric(float64(len(threads)), "threads")
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", bed.pid)); err == nil {
+		os.WriteFile("/tmp/smaps.txt", text, 0o644)
+	}
+}

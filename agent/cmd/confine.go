@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// confine gives up, for this process and all that it will start, what user
+// code must not have: capabilities that an exec could gain, new privileges,
+// system calls that reach beyond a runner, core files. It returns what could
+// not be had, which without privileges is some; the agent serves nevertheless,
+// since then whoever started it had less to give away.
+func confine() (gaps []error) {
+	try := func(what string, err error) {
+		if err != nil {
+			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	// Nobody may read the agent's memory, nor that of a child that shares it
+	// until its exec.
+	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+	if os.Getpid() != 1 {
+		// PID 1 gets orphans anyway.
+		try("child subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	}
+	unix.Umask(0o022)
+	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
+	try("capabilities", dropCapabilities())
+	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
+	try("seccomp", loadFilter(denyList()))
+	return gaps
+}
+
+// dropCapabilities empties the bounding, inheritable and ambient sets, so that
+// nothing that is executed has any. What the agent itself holds it keeps.
+func dropCapabilities() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || has == 0 {
+			continue
+		}
+		if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
+			return fmt.Errorf("drop %d from the bounding set: %w", c, err)
+		}
+	}
+	if err := allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
+		return fmt.Errorf("ambient set: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+}
+
+// allThreads makes a system call whose effect is the calling thread's, for
+// every thread there is; those to come inherit it.
+func allThreads(trap, a, b, c uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// can reports whether the agent has a capability.
+func can(capability int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0
+}

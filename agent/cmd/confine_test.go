@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+func TestConfinement(t *testing.T) {
+	b := newBed(t, 0)
+	status := b.run(t, "cat", "/proc/self/status").stdout
+	for _, line := range []string{
+		"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+		"CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "Uid:\t1000\t1000\t1000\t1000",
+	} {
+		if !strings.Contains(status, line+"\n") {
+			t.Errorf("no %q in\n%s", line, status)
+		}
+	}
+	for _, test := range []struct{ script, want string }{
+		{"unshare -U true; unshare -m true", "Operation not permitted"},
+		{"cat /proc/1/environ", "Permission denied"},
+		{"cat /proc/1/mem", "Permission denied"},
+		{"ls /proc/1/fd/", "Permission denied"},
+		{"mount -t tmpfs x /tmp", ""},
+		{"kill -9 1", "Operation not permitted"},
+		{"echo 1 >/etc/passwd", ""},
+	} {
+		r := b.sh(t, test.script)
+		if r.exit.Code == 0 || !strings.Contains(r.stderr, test.want) {
+			t.Errorf("%s: code %d, %q", test.script, r.exit.Code, r.stderr)
+		}
+	}
+	// ls opens one of its own.
+	if fds := b.sh(t, "exec ls /proc/self/fd").stdout; fds != "0\n1\n2\n3\n" {
+		t.Errorf("descriptors %q", fds)
+	}
+	if got := b.sh(t, "ulimit -c; ulimit -Hc; cat /proc/$$/oom_score_adj; umask; ps -o sid= -p $$ 2>/dev/null | tr -d ' ' | sed s/$$/own/").stdout; !strings.HasPrefix(got, "0\n0\n500\n0022\n") {
+		t.Errorf("limits %q", got)
+	}
+}
+
+// TestFilter calls the kernel from C, and by the doors of other architectures.
+func TestFilter(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("needs gcc")
+	}
+	const source = `
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define TRY(what) do { errno = 0; long r = what; printf("%s = %s\n", #what, r < 0 ? strerrorname_np(errno) : "done"); } while (0)
+int main(void) {
+	TRY(syscall(SYS_mount, 0, 0, 0, 0, 0));
+	TRY(syscall(SYS_open_tree, -1, "", 0));
+	TRY(syscall(SYS_bpf, 0, 0, 0));
+	TRY(syscall(SYS_io_uring_setup, 1, 0));
+	TRY(syscall(SYS_ptrace, 0, 0, 0, 0));
+	TRY(syscall(SYS_keyctl, 0, 0, 0));
+	TRY(syscall(SYS_clone3, 0, 0));
+	TRY(syscall(SYS_clone, 0x10000000 | 17, 0, 0, 0, 0));
+	TRY(syscall(SYS_clone, 0x5500000000L | 0x20000 | 17, 0, 0, 0, 0));
+	TRY(ioctl(0, 0x5412, "x"));
+	TRY(syscall(SYS_ioctl, 0, 0x100005412UL, "x"));
+	fflush(stdout);
+	for (int i = 0; i < 2; i++) {
+		pid_t p = fork();
+		if (p == 0) {
+			if (i == 0) { syscall(0x40000000 + 39); } else { long r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20)); }
+			_exit(0);
+		}
+		int s; waitpid(p, &s, 0);
+		printf("foreign %d: %s\n", i, WIFSIGNALED(s) ? strsignal(WTERMSIG(s)) : "done");
+	}
+}`
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "t.c"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-w", "-static", "-o", filepath.Join(dir, "t"), filepath.Join(dir, "t.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	program, err := os.ReadFile(filepath.Join(dir, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBed(t, 0)
+	b.put(t, agent.Write{Path: "t", Size: int64(len(program)), Mode: 0o755}, string(program))
+	got := b.run(t, "./t").stdout
+	for _, want := range []string{
+		"SYS_mount, 0, 0, 0, 0, 0) = EPERM", "SYS_open_tree, -1, \"\", 0) = EPERM", "SYS_bpf, 0, 0, 0) = EPERM",
+		"SYS_io_uring_setup, 1, 0) = EPERM", "SYS_ptrace, 0, 0, 0, 0) = EPERM", "SYS_keyctl, 0, 0, 0) = EPERM",
+		"SYS_clone3, 0, 0) = ENOSYS", "0x10000000 | 17, 0, 0, 0, 0) = EPERM", "0x20000 | 17, 0, 0, 0, 0) = EPERM",
+		"0x5412, \"x\") = EPERM", "0x100005412UL, \"x\") = EPERM",
+		"foreign 0: Bad system call", "foreign 1: Bad system call",
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("no %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// newPlain starts an agent without namespaces and privileges, as a developer
+// has it.
+func newPlain(t *testing.T) *bed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent-plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "agent")
+	if err := os.Link(agentBinary, binary); err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{socket: filepath.Join(dir, "s")}
+	listener, err := net.Listen("unix", b.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	file, err := listener.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(binary, "serve", "--workspace", dir)
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Stderr = testWriter{t}
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.pid = cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+	return b
+}
+
+func TestWithoutPrivileges(t *testing.T) {
+	b := newPlain(t)
+	if r := b.run(t, "echo", "hi"); r.stdout != "hi\n" {
+		t.Errorf("got %+v", r)
+	}
+	if r := b.run(t, "sh", "-c", "grep -e NoNewPrivs -e Seccomp: /proc/self/status | tr -d '\\n'"); r.stdout != "NoNewPrivs:\t1Seccomp:\t2" {
+		t.Errorf("got %+v", r)
+	}
+	b.put(t, agent.Write{Path: "d/f", Size: 3}, "abc")
+	if r := b.sh(t, "cat d/f"); r.stdout != "abc" {
+		t.Errorf("got %+v", r)
+	}
+	// Alone, an execution leaves nothing, whatever session it went to.
+	r, err := b.start(t, agent.Start{
+		Argv: []string{"sh", "-c", "(setsid sh -c 'echo $$ >pid; exec sleep 1005' &); sleep 30"}, Env: testEnv, TimeLimit: 300 * time.Millisecond})
+	if err != nil || r.exit.Cause != agent.CauseTimeLimit {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r := b.sh(t, "kill -0 $(cat pid)"); r.exit.Code == 0 {
+		t.Errorf("a process was left: %+v", r)
+	}
+}

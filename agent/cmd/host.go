@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+// user is whom commands run as, if the agent may choose.
+const user = 1000
+
+// A host runs commands on the machine, or in the namespaces, that the agent is
+// in.
+type host struct {
+	*files
+	reaper  *reaper
+	null    int  // /dev/null, for commands without stdin
+	marking bool // commands run as user, each execution with a group id of its own
+	slots   slots
+}
+
+func newHost(workspace string) (*host, error) {
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("/dev/null: %w", err)
+	}
+	f, err := newFiles(path.Clean(workspace))
+	if err != nil {
+		return nil, err
+	}
+	h := &host{files: f, reaper: newReaper(), null: null, marking: canMark()}
+	if !h.marking {
+		fmt.Fprintln(os.Stderr, "agent: can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution")
+	}
+	return h, nil
+}
+
+// canMark reports whether the agent may start commands as user and with the
+// group ids of slots: if it has the capabilities, and the ids are mapped in its
+// user namespace.
+func canMark() bool {
+	if !can(unix.CAP_SETUID) || !can(unix.CAP_SETGID) || !can(unix.CAP_KILL) {
+		return false
+	}
+	setgroups, err := os.ReadFile("/proc/self/setgroups")
+	if err != nil || string(setgroups) != "allow\n" {
+		return false
+	}
+	return mapped("/proc/self/uid_map", user) && mapped("/proc/self/gid_map", user) &&
+		mapped("/proc/self/gid_map", firstSlot) && mapped("/proc/self/gid_map", firstSlot+slotCount-1)
+}
+
+// mapped reports whether an id map has this id.
+func mapped(file string, id uint32) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		var inside, outside, count uint32
+		if _, err := fmt.Fscan(f, &inside, &outside, &count); err != nil {
+			return false
+		}
+		if id >= inside && id-inside < count {
+			return true
+		}
+	}
+}
+
+// Each execution that runs has a supplementary group id of its own, by which
+// its processes are known however they are called, whoever their parent is:
+// user code can't drop it. (Grid Engine calls it the additional group id.)
+const (
+	firstSlot = 60000
+	slotCount = 256
+)
+
+// slots are the group ids that are in use.
+type slots struct {
+	mu   sync.Mutex
+	used [slotCount]bool
+	next int // ids are used in turn, so that one rests before it is used again
+}
+
+func (s *slots) take() (uint32, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range slotCount {
+		i := s.next
+		s.next = (s.next + 1) % slotCount
+		if !s.used[i] {
+			s.used[i] = true
+			return firstSlot + uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// free gives an id back. No process may have it any more.
+func (s *slots) free(gid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[gid-firstSlot] = false
+}
+
+// Start starts a command. See [serve.Host].
+func (h *host) Start(start agent.Start) (serve.Process, error) {
+	dir, err := h.workingDirectory(start.Dir)
+	if err != nil {
+		return nil, err
+	}
+	candidates, err := h.lookUp(start.Argv[0], dir, start.Env)
+	if err != nil {
+		return nil, err
+	}
+	gid, ok := h.slots.take()
+	if !ok {
+		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "too many executions run"}
+	}
+	p, err := h.start(start, dir, candidates, gid)
+	if err != nil {
+		h.slots.free(gid)
+		return nil, err
+	}
+	return p, nil
+}

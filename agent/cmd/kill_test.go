@@ -1,0 +1,244 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// left returns the commands that run beside the one that looks.
+func (b *bed) left(t testing.TB) string {
+	t.Helper()
+	return b.sh(t, `for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) tr '\0' ' ' <$p/cmdline; echo;; esac; done 2>/dev/null | grep -v -e '^tr ' -e '^grep ' -e '^sh -c for' -e '^$'`).stdout
+}
+
+func TestTimeLimit(t *testing.T) {
+	b := newBed(t, 0)
+	begin := time.Now()
+	r, err := b.start(t, agent.Start{
+		Argv:      []string{"sh", "-c", "setsid sleep 1001 & (setsid sh -c 'sleep 1002 & sleep 1003' &) ; echo on; sleep 4"},
+		Env:       testEnv,
+		TimeLimit: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < time.Second || took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.stdout != "on\n" {
+		t.Errorf("got %+v", r)
+	}
+	if left := b.left(t); left != "" {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestTimeLimitAlone has no client between the start and the end.
+func TestTimeLimitAlone(t *testing.T) {
+	b := newBed(t, 0)
+	s, err := b.session(t, agent.Start{ID: "alone", Argv: []string{"sleep", "60"}, Env: testEnv, TimeLimit: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	for b.left(t) != "" {
+	}
+	if s, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "alone"}); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.finish(t, s); r.exit.Cause != agent.CauseTimeLimit || r.exit.Wall > time.Second {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestKill(t *testing.T) {
+	b := newBed(t, 0)
+	for _, test := range []struct {
+		name, script string
+		grace        time.Duration
+		code         int
+		signal       string
+		stdout       string
+	}{
+		{"at once", "trap 'echo no' TERM; echo on; sleep 60 & wait", 0, 0, "SIGKILL", "on\n"},
+		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 60 & wait", 5 * time.Second, 3, "", "on\nbye\n"},
+		{"not handled", "echo on; exec sleep 60", 5 * time.Second, 0, "SIGTERM", "on\n"},
+		{"ignored", "trap '' TERM; echo on; sleep 60", 200 * time.Millisecond, 0, "SIGKILL", "on\n"},
+		{"stopped", "echo on; kill -STOP $$; sleep 60", 5 * time.Second, 0, "SIGTERM", "on\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", test.script}, Env: testEnv})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				event, err := s.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.Kind == agent.KindOutput {
+					break
+				}
+			}
+			begin := time.Now()
+			if err := s.Kill(test.grace); err != nil {
+				t.Fatal(err)
+			}
+			r := b.finish(t, s)
+			if r.exit.Cause != agent.CauseKill || r.exit.Code != test.code || r.exit.Signal != test.signal || "on\n"+r.stdout != test.stdout {
+				t.Errorf("got %+v", r)
+			}
+			if time.Since(begin) > 2*time.Second {
+				t.Errorf("took %v", time.Since(begin))
+			}
+			if left := b.left(t); left != "" {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+// TestOnlyItsOwn kills one of two executions, whose processes mix.
+func TestOnlyItsOwn(t *testing.T) {
+	b := newBed(t, 0)
+	var sessions []*agent.Session
+	for i := range 2 {
+		s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", fmt.Sprintf("(setsid sleep 100%d &); sleep 200%d", i, i)}, Env: testEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	for strings.Count(b.left(t), "sleep") < 6 { // shells and sleeps
+	}
+	if err := sessions[0].Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(t, sessions[0])
+	if left := b.left(t); strings.Contains(left, "000") || !strings.Contains(left, "sleep 1001") || !strings.Contains(left, "sleep 2001") {
+		t.Errorf("left: %q", left)
+	}
+	_ = sessions[1].Kill(0)
+	b.finish(t, sessions[1])
+}
+
+func TestLeftBehind(t *testing.T) {
+	b := newBed(t, 0)
+	for _, test := range []struct {
+		name, script, want string
+		most               time.Duration
+	}{
+		{"holds stdout", "sleep 60 & echo on", "on\n", time.Second},
+		{"prints on", "(while :; do echo -n; done) & echo on", "on\n", time.Second},
+		{"holds nothing", "sleep 60 >/dev/null 2>&1 & echo on", "on\n", 80 * time.Millisecond},
+		{"is short", "(sleep 0.03; echo late) & echo on", "on\nlate\n", time.Second},
+		{"all of a pipe", "head -c 60000 /dev/zero | tr '\\0' x; sleep 60 & exit 7", strings.Repeat("x", 60000), time.Second},
+	} {
+		begin := time.Now()
+		r := b.sh(t, test.script)
+		if r.stdout != test.want {
+			t.Errorf("%s: printed %d bytes: %.30q", test.name, len(r.stdout), r.stdout)
+		}
+		if took := time.Since(begin); took > test.most {
+			t.Errorf("%s: took %v", test.name, took)
+		}
+		if left := b.left(t); left != "" {
+			t.Errorf("%s: left %q", test.name, left)
+		}
+	}
+}
+
+func TestOutputLimit(t *testing.T) {
+	b := newBed(t, 0)
+	for _, test := range []struct {
+		script string
+		limit  int64
+		bytes  int
+		cause  agent.Cause
+	}{
+		{"yes", 100_000, 100_000, agent.CauseOutputLimit},
+		{"printf 12345", 5, 5, agent.CauseSelf},
+		{"printf 123456", 5, 5, agent.CauseOutputLimit},
+		{"yes >&2 & yes", 1 << 20, 1 << 20, agent.CauseOutputLimit},
+	} {
+		r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", test.script}, Env: testEnv, OutputLimit: test.limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.stdout) + len(r.stderr); n != test.bytes || r.exit.Cause != test.cause || r.exit.Output != int64(n) {
+			t.Errorf("%s: %d bytes, exit %+v", test.script, n, r.exit)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	b := newBed(t, 0)
+	spin := `perl -e 'do { for (1..10000) {} ; @t = times } while $t[0] + $t[1] < 0.3; $x = "x" x 30_000_000'`
+	for _, script := range []string{
+		spin, // the leader
+		"sh -c \"" + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(spin) + "\"; true", // waited for
+		"(setsid " + spin + " &); sleep 0.8",                                              // an orphan
+	} {
+		r := b.sh(t, script)
+		if r.exit.User+r.exit.System < 280*time.Millisecond || r.exit.User+r.exit.System > time.Second || r.exit.PeakMemory < 28<<20 || r.exit.PeakMemory > 200<<20 {
+			t.Errorf("%s: %+v %s", script, r.exit, r.stderr)
+		}
+	}
+}
+
+// TestForkBomb runs below a limit of processes that was read back.
+func TestForkBomb(t *testing.T) {
+	b := newBed(t, 96)
+	for name, script := range map[string]string{
+		"fork":          `perl -e 'while (1) { fork }'`,
+		"setsid":        `perl -e 'use POSIX; while (1) { if (!fork) { POSIX::setsid() } }'`,
+		"dying parents": `perl -e 'use POSIX; while (1) { if (fork) { exit 0 } else { POSIX::setsid(); fork } }'`,
+		"ignoring":      `perl -e '$SIG{$_}="IGNORE" for qw(TERM HUP INT); while (1) { fork }'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", script}, Env: testEnv, TimeLimit: 2 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			r := b.finish(t, s)
+			t.Logf("%v, exit %+v", time.Since(begin), r.exit)
+			if took := time.Since(begin); took > 8*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if left := b.left(t); left != "" {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+	// No room: the agent itself lives, and says so.
+	s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `for (1..200) { if (!defined fork) { last } }; sleep 60`}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := b.start(t, agent.Start{Argv: []string{"true"}, Env: testEnv})
+		var e *agent.Error
+		if errors.As(err, &e) {
+			if e.Code != agent.ErrTooMany {
+				t.Errorf("start: %v", err)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(t, s)
+	if left := b.left(t); left != "" {
+		t.Errorf("left: %q", left)
+	}
+}

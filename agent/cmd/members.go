@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// A status is what /proc tells about a process and the kernel vouches for.
+type status struct {
+	dead    bool   // a zombie none of whose threads runs
+	parent  int    // 0: outside of the PID namespace
+	session int    // in the agent's PID namespace
+	slot    uint32 // the group id of its execution; 0: none
+}
+
+// readStatus reads /proc/PID/status.
+func readStatus(pid int) (status, error) {
+	fd, err := unix.Open("/proc/"+itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return status{}, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [4096]byte
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return status{}, err
+	}
+	return parseStatus(buf[:n]), nil
+}
+
+// parseStatus takes the text of /proc/PID/status apart. The process's name,
+// which it may choose, comes first, with newlines escaped.
+func parseStatus(text []byte) (s status) {
+	state, threads := byte(0), 0
+	for line := range bytes.Lines(text) {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(name) {
+		case "State":
+			if len(value) > 0 {
+				state = value[0]
+			}
+		case "PPid":
+			s.parent, _ = strconv.Atoi(string(value))
+		case "Groups":
+			for field := range bytes.FieldsSeq(value) {
+				if gid, err := strconv.Atoi(string(field)); err == nil && gid >= firstSlot && gid < firstSlot+slotCount {
+					s.slot = uint32(gid)
+				}
+			}
+		case "NSsid":
+			// One number for each PID namespace from the agent's own inwards.
+			first, _, _ := bytes.Cut(value, []byte("\t"))
+			s.session, _ = strconv.Atoi(string(first))
+		case "Threads":
+			threads, _ = strconv.Atoi(string(value))
+		}
+	}
+	// A process whose first thread has ended looks like a zombie while others run.
+	s.dead = (state == 'Z' || state == 'X') && threads <= 1
+	return s
+}
+
+// members returns the processes of p's execution that aren't dead.
+func (p *process) members() []int {
+	if _, err := peek(); err == unix.ECHILD {
+		return nil // the agent, who inherits every orphan, has no child: nothing is left
+	}
+	all := map[int]status{}
+	for _, pid := range pids() {
+		if s, err := readStatus(pid); err == nil && !s.dead {
+			all[pid] = s
+		}
+	}
+	var found []int
+	if p.host.marking {
+		for pid, s := range all {
+			if s.slot == p.gid {
+				found = append(found, pid)
+			}
+		}
+		return found
+	}
+	only := p.host.reaper.alone(p)
+	for pid := range all {
+		if p.owns(pid, all, only) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// owns reports, where processes aren't marked, whether one belongs to p: by its
+// session or that of an ancestor, or because it descends from the agent and p
+// is the only one that runs.
+func (p *process) owns(pid int, all map[int]status, only bool) bool {
+	self := unix.Getpid()
+	for range 1 << 10 { // what was read at different times may have circles
+		s, ok := all[pid]
+		if !ok || pid == self {
+			return false
+		}
+		if s.session == p.pid || only && s.parent == self {
+			return true
+		}
+		pid = s.parent
+	}
+	return false
+}
+
+// pids returns every process but the agent.
+func pids() []int {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var found []int
+	self := unix.Getpid()
+	buf := make([]byte, 8<<10)
+	var names []string
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err != nil || n <= 0 {
+			return found
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil && pid != self {
+				found = append(found, pid)
+			}
+		}
+	}
+}
+
+// signal sends a signal to a process if it is still a member of p.
+func (p *process) signal(pid int, signal unix.Signal) {
+	// The descriptor makes sure that it isn't another one with the same number.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		if err == unix.ENOSYS {
+			_ = unix.Kill(pid, signal)
+		}
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if p.host.marking {
+		if s, err := readStatus(pid); err != nil || s.slot != p.gid {
+			return
+		}
+	}
+	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
+}
+
+func (p *process) signalAll(signals ...unix.Signal) func() {
+	return func() {
+		for _, pid := range p.members() {
+			for _, signal := range signals {
+				p.signal(pid, signal)
+			}
+		}
+	}
+}
+
+// Kill is of [serve.Process].
+func (p *process) Kill(grace time.Duration) {
+	if grace > 0 {
+		p.signalAll(unix.SIGTERM, unix.SIGCONT)()
+		p.waitGone(grace)
+	}
+	p.killAll()
+	p.stdout.finish()
+	p.stderr.finish()
+}
+
+// waitGone returns when no member is left, or after the time.
+func (p *process) waitGone(most time.Duration) {
+	end := time.After(most)
+	pause := time.Millisecond
+	for len(p.members()) > 0 {
+		select {
+		case <-end:
+			return
+		case <-time.After(pause):
+			pause = min(2*pause, 20*time.Millisecond)
+		}
+	}
+}
+
+// killAll kills until none is left. First all are stopped, again and again
+// until there is no new one: else some fork while others die. Stopped ones
+// still take room, so that a fork bomb at its limit of processes stands still.
+func (p *process) killAll() {
+	pause := 100 * time.Microsecond
+	for {
+		stopped := map[int]bool{}
+		for fresh := true; fresh; {
+			fresh = false
+			for _, pid := range p.members() {
+				if !stopped[pid] {
+					p.signal(pid, unix.SIGSTOP)
+					stopped[pid], fresh = true, true
+				}
+			}
+		}
+		if len(stopped) == 0 {
+			return
+		}
+		for pid := range stopped {
+			p.signal(pid, unix.SIGKILL)
+		}
+		// They take a moment to die.
+		<-time.After(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+func TestRun(t *testing.T) {
+	b := newBed(t, 0)
+	odd := "a\nb 'c' \"d\" $HOME `id` \\n $(id) 🎉"
+	for _, test := range []struct {
+		name   string
+		argv   []string
+		env    []string
+		want   string
+		stderr string // contained in it
+		code   int
+		signal string
+	}{
+		{name: "exact bytes", argv: []string{"echo", "-n", "Hello World"}, want: "Hello World"},
+		{name: "stderr and exit 1", argv: []string{"cat", "-invalid"}, stderr: "invalid option", code: 1},
+		{name: "exit code", argv: []string{"sh", "-c", "exit 42"}, code: 42},
+		{name: "137 is a code", argv: []string{"sh", "-c", "exit 137"}, code: 137},
+		{name: "SIGKILL is a signal", argv: []string{"sh", "-c", "kill -9 $$"}, signal: "SIGKILL"},
+		{name: "SIGSEGV is a signal", argv: []string{"sh", "-c", "kill -SEGV $$"}, signal: "SIGSEGV"},
+		{name: "argv verbatim", argv: []string{"printf", "%s|", odd, "", "-rf", "*"}, want: odd + "||-rf|*|"},
+		{name: "env verbatim", argv: []string{"printenv", "ODD"}, env: []string{"ODD=" + odd}, want: odd + "\n"},
+		{name: "env is all", argv: []string{"env"}, env: []string{"A=1"}, want: "PATH=/usr/bin:/bin\nHOME=/workspace\nA=1\n"},
+		{name: "invalid bytes", argv: []string{"printf", `\377\000\033[31m\303`}, want: "\xff\x00\x1b[31m\xc3"},
+		{name: "multibyte", argv: []string{"printf", `é€🎉`}, want: "é€🎉"},
+		{name: "working directory", argv: []string{"pwd"}, want: "/workspace\n"},
+		{name: "reopened stdout", argv: []string{"sh", "-c", "echo a >/proc/self/fd/1; echo b >/proc/self/fd/2"}, want: "a\n", stderr: "b"},
+		{name: "no stdin", argv: []string{"cat"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := b.start(t, agent.Start{Argv: test.argv, Env: append(append([]string{}, testEnv...), test.env...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.stdout != test.want || !strings.Contains(r.stderr, test.stderr) || test.stderr == "" && r.stderr != "" {
+				t.Errorf("printed %q and %q, want %q", r.stdout, r.stderr, test.want)
+			}
+			if r.exit.Code != test.code || r.exit.Signal != test.signal || r.exit.Cause != agent.CauseSelf {
+				t.Errorf("exit %+v, want code %d signal %q", r.exit, test.code, test.signal)
+			}
+			if r.exit.Output != int64(len(r.stdout)+len(r.stderr)) || r.exit.Wall <= 0 || r.exit.PeakMemory <= 0 {
+				t.Errorf("exit %+v of %d bytes", r.exit, len(r.stdout)+len(r.stderr))
+			}
+		})
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	b := newBed(t, 0)
+	b.sh(t, "mkdir d closed; chmod 0 closed; echo text >text; echo '#!/none' >script; printf '\\0\\1' >binary; chmod +x script binary; ln -s /etc/passwd link")
+	for _, test := range []struct {
+		argv  string
+		dir   string
+		code  agent.ErrorCode
+		field string
+	}{
+		{argv: "nosuch", code: agent.ErrNotFound, field: "argv"},
+		{argv: "./nosuch", code: agent.ErrNotFound, field: "argv"},
+		{argv: "./text", code: agent.ErrDenied, field: "argv"},
+		{argv: "./text/x", code: agent.ErrWrongType, field: "argv"},
+		{argv: "./d", code: agent.ErrWrongType, field: "argv"},
+		{argv: "./script", code: agent.ErrNotFound, field: "argv"},
+		{argv: "./binary", code: agent.ErrWrongType, field: "argv"},
+		{argv: "true", dir: "nosuch", code: agent.ErrNotFound, field: "dir"},
+		{argv: "true", dir: "text", code: agent.ErrWrongType, field: "dir"},
+		{argv: "a\x00b", code: agent.ErrInvalid, field: "argv"},
+		{argv: "", code: agent.ErrInvalid, field: "argv"},
+	} {
+		_, err := b.start(t, agent.Start{Argv: []string{test.argv}, Dir: test.dir, Env: testEnv})
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field {
+			t.Errorf("%q in %q: %#v", test.argv, test.dir, err)
+		}
+	}
+	if _, err := b.start(t, agent.Start{Argv: []string{"pwd"}, Dir: "closed", Env: testEnv}); err != nil {
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Field != "dir" || e.Code != agent.ErrDenied {
+			t.Errorf("closed directory: %#v", err)
+		}
+	} else {
+		t.Error("started in a closed directory")
+	}
+	if r := b.run(t, "sh", "-c", "ls /proc/self/fd | wc -l"); strings.TrimSpace(r.stdout) != "4" {
+		t.Errorf("after failed starts %q descriptors are open", r.stdout)
+	}
+}
+
+func TestSplitCharacters(t *testing.T) {
+	b := newBed(t, 0)
+	// Each byte is written on its own, and must not come on its own.
+	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", `printf '\360'; printf '\237'; printf '\216'; printf '\211'; printf 'x\303'; sleep 0.2; printf '\251'`}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var all string
+	for {
+		event, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Kind == agent.KindExited {
+			break
+		}
+		if event.Kind == agent.KindOutput {
+			if len(all) < 4 && !utf8.Valid(event.Data) {
+				t.Errorf("a split character came: %q", event.Data)
+			}
+			all += string(event.Data)
+		}
+	}
+	if all != "🎉xé" {
+		t.Errorf("got %q", all)
+	}
+}
+
+func TestStdin(t *testing.T) {
+	b := newBed(t, 0)
+	s, err := b.session(t, agent.Start{Argv: []string{"cat"}, Env: testEnv, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB: more than window and pipe
+	written := make(chan error, 1)
+	go func() {
+		for at := int64(0); at < int64(len(data)); {
+			n := min(at+100_000, int64(len(data)))
+			end, err := s.WriteStdin(t.Context(), at, []byte(data[at:n]))
+			if err != nil || end != n {
+				written <- fmt.Errorf("at %d: %d, %w", at, end, err)
+				return
+			}
+			at = n
+		}
+		// What the agent has is skipped; a gap is refused.
+		if _, err := s.WriteStdin(t.Context(), 5, []byte("56789")); err != nil {
+			written <- err
+			return
+		}
+		if _, err := s.WriteStdin(t.Context(), int64(len(data))+1, []byte("x")); err == nil {
+			written <- errors.New("a gap was taken")
+			return
+		}
+		written <- s.CloseStdin()
+	}()
+	r := b.finish(t, s)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if r.stdout != data || r.exit.Code != 0 {
+		t.Errorf("%d bytes came back, exit %+v", len(r.stdout), r.exit)
+	}
+}
+
+func TestStdinNotRead(t *testing.T) {
+	b := newBed(t, 0)
+	s, err := b.session(t, agent.Start{Argv: []string{"sleep", "60"}, Env: testEnv, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan result, 1)
+	go func() { done <- b.finish(t, s) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	sent, err := s.WriteStdin(ctx, 0, make([]byte, 1<<20))
+	if !errors.Is(err, context.DeadlineExceeded) || sent > agent.StdinWindow+128<<10 || sent < agent.StdinWindow {
+		t.Errorf("sent %d: %v", sent, err)
+	}
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.exit.Signal != "SIGKILL" || r.exit.Cause != agent.CauseKill {
+		t.Errorf("exit %+v", r.exit)
+	}
+}
+
+func TestReattach(t *testing.T) {
+	b := newBed(t, 0)
+	const lines = 20000
+	start := agent.Start{ID: "one", Argv: []string{"sh", "-c", fmt.Sprintf("seq %d; echo end >&2", lines)}, Env: testEnv}
+	s, err := b.session(t, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for i := 1; i <= lines; i++ {
+		fmt.Fprintln(&want, i)
+	}
+	want.WriteString("end\n")
+	var got strings.Builder
+	for round := 0; ; round++ {
+		events := 0
+		for {
+			event, err := s.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.Kind == agent.KindExited {
+				if got.String() != want.String() {
+					t.Errorf("got %d bytes in %d rounds, want %d", got.Len(), round, want.Len())
+				}
+				if err := s.Settled(); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if event.Kind != agent.KindOutput {
+				continue
+			}
+			// Half of an event is kept, as if the log had stopped there.
+			if events++; events == 3 {
+				got.Write(event.Data[:len(event.Data)/2])
+				break
+			}
+			got.Write(event.Data)
+			if round%2 == 0 {
+				if err := s.Ack(int64(got.Len())); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		old := s
+		if s, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "one", Offset: int64(got.Len())}); err != nil {
+			t.Fatal(err)
+		}
+		for err = nil; err == nil; { // displaced
+			_, err = old.Next()
+		}
+		_ = old.Close()
+	}
+}
+
+func TestKnownByID(t *testing.T) {
+	b := newBed(t, 0)
+	start := agent.Start{ID: "twice", Argv: []string{"sh", "-c", "echo run >>count; cat count"}, Env: testEnv}
+	first, err := b.session(t, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := b.session(t, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := agent.PingAgent(t.Context(), b.dial(t))
+	if err != nil || len(response.Executions) != 1 || response.Executions[0].ID != "twice" {
+		t.Errorf("ping: %+v, %v", response, err)
+	}
+	if r := b.finish(t, second); r.stdout != "run\n" {
+		t.Errorf("got %q", r.stdout)
+	}
+	b.run(t, "true") // the settle has arrived by its end, or soon after
+	var e *agent.Error
+	for {
+		if _, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "twice"}); errors.As(err, &e) {
+			break
+		}
+	}
+	if e.Code != agent.ErrNotFound {
+		t.Errorf("attach: %v", err)
+	}
+	if _, err := b.session(t, start); !errors.As(err, &e) || e.Code != agent.ErrInvalid {
+		t.Errorf("a settled execution was started again: %v", err)
+	}
+}
+
+// TestBlockedOutput has a program print with nobody there: the agent must stop
+// reading, and lose nothing.
+func TestBlockedOutput(t *testing.T) {
+	b := newBed(t, 0)
+	const size = 64 << 20
+	var sessions []*agent.Session
+	for i := range 12 { // more than fit into the 8 MiB of all
+		s, err := b.session(t, agent.Start{ID: fmt.Sprint(i), Argv: []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero", size)}, Env: testEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		sessions = append(sessions, s)
+	}
+	// Once they block they use no processor: two scans of the same usage.
+	before := ""
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		usage := b.sh(t, `for p in /proc/[0-9]*; do read -r s <$p/stat; case "$s" in *\(head\)*) echo "$s" | cut -d' ' -f14-15;; esac; done`).stdout
+		if usage == before && strings.Count(usage, "\n") == len(sessions) {
+			break
+		}
+		if before = usage; time.Now().After(deadline) {
+			t.Fatalf("they don't block: %q", usage)
+		}
+	}
+	if rss := b.memory(t); rss > 24<<10 {
+		t.Errorf("the agent uses %d KiB", rss)
+	}
+	for i := range sessions {
+		s, err := agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := b.finish(t, s); len(r.stdout) != size || r.exit.Code != 0 {
+			t.Errorf("%d bytes, exit %+v", len(r.stdout), r.exit)
+		}
+	}
+}
+
+// memory returns the agent's private memory in KiB.
+func (b *bed) memory(t testing.TB) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", b.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "Private_") {
+			var n int
+			var name string
+			if _, err := fmt.Sscan(line, &name, &n); err == nil {
+				kib += n
+			}
+		}
+	}
+	return kib
+}
+
+func TestVersion(t *testing.T) {
+	out, err := exec.Command(agentBinary, "version").Output()
+	if err != nil || !strings.Contains(string(out), "protocol 1") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if err := exec.Command(agentBinary).Run(); err == nil {
+		t.Error("runs without a command")
+	}
+}
+
+var _ = io.EOF

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// What an update makes, where it doesn't say.
+const (
+	fileMode      = 0o744
+	directoryMode = 0o755
+)
+
+// Update is of [serve.Files].
+func (f *files) Update(update agent.Update) (func(content func(i int) io.Reader) (agent.Updated, error), error) {
+	p, err := f.check(update)
+	if err != nil {
+		return nil, err
+	}
+	return p.apply, nil
+}
+
+// apply deletes, then writes. What can't be done is told and the rest is done;
+// only an error of the content ends it.
+func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
+	updated := agent.Updated{Written: []string{}, Deleted: []string{}}
+	failed := func(path string, err error) {
+		e := pathError(path, err)
+		updated.Failed = append(updated.Failed, agent.Failure{Path: path, Code: e.Code, Message: e.Message})
+	}
+	for i, d := range p.deletes {
+		switch was, err := p.files.remove(d); {
+		case err != nil:
+			failed(p.update.Delete[i], err)
+		case was:
+			updated.Deleted = append(updated.Deleted, p.update.Delete[i])
+		}
+	}
+	for i, w := range p.update.Write {
+		var err error
+		if w.Directory {
+			err = p.files.makeDirectory(p.writes[i], w.Mode)
+		} else {
+			err = p.files.write(p.writes[i], w, content(i))
+		}
+		var broken *contentError
+		if errors.As(err, &broken) {
+			return updated, broken.err
+		}
+		if err != nil {
+			failed(w.Path, err)
+			continue
+		}
+		updated.Written = append(updated.Written, w.Path)
+	}
+	return updated, nil
+}
+
+// A contentError is a failure of where the content comes from.
+type contentError struct{ err error }
+
+func (e *contentError) Error() string { return e.err.Error() }
+
+// directory opens a directory, and makes it and those above it where they
+// aren't there. Only the part that is there is resolved through links.
+func (f *files) directory(p string) (int, error) {
+	fd, err := f.open(p, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		if e := writable(fd); e != nil {
+			_ = unix.Close(fd)
+			return -1, unix.EACCES
+		}
+		return fd, nil
+	}
+	if err != unix.ENOENT || p == "/" {
+		return -1, err
+	}
+	above, err := f.directory(path.Dir(p))
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(above) }()
+	return makeIn(above, path.Base(p))
+}
+
+// makeIn makes a directory and opens it; one that is there is opened.
+func makeIn(above int, name string) (int, error) {
+	if err := unix.Mkdirat(above, name, directoryMode); err != nil && err != unix.EEXIST {
+		return -1, err
+	}
+	return openat2(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+}
+
+func (f *files) makeDirectory(p string, mode uint32) error {
+	above, err := f.directory(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(above) }()
+	fd, err := makeIn(above, path.Base(p))
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(fd)
+	if mode == 0 {
+		return nil
+	}
+	fd, err = openat2(above, path.Base(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Fchmod(fd, mode)
+}
+
+// write puts a file in place by rename, so that whoever reads it sees the old
+// one or the new one.
+func (f *files) write(p string, w agent.Write, content io.Reader) error {
+	dir, err := f.directory(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	var random [12]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return err
+	}
+	temporary := ".rockpool-" + hex.EncodeToString(random[:])
+	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := fill(fd, w, content); err != nil {
+		_ = unix.Unlinkat(dir, temporary, 0)
+		return err
+	}
+	if err := unix.Renameat(dir, temporary, dir, path.Base(p)); err != nil {
+		_ = unix.Unlinkat(dir, temporary, 0)
+		return err
+	}
+	// In a directory of its own user code could have put something else in the
+	// place of the temporary file.
+	var ours, there unix.Stat_t
+	if err := unix.Fstat(fd, &ours); err != nil {
+		return err
+	}
+	if err := unix.Fstatat(dir, path.Base(p), &there, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if ours.Ino != there.Ino || ours.Dev != there.Dev {
+		return unix.EACCES
+	}
+	return nil
+}
+
+// fill writes the content, and sets the mode.
+func fill(fd int, w agent.Write, content io.Reader) error {
+	buf := make([]byte, min(max(w.Size, 1), agent.MaxData))
+	for left := w.Size; left > 0; {
+		n, err := io.ReadFull(content, buf[:min(left, int64(len(buf)))])
+		if err != nil {
+			return &contentError{err}
+		}
+		left -= int64(n)
+		for data := buf[:n]; len(data) > 0; {
+			n, err := unix.Write(fd, data)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+	}
+	mode := w.Mode
+	if mode == 0 {
+		mode = fileMode
+	}
+	return unix.Fchmod(fd, mode)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+func TestUpdate(t *testing.T) {
+	b := newBed(t, 0)
+	file := func(path string) agent.Write { return agent.Write{Path: path, Size: 3} }
+	for _, test := range []struct {
+		name    string
+		before  string // a script
+		update  agent.Update
+		deleted []string
+		after   string // a script
+		want    string
+	}{
+		{"file", "", agent.Update{Write: []agent.Write{file("a")}}, nil,
+			"stat -c '%a %U %s' a; cat a; ls -A", "744 root 3\nabca\n"},
+		{"parents", "", agent.Update{Write: []agent.Write{file("x/y/z")}}, nil,
+			"stat -c '%a %U' x x/y; cat x/y/z", "755 root\n755 root\nabc"},
+		{"replaced", "echo old >a; exec 3<a; ln a b", agent.Update{Write: []agent.Write{file("a")}}, nil,
+			"cat a b; stat -c %U a b", "abcold\nroot\nuser\n"},
+		{"mode", "", agent.Update{Write: []agent.Write{{Path: "a", Size: 3, Mode: 0o640}, {Path: "d", Directory: true, Mode: 0o1777}, {Path: "e/", Directory: true}}}, nil,
+			"stat -c %a a d e", "640\n1777\n755\n"},
+		{"empty file", "", agent.Update{Write: []agent.Write{{Path: "a"}, file("b")}}, nil, "wc -c <a; cat b", "0\nabc"},
+		{"delete", "mkdir -p d/e; touch d/e/f g", agent.Update{Delete: []string{"d", "none", "g", "none/x"}}, []string{"d", "g"}, "ls -A", ""},
+		{"delete all", "mkdir d; touch .hidden d/x y", agent.Update{Delete: []string{"*"}}, []string{"*"}, "ls -A; stat -c %a .", "1777\n"},
+		{"delete ./*", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Delete: []string{"./*"}}, []string{"./*"}, "ls -A", ""},
+		{"delete inside", "mkdir -p d/e; touch d/.x d/e/y z", agent.Update{Delete: []string{"d/*", "none/*"}}, []string{"d/*"}, "ls -A . d", ".:\nd\nz\n\nd:\n"},
+		{"delete a link", "mkdir d; touch d/x; ln -s d l; ln -s /tmp m", agent.Update{Delete: []string{"l", "m"}}, []string{"l", "m"}, "ls -A . d; ls -d /tmp", ".:\nd\n\nd:\nx\n/tmp\n"},
+		{"delete then write", "mkdir a; touch a/x b", agent.Update{Delete: []string{"a", "b"}, Write: []agent.Write{file("a"), file("b/c")}}, []string{"a", "b"}, "cat a b/c", "abcabc"},
+		{"delete all then write", "mkdir a; touch a/x", agent.Update{Delete: []string{"./*"}, Write: []agent.Write{file("a"), file("n")}}, []string{"./*"}, "cat a n; ls", "abcabca\nn\n"},
+		{"over a link", "echo old >t; ln -s t l", agent.Update{Write: []agent.Write{file("l")}}, nil, "cat t l", "old\nabc"},
+		{"through a link", "mkdir d; ln -s d l; ln -s /tmp m", agent.Update{Write: []agent.Write{file("l/x"), file("m/from-workspace")}}, nil, "cat d/x /tmp/from-workspace", "abcabc"},
+		{"absolute", "", agent.Update{Write: []agent.Write{file("/tmp/q/r"), file("/workspace/s")}}, nil, "cat /tmp/q/r s", "abcabc"},
+		{"dir twice", "mkdir -m 700 d", agent.Update{Write: []agent.Write{{Path: "d", Directory: true}, file("d/x"), file("d/x")}}, nil, "stat -c %a d; ls d", "700\nx\n"},
+		{"deep", "perl -e 'for (1..700) { mkdir q{d}; chdir q{d} }'", agent.Update{Delete: []string{"d"}}, []string{"d"}, "ls -A", ""},
+		{"many", "for i in $(seq 3000); do : >f$i; done", agent.Update{Delete: []string{"./*"}}, []string{"./*"}, "ls -A", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b.update(t, agent.Update{Delete: []string{"*", "/tmp/*"}}, "")
+			if r := b.sh(t, test.before); r.exit.Code != 0 {
+				t.Fatalf("before: %+v", r)
+			}
+			updated, err := b.update(t, test.update, "abc")
+			if err != nil || len(updated.Failed) > 0 || len(updated.Written) != len(test.update.Write) || !slices.Equal(updated.Deleted, append([]string{}, test.deleted...)) {
+				t.Fatalf("%+v, %v", updated, err)
+			}
+			if r := b.sh(t, test.after); r.stdout != test.want {
+				t.Errorf("got %q %s, want %q", r.stdout, r.stderr, test.want)
+			}
+		})
+	}
+	for _, name := range oddNames {
+		b.put(t, agent.Write{Path: name, Size: 3}, "abc")
+		if _, all, err := b.read(t, name); err != nil || string(all) != "abc" {
+			t.Errorf("%q: %q, %v", name, all, err)
+		}
+		updated, err := b.update(t, agent.Update{Delete: []string{"./" + name}}, "")
+		if err != nil || len(updated.Deleted) != 1 {
+			t.Errorf("delete %q: %+v, %v", name, updated, err)
+		}
+	}
+}
+
+func TestUpdateRefused(t *testing.T) {
+	b := newBed(t, 0)
+	b.sh(t, "mkdir dir; touch dir/x file; ln -s /proc proc; ln -s /nowhere lost; ln -s /workspace self; ln -s /dev dev; ln -s /usr usr")
+	before := b.sh(t, "ls -lAR --full-time").stdout
+	write := func(paths ...string) (u agent.Update) {
+		for _, path := range paths {
+			u.Write = append(u.Write, agent.Write{Path: path, Size: 1})
+		}
+		return u
+	}
+	remove := func(paths ...string) agent.Update { return agent.Update{Delete: paths, Write: write("new").Write} }
+	many := make([]string, maxPaths+1)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	for _, test := range []struct {
+		update agent.Update
+		code   agent.ErrorCode
+		field  string
+		index  int
+	}{
+		{write("new", ""), agent.ErrInvalid, "write", 1},
+		{write("new", "a\x00b"), agent.ErrInvalid, "write", 1},
+		{write("new", strings.Repeat("x", 256)), agent.ErrInvalid, "write", 1},
+		{write("new", strings.Repeat("x/", 3000)), agent.ErrInvalid, "write", 1},
+		{write("new", "."), agent.ErrInvalid, "write", 1},
+		{write("new", "/workspace/"), agent.ErrInvalid, "write", 1},
+		{write("new", ".."), agent.ErrInvalid, "write", 1},
+		{write("new", "dir"), agent.ErrWrongType, "write", 1},
+		{write("new", "file/x"), agent.ErrWrongType, "write", 1},
+		{write("new", "file/x/y"), agent.ErrWrongType, "write", 1},
+		{write("new", "new/x"), agent.ErrWrongType, "write", 1},
+		{write("new/x", "new"), agent.ErrWrongType, "write", 1},
+		{write("new", "lost/x"), agent.ErrWrongType, "write", 1},
+		{write("new", "/etc/x"), agent.ErrDenied, "write", 1},
+		{write("new", "/usr/bin/sh"), agent.ErrDenied, "write", 1},
+		{write("new", "usr/x"), agent.ErrDenied, "write", 1},
+		{write("new", "../x"), agent.ErrDenied, "write", 1},
+		{write("new", "/new/x"), agent.ErrDenied, "write", 1},
+		{write("new", "proc/x"), agent.ErrDenied, "write", 1},
+		{write("new", "/proc/1/x"), agent.ErrDenied, "write", 1},
+		{write("new", "dev/x"), agent.ErrDenied, "write", 1},
+		{write("new", "/proc/1/cwd/x"), agent.ErrDenied, "write", 1},
+		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "file", Directory: true}}}, agent.ErrWrongType, "write", 1},
+		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "x", Size: -1}}}, agent.ErrInvalid, "write", 1},
+		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "x", Mode: 0o17777}}}, agent.ErrInvalid, "write", 1},
+		{write(many...), agent.ErrTooMany, "write", 0},
+		{remove("dir", ""), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "."), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "/workspace"), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "/"), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "/*"), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "dir/.."), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "/etc/passwd"), agent.ErrDenied, "delete", 1},
+		{remove("dir", "usr/*"), agent.ErrDenied, "delete", 1},
+		{remove("dir", "proc/*"), agent.ErrDenied, "delete", 1},
+		{remove("dir", "/tmp"), agent.ErrDenied, "delete", 1},
+		{remove("dir", "/dev/null"), agent.ErrDenied, "delete", 1},
+	} {
+		_, err := b.update(t, test.update, "x")
+		checkError(t, fmt.Sprintf("%.200v", test.update), err, agent.Error{Code: test.code, Field: test.field, Index: test.index})
+	}
+	if after := b.sh(t, "ls -lAR --full-time").stdout; after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func TestUpdateFull(t *testing.T) {
+	b := newBed(t, 0) // 16 MiB
+	b.put(t, agent.Write{Path: "big", Size: 3}, "old")
+	content := strings.Repeat("0123456789abcdef", 1<<20)
+	content += content
+	updated, err := b.update(t, agent.Update{Write: []agent.Write{
+		{Path: "first", Size: 5}, {Path: "big", Size: int64(len(content))}, {Path: "last", Size: 7},
+	}}, content)
+	if err != nil || !slices.Equal(updated.Written, []string{"first", "last"}) || len(updated.Failed) != 1 ||
+		updated.Failed[0].Path != "big" || updated.Failed[0].Code != agent.ErrFull {
+		t.Fatalf("%+v, %v", updated, err)
+	}
+	if got := b.sh(t, "cat first big last; ls -A").stdout; got != "01234old0123456big\nfirst\nlast\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestUpdateBroken ends the stream in the middle of a file.
+func TestUpdateBroken(t *testing.T) {
+	b := newBed(t, 0)
+	b.put(t, agent.Write{Path: "a", Size: 3}, "old")
+	if _, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "a", Size: 100_000}}}, strings.Repeat("x", 50_000)); err == nil {
+		t.Fatal("no error")
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		if got := b.sh(t, "cat a; ls -A").stdout; got == "olda\n" {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("got %q", got)
+		}
+	}
+}
+
+// TestUpdateRace has user code swap a directory for a link out of the
+// workspace, and back, while files are written and deleted there.
+func TestUpdateRace(t *testing.T) {
+	b := newBed(t, 0)
+	b.sh(t, "mkdir -p /tmp/victim d; chmod 755 d; echo keep >/tmp/victim/keep")
+	s, err := b.session(t, agent.Start{Env: testEnv, Argv: []string{"perl", "-e", `
+		while (1) { rename "d", "e"; symlink "/proc/self", "d"; unlink "d"; symlink "/etc", "d"; unlink "d"; mkdir "d"; rmdir "d"; rename "e", "d" }`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		_, err := b.update(t, agent.Update{
+			Delete: []string{"d/x/*", "d/y"},
+			Write:  []agent.Write{{Path: "d/x/f", Size: 1}, {Path: "d/y", Size: 1}},
+		}, "x")
+		var e *agent.Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+	}
+	_ = s.Kill(0)
+	b.finish(t, s)
+	if got := b.sh(t, "cat /tmp/victim/keep; ls /etc; find /workspace -name '.rockpool*'").stdout; got != "keep\ngroup\npasswd\n" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"unicode/utf8"
+)
+
+// ListFiles calls each with the entries of a directory, in the order in which
+// the agent sends them: by path, element by element. An error of each ends the
+// list and is returned. Ctx bounds the whole. It closes conn.
+func ListFiles(ctx context.Context, conn net.Conn, list ListDir, each func(FileInfo) error) error {
+	if err := checkPath(conn, list.Path); err != nil {
+		return err
+	}
+	x, _, err := open(ctx, conn, Request{List: &list})
+	if err != nil {
+		return err
+	}
+	for {
+		info, end, err := x.nextFile()
+		if err != nil {
+			return x.fail(err)
+		}
+		if end {
+			x.close()
+			return nil
+		}
+		if err := each(info); err != nil {
+			x.close()
+			return err
+		}
+	}
+}
+
+// nextFile reads a KindFile or KindEnd frame.
+func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
+	kind, body, err := x.frames.Next()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return FileInfo{}, false, err
+	}
+	switch kind {
+	case KindFile:
+		if err := ParseJSON(body, &info); err != nil {
+			return FileInfo{}, false, err
+		}
+		if info.Size < 0 || info.Mode > 0o7777 {
+			return FileInfo{}, false, fmt.Errorf("%w: file of %d bytes and mode %o", ErrProtocol, info.Size, info.Mode)
+		}
+		return info, false, nil
+	case KindEnd:
+		return FileInfo{}, true, parseEnd(body)
+	default:
+		return FileInfo{}, false, fmt.Errorf("%w: kind %d in a transfer", ErrProtocol, kind)
+	}
+}
+
+func parseEnd(body []byte) error {
+	if len(body) == 0 {
+		return nil
+	}
+	_, err := parseResponse(body)
+	return err
+}
+
+// StatFile returns what an entry of any type is; a link is followed. Ctx
+// bounds the whole. It closes conn.
+func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error) {
+	x, info, err := openFile(ctx, conn, ReadFile{Path: path, InfoOnly: true})
+	if err != nil {
+		return FileInfo{}, err
+	}
+	x.close()
+	return info, nil
+}
+
+// OpenFile returns a regular file's description and its bytes. Reading ends
+// with io.EOF after exactly FileInfo.Size bytes, and with another error if
+// fewer came. Ctx bounds the whole, reading too. Conn is closed with the
+// reader, or on an error.
+func OpenFile(ctx context.Context, conn net.Conn, path string) (FileInfo, io.ReadCloser, error) {
+	x, info, err := openFile(ctx, conn, ReadFile{Path: path})
+	if err != nil {
+		return FileInfo{}, nil, err
+	}
+	return info, &fileReader{x: x, left: info.Size}, nil
+}
+
+func openFile(ctx context.Context, conn net.Conn, read ReadFile) (*exchange, FileInfo, error) {
+	if err := checkPath(conn, read.Path); err != nil {
+		return nil, FileInfo{}, err
+	}
+	x, _, err := open(ctx, conn, Request{Read: &read})
+	if err != nil {
+		return nil, FileInfo{}, err
+	}
+	info, end, err := x.nextFile()
+	if err == nil && end {
+		err = fmt.Errorf("%w: no file in the answer", ErrProtocol)
+	}
+	if err != nil {
+		return nil, FileInfo{}, x.fail(err)
+	}
+	return x, info, nil
+}
+
+// checkPath refuses a path that JSON would change on its way.
+func checkPath(conn net.Conn, path string) error {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	_ = conn.Close()
+	return &Error{Code: ErrInvalid, Path: path, Message: "a path must be valid UTF-8"}
+}
+
+// A fileReader reads the KindData frames of one file.
+type fileReader struct {
+	x    *exchange
+	left int64  // bytes that are still to come, data included
+	data []byte // of the last frame
+	err  error
+}
+
+func (r *fileReader) Read(p []byte) (int, error) {
+	for len(r.data) == 0 && r.err == nil {
+		r.err = r.next()
+	}
+	if len(r.data) > 0 {
+		n := copy(p, r.data)
+		r.data = r.data[n:]
+		return n, nil
+	}
+	return 0, r.err
+}
+
+func (r *fileReader) next() error {
+	kind, body, err := r.x.frames.Next()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return r.x.fail(err)
+	}
+	switch {
+	case kind == KindData && int64(len(body)) <= r.left:
+		r.left -= int64(len(body))
+		r.data = body
+		return nil
+	case kind == KindEnd:
+		if err := parseEnd(body); err != nil {
+			return r.x.fail(err)
+		}
+		if r.left > 0 {
+			return r.x.fail(fmt.Errorf("%w: file ended %d bytes early", ErrProtocol, r.left))
+		}
+		return io.EOF
+	default:
+		return r.x.fail(fmt.Errorf("%w: kind %d of %d bytes in a file", ErrProtocol, kind, len(body)))
+	}
+}
+
+// Close may be called before the end, and again.
+func (r *fileReader) Close() error {
+	r.x.close()
+	if r.err == nil {
+		r.err, r.data = net.ErrClosed, nil
+	}
+	return nil
+}
+
+// UpdateFiles deletes and writes files. Content is called once for each file
+// of update.Write that isn't a directory, in order, for a reader of exactly
+// its Size bytes. An [*Error] means that nothing was touched; after any other
+// error nobody knows. Ctx bounds the whole. It closes conn.
+func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func(i int) io.Reader) (Updated, error) {
+	for i, path := range update.Delete {
+		if err := checkPath(conn, path); err != nil {
+			return Updated{}, inUpdate(err, "delete", i)
+		}
+	}
+	for i, write := range update.Write {
+		if err := checkPath(conn, write.Path); err != nil {
+			return Updated{}, inUpdate(err, "write", i)
+		}
+	}
+	x, _, err := open(ctx, conn, Request{Update: &update})
+	if err != nil {
+		return Updated{}, err
+	}
+	buffer := make([]byte, headerSize+MaxData)
+	for i, write := range update.Write {
+		if write.Directory || write.Size == 0 {
+			continue
+		}
+		if err := x.send(buffer, content(i), write.Size); err != nil {
+			return Updated{}, x.fail(fmt.Errorf("send %s: %w", write.Path, err))
+		}
+	}
+	body, err := x.expect(KindUpdated)
+	if err != nil {
+		return Updated{}, x.fail(err)
+	}
+	var updated Updated
+	if err := ParseJSON(body, &updated); err != nil {
+		return Updated{}, x.fail(err)
+	}
+	for i := range updated.Failed {
+		updated.Failed[i].Message = shorten(updated.Failed[i].Message)
+	}
+	x.close()
+	return updated, nil
+}
+
+func inUpdate(err error, field string, index int) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Field, e.Index = field, index
+	}
+	return err
+}
+
+// send writes size bytes of content as KindData frames.
+func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
+	for size > 0 {
+		n := min(size, MaxData)
+		if _, err := io.ReadFull(content, buffer[headerSize:headerSize+n]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		appendHeader(buffer[:0], KindData, int(n))
+		if err := x.write(buffer[:headerSize+n]); err != nil {
+			return err
+		}
+		size -= n
+	}
+	return nil
+}

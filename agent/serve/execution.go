@@ -1,0 +1,201 @@
+package serve
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// drain is for how long output is still read after the command itself has
+// ended, while a child holds its pipes. It is counted from the command's end,
+// whatever the child prints, so that a child can't prolong an execution; 100 ms
+// is enough for "… > >(tee log)" and the like to finish.
+const drain = 100 * time.Millisecond
+
+// An execution is one command, from its start until the server has stored how
+// it ended.
+//
+//	starting → running → draining → exited → settled
+//	    └─ (failed: forgotten)
+type execution struct {
+	start   agent.Start
+	budget  *budget
+	ready   chan struct{} // closed when it runs, or failed to start
+	err     error         // why it failed; set before ready is closed
+	process Process       // set before ready is closed
+	at      time.Time     // of the start
+	in      *stdin
+	killing sync.WaitGroup
+
+	mu        sync.Mutex // guards what is below
+	news      *sync.Cond // there is something to send, or the stream was displaced
+	backlog   backlog
+	share     share
+	stream    *stream // the one that follows it
+	ended     bool    // the command itself has ended
+	hurry     chan struct{}
+	hurried   bool // hurry is closed
+	cause     agent.Cause
+	dying     bool          // a Kill is under way
+	grace     time.Duration // of that Kill
+	exit      *agent.Exit   // set when all output is in the backlog
+	windowNew bool          // the stdin's window moved
+}
+
+func newExecution(start agent.Start, budget *budget) *execution {
+	x := &execution{start: start, budget: budget, ready: make(chan struct{}), hurry: make(chan struct{})}
+	x.news = sync.NewCond(&x.mu)
+	x.in = newStdin(func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.windowNew = true
+		x.news.Broadcast()
+	})
+	return x
+}
+
+// begin starts the command. It is called once.
+func (x *execution) begin(host Host) error {
+	defer close(x.ready)
+	x.at = time.Now()
+	x.process, x.err = host.Start(x.start)
+	return x.err
+}
+
+// run sees the command through, and returns when its exit is set.
+func (x *execution) run() {
+	stdin, stdout, stderr := x.process.Pipes()
+	var copies, feeding sync.WaitGroup
+	copies.Go(func() { (&outlet{stream: 1, emit: x.emit}).copy(stdout) })
+	copies.Go(func() { (&outlet{stream: 2, emit: x.emit}).copy(stderr) })
+	if stdin != nil {
+		feeding.Go(func() { x.in.feed(stdin) })
+	} else {
+		x.in.close()
+	}
+	if limit := x.start.TimeLimit; limit > 0 {
+		timer := time.AfterFunc(limit, func() { x.kill(agent.CauseTimeLimit, 0) })
+		defer timer.Stop()
+	}
+
+	status := x.process.Wait()
+	end := time.Now()
+	x.mu.Lock()
+	x.ended = true // from here on nobody starts a Kill but us
+	x.mu.Unlock()
+	x.linger(&copies)
+	x.process.Kill(0)
+	x.killing.Wait()
+	x.in.close()
+	if stdin != nil {
+		_ = stdin.Close()
+	}
+	feeding.Wait()
+	copies.Wait()
+	usage := x.process.Close()
+
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.exit = &agent.Exit{
+		At: end, Code: status.Code, Signal: status.Signal, Cause: x.cause, Wall: end.Sub(x.at),
+		User: usage.User, System: usage.System, PeakMemory: usage.PeakMemory, Output: x.backlog.end,
+	}
+	x.news.Broadcast()
+}
+
+// linger waits for the end of the outputs, for as long as they may outlive the
+// command.
+func (x *execution) linger(copies *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { // ends before run does, which waits for copies too
+		copies.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(drain)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-x.hurry:
+	}
+}
+
+// kill ends the execution, unless the command has ended: then it only ends the
+// wait for what it left behind. A later kill can only shorten the grace.
+func (x *execution) kill(cause agent.Cause, grace time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
+		if !x.hurried {
+			x.hurried = true
+			close(x.hurry)
+		}
+		return
+	}
+	if x.cause == agent.CauseSelf {
+		x.cause = cause
+	}
+	if x.dying && grace >= x.grace {
+		return
+	}
+	x.dying, x.grace = true, grace
+	x.killing.Go(func() { x.process.Kill(grace) })
+}
+
+// emit adds output to the backlog. It blocks while there is no room.
+func (x *execution) emit(stream byte, data []byte) {
+	size := int64(agent.OutputFrameSize + len(data))
+	if !x.budget.take(&x.share, size) {
+		return
+	}
+	over := x.add(stream, data)
+	if over == len(data) {
+		x.budget.free(&x.share, size)
+	} else {
+		x.budget.free(&x.share, int64(over))
+	}
+	if over > 0 {
+		x.kill(agent.CauseOutputLimit, 0)
+	}
+}
+
+// add appends data as far as the output limit allows, and returns how many
+// bytes were over it.
+func (x *execution) add(stream byte, data []byte) (over int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if limit := x.start.OutputLimit; limit > 0 {
+		if left := limit - x.backlog.end; left < int64(len(data)) {
+			over = len(data) - int(left)
+			data = data[:left]
+			if x.cause == agent.CauseSelf {
+				// Even if the command itself has ended meanwhile: it printed too much.
+				x.cause = agent.CauseOutputLimit
+			}
+		}
+	}
+	if len(data) > 0 {
+		x.backlog.append(stream, time.Since(x.at), data)
+		x.news.Broadcast()
+	}
+	return over
+}
+
+// ack forgets output before offset.
+func (x *execution) ack(offset int64) {
+	x.mu.Lock()
+	freed := x.backlog.ack(offset)
+	x.mu.Unlock()
+	x.budget.free(&x.share, freed)
+}
+
+// forget frees what is held. Output that still comes is thrown away.
+func (x *execution) forget() {
+	x.budget.giveUp(&x.share)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stream != nil {
+		x.stream.cut()
+	}
+}

@@ -1,0 +1,240 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fakeHost's commands are functions.
+type fakeHost struct {
+	commands map[string]func(p *fakeProcess)
+
+	mu      sync.Mutex
+	started int
+	kills   []time.Duration
+}
+
+// A fakeProcess is one such function while it runs.
+type fakeProcess struct {
+	host           *fakeHost
+	start          agent.Start
+	stdin          io.ReadCloser
+	in             *io.PipeWriter
+	stdout, stderr *io.PipeWriter
+	out, err       *io.PipeReader
+	killed         chan struct{} // closed by the Kill that ends it
+	once           sync.Once
+	ended          chan struct{}
+	status         serve.Status
+	background     sync.WaitGroup // what outlives the command
+}
+
+func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {
+	command, ok := h.commands[start.Argv[0]]
+	if !ok {
+		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "argv", Message: "command not found"}
+	}
+	h.mu.Lock()
+	h.started++
+	h.mu.Unlock()
+	p := &fakeProcess{host: h, start: start, killed: make(chan struct{}), ended: make(chan struct{})}
+	p.out, p.stdout = io.Pipe()
+	p.err, p.stderr = io.Pipe()
+	if start.Stdin {
+		p.stdin, p.in = io.Pipe()
+	}
+	go func() {
+		command(p)
+		select {
+		case <-p.killed:
+			p.status = serve.Status{Signal: "SIGKILL"}
+		default:
+		}
+		close(p.ended)
+		p.background.Wait()
+		_ = p.stdout.Close()
+		_ = p.stderr.Close()
+		if p.stdin != nil {
+			_ = p.stdin.Close()
+		}
+	}()
+	return p, nil
+}
+
+func (p *fakeProcess) Pipes() (io.WriteCloser, io.Reader, io.Reader) {
+	if p.in == nil {
+		return nil, p.out, p.err
+	}
+	return p.in, p.out, p.err
+}
+
+func (p *fakeProcess) Wait() serve.Status {
+	<-p.ended
+	return p.status
+}
+
+func (p *fakeProcess) Kill(grace time.Duration) {
+	p.host.mu.Lock()
+	p.host.kills = append(p.host.kills, grace)
+	p.host.mu.Unlock()
+	if grace > 0 {
+		select {
+		case <-p.ended:
+		case <-p.killed:
+		case <-time.After(grace):
+		}
+	}
+	p.once.Do(func() { close(p.killed) })
+	<-p.ended
+	p.background.Wait()
+}
+
+func (p *fakeProcess) Close() serve.Usage {
+	return serve.Usage{User: time.Second, PeakMemory: 1 << 20}
+}
+
+var errFake = errors.New("a secret of the host")
+
+func (h *fakeHost) List(list agent.ListDir, each func(agent.FileInfo) error) error {
+	for i := range 1000 {
+		if err := each(agent.FileInfo{Path: fmt.Appendf(nil, "%s/%d", list.Path, i), Type: "file"}); err != nil {
+			return err
+		}
+	}
+	if list.Recursive {
+		return errFake
+	}
+	return nil
+}
+
+func (h *fakeHost) Stat(path string) (agent.FileInfo, error) {
+	if path == "secret" {
+		return agent.FileInfo{}, errFake
+	}
+	return agent.FileInfo{Path: []byte(path), Type: "file"}, nil
+}
+
+func (h *fakeHost) Open(path string) (agent.FileInfo, io.ReadCloser, error) {
+	info := agent.FileInfo{Path: []byte(path), Type: "file", Size: 100_000}
+	text := strings.Repeat("x", 100_000)
+	switch path {
+	case "short":
+		text = text[:50_000]
+	case "broken":
+		return info, io.NopCloser(io.MultiReader(strings.NewReader("x"), &failing{})), nil
+	}
+	return info, io.NopCloser(strings.NewReader(text)), nil
+}
+
+type failing struct{}
+
+func (*failing) Read([]byte) (int, error) { return 0, errFake }
+
+func (h *fakeHost) Update(update agent.Update) (func(func(i int) io.Reader) (agent.Updated, error), error) {
+	if len(update.Delete) > 0 {
+		return nil, &agent.Error{Code: agent.ErrDenied, Field: "delete", Index: 1}
+	}
+	return func(content func(i int) io.Reader) (u agent.Updated, err error) {
+		for i, w := range update.Write {
+			switch {
+			case w.Directory:
+				u.Written = append(u.Written, w.Path)
+			case w.Path == "full": // takes a part only
+				_, err = io.CopyN(io.Discard, content(i), w.Size/2)
+				u.Failed = append(u.Failed, agent.Failure{Path: w.Path})
+			case w.Path == "ignored":
+				content(i)
+			default:
+				var all []byte
+				all, err = io.ReadAll(content(i))
+				u.Written = append(u.Written, fmt.Sprint(w.Path, len(all), string(all[:1])))
+			}
+			if err != nil {
+				return u, err
+			}
+		}
+		return u, nil
+	}, nil
+}
+
+// A fixture is a server over a fake host.
+type fixture struct {
+	t      *testing.T
+	host   *fakeHost
+	server *serve.Server
+}
+
+func newFixture(t *testing.T, commands map[string]func(p *fakeProcess)) *fixture {
+	f := &fixture{t: t, host: &fakeHost{commands: commands}}
+	f.server = serve.New(f.host, serve.Config{Version: "test"})
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+func (f *fixture) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	go f.server.Handle(context.Background(), theirs)
+	return ours
+}
+
+func (f *fixture) start(start agent.Start) *agent.Session {
+	f.t.Helper()
+	if start.ID == "" {
+		start.ID = start.Argv[0]
+	}
+	s, err := agent.StartExecution(f.t.Context(), f.dial(), start)
+	if err != nil {
+		f.t.Fatalf("start: %v", err)
+	}
+	f.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (f *fixture) attach(id string, offset int64) *agent.Session {
+	f.t.Helper()
+	s, err := agent.AttachExecution(f.t.Context(), f.dial(), agent.Attach{ID: id, Offset: offset})
+	if err != nil {
+		f.t.Fatalf("attach: %v", err)
+	}
+	f.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// follow reads to the exit, acknowledging or not.
+func (f *fixture) follow(s *agent.Session, ack bool) (output string, events []agent.Event, exit agent.Exit) {
+	f.t.Helper()
+	var all strings.Builder
+	for {
+		event, err := s.Next()
+		if err != nil {
+			f.t.Fatalf("next: %v after %d bytes", err, all.Len())
+		}
+		switch event.Kind {
+		case agent.KindOutput:
+			all.Write(event.Data)
+			if ack {
+				if err := s.Ack(event.Offset + int64(len(event.Data))); err != nil {
+					f.t.Fatalf("ack: %v", err)
+				}
+			}
+			event.Data = append([]byte{}, event.Data...)
+			events = append(events, event)
+		case agent.KindExited:
+			return all.String(), events, event.Exit
+		}
+	}
+}

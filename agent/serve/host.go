@@ -1,0 +1,70 @@
+// Package serve is the agent's side of the protocol (see package agent) over
+// any Host: the program in a runner, or a fake in a test. It owns what doesn't
+// depend on the place: ids, output and its offsets, stdin, limits, and who
+// follows which execution. It guarantees that output is never lost or repeated
+// between a start and KindSettled, however often streams break, and that what
+// it holds is bounded.
+package serve
+
+import (
+	"io"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A Host is where commands run. Its methods are called from many goroutines.
+// Errors that are an [*agent.Error] go to the client; others become
+// agent.ErrInternal without their text.
+type Host interface {
+	// Start starts a command. The limits of start are the server's business.
+	Start(start agent.Start) (Process, error)
+	Files
+}
+
+// Files are a host's files.
+type Files interface {
+	// List calls each with every entry, and ends with each's error.
+	List(list agent.ListDir, each func(agent.FileInfo) error) error
+	// Stat tells what path is, following a link.
+	Stat(path string) (agent.FileInfo, error)
+	// Open opens a regular file. Size says how many bytes will be read.
+	Open(path string) (agent.FileInfo, io.ReadCloser, error)
+	// Update checks all of update, and touches nothing. Then apply, which is
+	// called at most once, carries it out; content(i) gives the bytes of
+	// update.Write[i], and is called once for each file, in order; apply needn't
+	// read all. An error of such a reader ends apply, which returns it.
+	Update(update agent.Update) (apply func(content func(i int) io.Reader) (agent.Updated, error), err error)
+}
+
+// A Process is one command that was started, and all that it starts.
+type Process interface {
+	// Pipes returns the ends of the command's pipes; stdin is nil for a command
+	// without. Both outputs are read until they end or fail. Close of stdin
+	// also ends a Write that blocks.
+	Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader)
+	// Wait returns when the command itself has ended; what it started may go
+	// on. It is called once.
+	Wait() Status
+	// Kill ends everything that the command started, itself included: with
+	// SIGTERM and after grace SIGKILL, or SIGKILL at once for 0. It returns
+	// when nothing is left; the outputs then end after what was printed. It may
+	// be called many times, at once, and after the end.
+	Kill(grace time.Duration)
+	// Close frees what the process holds, after Wait, a last Kill and the end
+	// of both outputs, and tells what it used.
+	Close() Usage
+}
+
+// Status is how a command ended: its exit code, or the name of the signal that
+// killed it.
+type Status struct {
+	Code   int
+	Signal string
+}
+
+// Usage is what a command and all that it started used.
+type Usage struct {
+	User, System time.Duration
+	PeakMemory   int64 // bytes; the largest of its processes
+}

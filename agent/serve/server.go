@@ -1,0 +1,309 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+const (
+	maxExecutions  = 256              // that run or weren't settled
+	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't start again
+	maxTransfers   = 16               // at once: each may hold a thread
+	requestTimeout = 30 * time.Second // for a stream to say what it wants
+	maxID          = 128              // bytes
+)
+
+// Config is what a Server needs beside its host. The zero value will do.
+type Config struct {
+	Version string      // the agent's build, for pings
+	Report  func(error) // called, from any goroutine, with errors of the host whose text no client sees
+	Idle    func()      // called, from any goroutine, when nothing is left of some work that was more than a ping
+}
+
+// A Server serves clients. Its methods are safe for concurrent use.
+type Server struct {
+	host      Host
+	config    Config
+	budget    *budget
+	transfers chan struct{}
+	running   sync.WaitGroup
+
+	mu         sync.Mutex // guards what is below
+	executions map[string]*execution
+	settled    []string // newest last
+	streams    int
+	worked     bool // since Idle was called
+	closed     bool
+}
+
+// New returns a server that runs commands on host.
+func New(host Host, config Config) *Server {
+	return &Server{
+		host: host, config: config, budget: newBudget(),
+		transfers:  make(chan struct{}, maxTransfers),
+		executions: map[string]*execution{},
+	}
+}
+
+// Serve serves every stream that listener accepts, until ctx ends or the
+// listener fails. It returns context.Cause or that failure, after all streams
+// have ended. Executions go on: see Close.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		streams.Go(func() { s.Handle(ctx, conn) })
+	}
+}
+
+// Handle serves one stream, closes it, and returns when it has ended or ctx
+// has.
+func (s *Server) Handle(ctx context.Context, conn net.Conn) {
+	s.count(+1)
+	defer s.count(-1)
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	err := s.handle(conn)
+	var e *agent.Error
+	if errors.As(err, &e) {
+		response := agent.Response{Protocol: agent.Protocol, Version: s.config.Version, Error: e}
+		if frame, err := agent.AppendJSON(nil, agent.KindResponse, response); err == nil {
+			_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
+			_, _ = conn.Write(frame)
+		}
+	}
+}
+
+// handle returns an [*agent.Error] if the request is to be answered with one.
+func (s *Server) handle(conn net.Conn) error {
+	frames := agent.NewFrameReader(conn, agent.AgentSide)
+	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
+	kind, body, err := frames.Next()
+	if err != nil || kind != agent.KindRequest {
+		return err
+	}
+	var request agent.Request
+	if err := agent.ParseJSON(body, &request); err != nil {
+		return &agent.Error{Code: agent.ErrInvalid, Message: "the request isn't understood"}
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if request.Ping == nil {
+		s.mu.Lock()
+		s.worked = true
+		s.mu.Unlock()
+	}
+	if request.Protocol != agent.Protocol {
+		return &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}
+	}
+	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
+	if err != nil {
+		return s.visible(err)
+	}
+	switch {
+	case request.Ping != nil:
+		_, err = conn.Write(hello)
+		return err
+	case request.Start != nil:
+		x, err := s.start(*request.Start)
+		if err != nil {
+			return s.visible(err)
+		}
+		return s.follow(x, conn, frames, 0, hello)
+	case request.Attach != nil:
+		x, err := s.find(request.Attach.ID)
+		if err != nil {
+			return err
+		}
+		return s.follow(x, conn, frames, request.Attach.Offset, hello)
+	case request.List != nil, request.Read != nil, request.Update != nil:
+		s.transfers <- struct{}{}
+		defer func() { <-s.transfers }()
+		t := &transfer{server: s, conn: conn, frames: frames, out: hello}
+		return s.visible(t.run(request))
+	default:
+		return &agent.Error{Code: agent.ErrInvalid, Message: "the request asks for nothing"}
+	}
+}
+
+func (s *Server) response(request agent.Request) agent.Response {
+	response := agent.Response{Protocol: agent.Protocol, Version: s.config.Version}
+	if request.Ping == nil {
+		return response
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, x := range s.executions {
+		x.mu.Lock()
+		response.Executions = append(response.Executions, agent.Execution{ID: id, Exited: x.exit != nil})
+		x.mu.Unlock()
+	}
+	slices.SortFunc(response.Executions, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
+	return response
+}
+
+// start returns the execution with this id, which it starts if there is none.
+func (s *Server) start(start agent.Start) (*execution, error) {
+	if err := check(start); err != nil {
+		return nil, err
+	}
+	x, fresh, err := s.register(start)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		<-x.ready
+		return x, x.err
+	}
+	defer s.running.Done()
+	if err := x.begin(s.host); err != nil {
+		s.remove(x)
+		return nil, err
+	}
+	s.running.Go(x.run)
+	return x, nil
+}
+
+// register finds or makes an execution. A fresh one counts as running until
+// the caller calls s.running.Done.
+func (s *Server) register(start agent.Start) (x *execution, fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.executions[start.ID]
+	switch {
+	case ok:
+		return x, false, nil
+	case s.closed:
+		return nil, false, &agent.Error{Code: agent.ErrInternal, Message: "the agent is ending"}
+	case slices.Contains(s.settled, start.ID):
+		return nil, false, &agent.Error{Code: agent.ErrInvalid, Field: "id", Message: "the execution has ended and was settled"}
+	case len(s.executions) >= maxExecutions:
+		return nil, false, &agent.Error{Code: agent.ErrTooMany, Message: "too many executions run or wait to be settled"}
+	}
+	x = newExecution(start, s.budget)
+	s.executions[start.ID] = x
+	s.running.Add(1)
+	return x, true, nil
+}
+
+func check(start agent.Start) error {
+	invalid := func(field, message string) error {
+		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
+	}
+	nul := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	switch {
+	case start.ID == "" || len(start.ID) > maxID:
+		return invalid("id", "must be 1 to 128 bytes")
+	case len(start.Argv) == 0 || start.Argv[0] == "":
+		return invalid("argv", "must name a command")
+	case slices.ContainsFunc(start.Argv, nul):
+		return invalid("argv", "must be without NUL")
+	case slices.ContainsFunc(start.Env, nul):
+		return invalid("env", "must be without NUL")
+	case slices.ContainsFunc(start.Env, func(s string) bool { return strings.IndexByte(s, '=') < 1 }):
+		return invalid("env", "must be NAME=value")
+	case nul(start.Dir):
+		return invalid("dir", "must be without NUL")
+	case start.TimeLimit < 0:
+		return invalid("timeLimit", "must not be negative")
+	case start.OutputLimit < 0:
+		return invalid("outputLimit", "must not be negative")
+	}
+	return nil
+}
+
+func (s *Server) find(id string) (*execution, error) {
+	s.mu.Lock()
+	x, ok := s.executions[id]
+	s.mu.Unlock()
+	if ok {
+		<-x.ready
+		ok = x.err == nil
+	}
+	if !ok {
+		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "no such execution"}
+	}
+	return x, nil
+}
+
+func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, offset int64, hello []byte) error {
+	settled, err := x.follow(conn, frames, offset, hello)
+	if settled {
+		s.remove(x)
+	}
+	return err
+}
+
+func (s *Server) remove(x *execution) {
+	s.mu.Lock()
+	delete(s.executions, x.start.ID)
+	if x.err == nil {
+		if len(s.settled) >= maxRemembered {
+			s.settled = append(s.settled[:0], s.settled[1:]...)
+		}
+		s.settled = append(s.settled, x.start.ID)
+	}
+	s.mu.Unlock()
+	x.forget()
+}
+
+// Close kills everything that runs, forgets it, and returns when it is gone.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	executions := make([]*execution, 0, len(s.executions))
+	for _, x := range s.executions {
+		executions = append(executions, x)
+	}
+	s.mu.Unlock()
+	for _, x := range executions {
+		<-x.ready
+		if x.err == nil {
+			x.kill(agent.CauseKill, 0)
+			x.forget()
+		}
+	}
+	s.running.Wait()
+}
+
+// count keeps the number of streams, and tells when nothing goes on.
+func (s *Server) count(n int) {
+	s.mu.Lock()
+	s.streams += n
+	idle := s.worked && s.streams == 0 && len(s.executions) == 0
+	s.worked = s.worked && !idle
+	s.mu.Unlock()
+	if idle && s.config.Idle != nil {
+		s.config.Idle()
+	}
+}
+
+// visible makes an error of the host one that the client may see.
+func (s *Server) visible(err error) error {
+	var e *agent.Error
+	if err == nil || errors.As(err, &e) || errors.Is(err, errStream) {
+		return err
+	}
+	if s.config.Report != nil {
+		s.config.Report(err)
+	}
+	return &agent.Error{Code: agent.ErrInternal, Message: "the agent failed"}
+}

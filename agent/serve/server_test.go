@@ -1,0 +1,490 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+type commands = map[string]func(p *fakeProcess)
+
+func TestTimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"sleep": func(p *fakeProcess) { <-p.killed }})
+		s := f.start(agent.Start{Argv: []string{"sleep"}, TimeLimit: time.Minute})
+		_ = s.Close() // nobody is there while it runs out
+		time.Sleep(time.Hour)
+		_, _, exit := f.follow(f.attach("sleep", 0), false)
+		if exit.Cause != agent.CauseTimeLimit || exit.Wall != time.Minute || exit.Signal != "SIGKILL" || exit.User != time.Second {
+			t.Errorf("exit %+v", exit)
+		}
+		f.server.Close()
+	})
+}
+
+func TestKillGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"sleep": func(p *fakeProcess) { <-p.killed }})
+		s := f.start(agent.Start{Argv: []string{"sleep"}})
+		for _, grace := range []time.Duration{time.Minute, time.Hour, 10 * time.Second} {
+			if err := s.Kill(grace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, exit := f.follow(s, false)
+		if exit.Cause != agent.CauseKill || exit.Wall != 10*time.Second {
+			t.Errorf("exit %+v", exit)
+		}
+		if got := fmt.Sprint(f.host.kills); got != "[1m0s 10s 0s]" {
+			t.Errorf("kills %v", got)
+		}
+		_ = s.Close()
+		f.server.Close()
+	})
+}
+
+// TestDrain has a child that holds the outputs for ever.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"spawn": func(p *fakeProcess) {
+			p.background.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-p.killed:
+						return
+					case <-time.After(30 * time.Millisecond):
+						fmt.Fprint(p.stdout, i)
+					}
+				}
+			})
+		}})
+		s := f.start(agent.Start{Argv: []string{"spawn"}})
+		begin := time.Now()
+		output, _, exit := f.follow(s, true)
+		if output != "012" || time.Since(begin) != 100*time.Millisecond || exit.Wall != 0 || exit.Cause != agent.CauseSelf {
+			t.Errorf("%q after %v, exit %+v", output, time.Since(begin), exit)
+		}
+		_ = s.Close()
+		f.server.Close()
+	})
+}
+
+func TestHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"split": func(p *fakeProcess) {
+			for _, part := range []string{"a\xf0", "\x9f", "\x8e\x89b", "\xe2\x82"} {
+				_, _ = io.WriteString(p.stdout, part)
+				time.Sleep(5 * time.Millisecond)
+			}
+			_, _ = io.WriteString(p.stderr, "err")
+			time.Sleep(50 * time.Millisecond) // too late
+			_, _ = io.WriteString(p.stdout, "\xac")
+			_, _ = io.WriteString(p.stdout, "\xc3")
+		}})
+		s := f.start(agent.Start{Argv: []string{"split"}})
+		_, events, _ := f.follow(s, true)
+		var got []string
+		for _, e := range events {
+			got = append(got, fmt.Sprintf("%d %q %v", e.Stream, e.Data, e.Time))
+		}
+		want := `1 "a" 0s,1 "🎉b" 10ms,2 "err" 20ms,1 "\xe2\x82" 35ms,1 "\xac" 70ms,1 "\xc3" 70ms`
+		if strings.Join(got, ",") != want {
+			t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
+		}
+		_ = s.Close()
+		f.server.Close()
+	})
+}
+
+func TestOutputLimit(t *testing.T) {
+	f := newFixture(t, commands{
+		"flood": func(p *fakeProcess) {
+			for {
+				select {
+				case <-p.killed:
+					return
+				default:
+					_, _ = p.stdout.Write(make([]byte, 1000))
+				}
+			}
+		},
+		"exact": func(p *fakeProcess) { _, _ = p.stdout.Write(make([]byte, 12_345)) },
+	})
+	for name, cause := range map[string]agent.Cause{"flood": agent.CauseOutputLimit, "exact": agent.CauseSelf} {
+		output, _, exit := f.follow(f.start(agent.Start{Argv: []string{name}, OutputLimit: 12_345}), true)
+		if len(output) != 12_345 || exit.Output != 12_345 || exit.Cause != cause {
+			t.Errorf("%s: %d bytes, exit %+v", name, len(output), exit)
+		}
+	}
+}
+
+// TestBackPressure counts what a program can print while nobody acknowledges.
+func TestBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var printed atomic.Int64
+		f := newFixture(t, commands{"flood": func(p *fakeProcess) {
+			for range 4 << 10 {
+				n, _ := p.stdout.Write([]byte(strings.Repeat("x", 1<<10)))
+				printed.Add(int64(n))
+			}
+		}})
+		const size = 4 << 20
+		one := f.start(agent.Start{ID: "one", Argv: []string{"flood"}})
+		_ = one.Close()
+		synctest.Wait()
+		if n := printed.Load(); n < 900<<10 || n > 1<<20 {
+			t.Errorf("one printed %d", n)
+		}
+		for i := range 11 {
+			_ = f.start(agent.Start{ID: fmt.Sprint(i), Argv: []string{"flood"}}).Close()
+		}
+		synctest.Wait()
+		if n := printed.Load(); n < 7<<20 || n > 8<<20+12*64<<10 {
+			t.Errorf("all printed %d", n)
+		}
+		for i := range 11 {
+			output, _, exit := f.follow(f.attach(fmt.Sprint(i), 0), true)
+			if len(output) != size || exit.Output != size {
+				t.Errorf("%d bytes, exit %+v", len(output), exit)
+			}
+		}
+		f.server.Close()
+	})
+}
+
+// TestResume follows one execution over streams that break anywhere, with
+// acknowledgements that lag, and expects every byte once.
+func TestResume(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		parts := rapid.SliceOfN(rapid.IntRange(1, 40_000), 1, 60).Draw(r, "parts")
+		var want strings.Builder
+		for i, n := range parts {
+			want.WriteString(strings.Repeat(string(rune('a'+i%26)), n))
+		}
+		f := newFixture(t, commands{"print": func(p *fakeProcess) {
+			at := 0
+			for _, n := range parts {
+				_, _ = io.WriteString(p.stdout, want.String()[at:at+n])
+				at += n
+			}
+		}})
+		defer f.server.Close()
+		s := f.start(agent.Start{Argv: []string{"print"}})
+		var got []byte
+		for {
+			left := rapid.IntRange(0, 12).Draw(r, "events")
+			for ; left > 0; left-- {
+				event, err := s.Next()
+				if err != nil {
+					r.Fatalf("next: %v", err)
+				}
+				if event.Kind == agent.KindExited {
+					if string(got) != want.String() || event.Exit.Output != int64(len(got)) {
+						r.Fatalf("got %d of %d bytes, exit %+v", len(got), want.Len(), event.Exit)
+					}
+					_ = s.Close()
+					return
+				}
+				got = append(got, event.Data...)
+				if event.Kind == agent.KindOutput && rapid.Bool().Draw(r, "ack") {
+					if err := s.Ack(int64(rapid.IntRange(int(event.Offset), len(got)).Draw(r, "upto"))); err != nil {
+						r.Fatalf("ack: %v", err)
+					}
+				}
+			}
+			// The log may hold less than was received, but never less than was acknowledged.
+			if len(got) > 0 && rapid.Bool().Draw(r, "lost") && !rapid.Bool().Draw(r, "kept") {
+				_ = s.Close()
+			}
+			s = f.attach("print", int64(len(got)))
+		}
+	})
+}
+
+func TestDisplaced(t *testing.T) {
+	f := newFixture(t, commands{"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
+	s := f.start(agent.Start{Argv: []string{"cat"}, Stdin: true})
+	if _, err := s.Next(); err != nil {
+		t.Fatal(err)
+	}
+	newer := f.attach("cat", 0)
+	if _, err := s.Next(); err == nil {
+		t.Error("the older stream goes on")
+	}
+	go func() {
+		for i := range 3 { // what is sent again is not taken again
+			_, _ = newer.WriteStdin(t.Context(), 0, []byte("0123456789"[:4+i*3]))
+		}
+		_ = newer.CloseStdin()
+		_ = newer.CloseStdin()
+	}()
+	if output, _, _ := f.follow(newer, true); output != "0123456789" {
+		t.Errorf("got %q", output)
+	}
+}
+
+func TestStdinWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := make(chan int)
+		f := newFixture(t, commands{"slow": func(p *fakeProcess) {
+			for n := range read {
+				_, _ = io.ReadFull(p.stdin, make([]byte, n))
+			}
+		}})
+		s := f.start(agent.Start{Argv: []string{"slow"}, Stdin: true})
+		go func() { // until the exit
+			for {
+				if _, err := s.Next(); err != nil {
+					return
+				}
+			}
+		}()
+		done := make(chan error)
+		go func() {
+			_, err := s.WriteStdin(t.Context(), 0, make([]byte, 1<<20))
+			done <- err
+		}()
+		for _, n := range []int{0, 1000, agent.StdinWindow, 100_000} {
+			read <- n
+			synctest.Wait()
+		}
+		consumed := int64(1000 + agent.StdinWindow + 100_000)
+		if at := s.StdinOffset(); at < consumed+agent.StdinWindow*3/4-agent.MaxData || at > consumed+agent.StdinWindow+agent.MaxData {
+			t.Errorf("sent %d with %d read", at, consumed)
+		}
+		close(read) // it ends without reading the rest
+		if err := <-done; err == nil {
+			t.Error("stdin of a program that has ended was taken")
+		}
+		_ = s.Close()
+		f.server.Close()
+	})
+}
+
+func TestNoStdin(t *testing.T) {
+	release := make(chan struct{})
+	f := newFixture(t, commands{"deaf": func(p *fakeProcess) { <-release }})
+	s := f.start(agent.Start{Argv: []string{"deaf"}})
+	go func() {
+		if at, err := s.WriteStdin(t.Context(), 0, make([]byte, 1<<20)); at != 1<<20 || err != nil {
+			t.Errorf("at %d: %v", at, err)
+		}
+		close(release)
+	}()
+	f.follow(s, true)
+}
+
+func TestIDs(t *testing.T) {
+	f := newFixture(t, commands{"true": func(*fakeProcess) {}, "wait": func(p *fakeProcess) { <-p.killed }})
+	code := func(err error) agent.ErrorCode {
+		var e *agent.Error
+		if !errors.As(err, &e) {
+			return ""
+		}
+		return e.Code
+	}
+	s := f.start(agent.Start{ID: "a", Argv: []string{"true"}})
+	f.follow(s, true)
+	s = f.start(agent.Start{ID: "a", Argv: []string{"true"}})
+	if f.host.started != 1 {
+		t.Errorf("started %d times", f.host.started)
+	}
+	f.follow(s, true)
+	if err := s.Settled(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Next(); err != io.EOF {
+		t.Errorf("after the exit: %v", err)
+	}
+	for { // until the settle has arrived
+		_, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "a"})
+		if code(err) == agent.ErrNotFound {
+			break
+		}
+	}
+	if _, err := agent.StartExecution(t.Context(), f.dial(), agent.Start{ID: "a", Argv: []string{"true"}}); code(err) != agent.ErrInvalid {
+		t.Errorf("settled, then started: %v", err)
+	}
+	if _, err := agent.StartExecution(t.Context(), f.dial(), agent.Start{ID: "b", Argv: []string{"nosuch"}}); code(err) != agent.ErrNotFound {
+		t.Errorf("unknown command: %v", err)
+	}
+	_ = f.start(agent.Start{ID: "b", Argv: []string{"wait"}}) // a failed start leaves no trace
+	if _, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "b", Offset: 1}); code(err) != agent.ErrInvalid {
+		t.Errorf("attach beyond the end: %v", err)
+	}
+	for i := 1; ; i++ {
+		s, err := agent.StartExecution(t.Context(), f.dial(), agent.Start{ID: fmt.Sprint(i), Argv: []string{"true"}})
+		if err != nil {
+			if code(err) != agent.ErrTooMany || i != 256 {
+				t.Errorf("start %d: %v", i, err)
+			}
+			break
+		}
+		_ = s.Close()
+	}
+	response, err := agent.PingAgent(t.Context(), f.dial())
+	if err != nil || len(response.Executions) != 256 || response.Version != "test" {
+		t.Errorf("ping: %d executions of %q, %v", len(response.Executions), response.Version, err)
+	}
+}
+
+// ask sends a request as it is.
+func ask(t *testing.T, conn net.Conn, frame []byte) (kind agent.Kind, response agent.Response, err error) {
+	t.Helper()
+	defer conn.Close()
+	if _, err := conn.Write(frame); err != nil {
+		return 0, response, err
+	}
+	kind, body, err := agent.NewFrameReader(conn, agent.ClientSide).Next()
+	if err == nil {
+		err = agent.ParseJSON(body, &response)
+	}
+	return kind, response, err
+}
+
+func TestRequests(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, test := range []struct {
+		body string
+		want agent.ErrorCode
+	}{
+		{`{"protocol":0,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":2,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":1}`, agent.ErrInvalid},
+		{`{"protocol":"x"}`, agent.ErrInvalid},
+		{`nonsense`, agent.ErrInvalid},
+		{`{"protocol":1,"start":{"id":"","argv":["a"]}}`, agent.ErrInvalid},
+		{`{"protocol":1,"start":{"id":"a","argv":[]}}`, agent.ErrInvalid},
+		{`{"protocol":1,"start":{"id":"a","argv":["a"],"env":["=x"]}}`, agent.ErrInvalid},
+		{`{"protocol":1,"start":{"id":"a","argv":["a"],"timeLimit":-1}}`, agent.ErrInvalid},
+		{`{"protocol":1,"read":{"path":"secret","infoOnly":true}}`, agent.ErrInternal},
+		{`{"protocol":1,"ping":{},"unknown":[]}`, ""},
+	} {
+		kind, response, err := ask(t, f.dial(), agent.AppendFrame(nil, agent.KindRequest, []byte(test.body)))
+		if err != nil || kind != agent.KindResponse || response.Protocol != agent.Protocol {
+			t.Errorf("%s: kind %d, %+v, %v", test.body, kind, response, err)
+			continue
+		}
+		if e := response.Error; (e == nil) != (test.want == "") || e != nil && (e.Code != test.want || strings.Contains(e.Message, "secret of the host")) {
+			t.Errorf("%s: %+v", test.body, e)
+		}
+	}
+	if _, _, err := ask(t, f.dial(), agent.AppendFrame(nil, agent.KindSettled, nil)); err == nil {
+		t.Error("a stream without a request was served")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		if n, err := f.dial().Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("a stream that asks nothing: %v", err)
+		}
+	})
+}
+
+func TestHostileClient(t *testing.T) {
+	f := newFixture(t, commands{"print": func(p *fakeProcess) {
+		_, _ = io.WriteString(p.stdout, "text")
+		<-p.killed
+	}})
+	start, err := agent.AppendJSON(nil, agent.KindRequest, agent.Request{Protocol: 1, Start: &agent.Start{ID: "a", Argv: []string{"print"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, frame := range map[string][]byte{
+		"ack of the future": agent.AppendAck(nil, 1000),
+		"gap in stdin":      agent.AppendStdin(nil, 5, []byte("x")),
+		"settled early":     agent.AppendFrame(nil, agent.KindSettled, nil),
+		"data":              agent.AppendFrame(nil, agent.KindData, []byte("x")),
+		"no JSON":           agent.AppendFrame(nil, agent.KindKill, []byte("{]")),
+	} {
+		conn := f.dial()
+		go func() { _, _ = conn.Write(append(append([]byte{}, start...), frame...)) }()
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = conn.Close()
+	}
+	if output, _, _ := func() (string, []agent.Event, agent.Exit) {
+		s := f.attach("a", 0)
+		_ = s.Kill(0)
+		return f.follow(s, true)
+	}(); output != "text" {
+		t.Errorf("got %q", output)
+	}
+}
+
+func TestTransfers(t *testing.T) {
+	f := newFixture(t, nil)
+	n := 0
+	each := func(info agent.FileInfo) error { n++; return nil }
+	if err := agent.ListFiles(t.Context(), f.dial(), agent.ListDir{Path: "d"}, each); err != nil || n != 1000 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+	var e *agent.Error
+	if err := agent.ListFiles(t.Context(), f.dial(), agent.ListDir{Path: "d", Recursive: true}, each); !errors.As(err, &e) || e.Code != agent.ErrInternal {
+		t.Errorf("list: %v", err)
+	}
+	for path, want := range map[string]agent.ErrorCode{"whole": "", "short": agent.ErrInvalid, "broken": agent.ErrInternal} {
+		info, r, err := agent.OpenFile(t.Context(), f.dial(), path)
+		if err != nil || info.Size != 100_000 {
+			t.Fatalf("%s: %+v, %v", path, info, err)
+		}
+		all, err := io.ReadAll(r)
+		if want == "" && (err != nil || len(all) != 100_000) || want != "" && (!errors.As(err, &e) || e.Code != want) {
+			t.Errorf("%s: %d bytes, %v", path, len(all), err)
+		}
+		_ = r.Close()
+	}
+	content := func(i int) io.Reader { return strings.NewReader(strings.Repeat(fmt.Sprint(i), 100_000)) }
+	updated, err := agent.UpdateFiles(t.Context(), f.dial(), agent.Update{Write: []agent.Write{
+		{Path: "a", Size: 70_000}, {Path: "d", Directory: true}, {Path: "full", Size: 90_000}, {Path: "ignored", Size: 5}, {Path: "z", Size: 1},
+	}}, content)
+	if err != nil || fmt.Sprint(updated.Written) != "[a70000 0 d z1 4]" && fmt.Sprint(updated.Written) != "[a700000 d z14]" || len(updated.Failed) != 1 {
+		t.Errorf("%+v, %v", updated, err)
+	}
+	if _, err := agent.UpdateFiles(t.Context(), f.dial(), agent.Update{Delete: []string{"x"}}, nil); !errors.As(err, &e) || e.Code != agent.ErrDenied || e.Index != 1 {
+		t.Errorf("update: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := agent.StatFile(ctx, f.dial(), "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("stat: %v", err)
+	}
+}
+
+func FuzzTail(f *testing.F) {
+	f.Add([]byte("a🎉é\xff\xc3"), uint64(0b1011))
+	f.Fuzz(func(t *testing.T, text []byte, cuts uint64) {
+		fx := newFixture(t, commands{"print": func(p *fakeProcess) {
+			from := 0
+			for i := range text {
+				if cuts>>(i%64)&1 == 1 {
+					_, _ = p.stdout.Write(text[from:i])
+					from = i
+				}
+			}
+			_, _ = p.stdout.Write(text[from:])
+		}})
+		defer fx.server.Close()
+		output, events, _ := fx.follow(fx.start(agent.Start{Argv: []string{"print"}}), true)
+		if output != string(text) {
+			t.Fatalf("%q became %q", text, output)
+		}
+		for _, e := range events {
+			if utf8.Valid(text) && !utf8.Valid(e.Data) {
+				t.Errorf("a split character: %q", e.Data)
+			}
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A stream is a client that follows an execution.
+type stream struct {
+	conn net.Conn
+	x    *execution
+	done chan struct{} // closed when neither of its goroutines touches the execution any more
+
+	closed bool  // guarded by x.mu
+	sent   int64 // guarded by x.mu: output offset up to which it was given away
+}
+
+// cut ends the stream. It is called with x.mu held.
+func (st *stream) cut() {
+	if !st.closed {
+		st.closed = true
+		_ = st.conn.Close()
+		st.x.news.Broadcast()
+	}
+}
+
+// follow makes a client the one that follows x, from an output offset on, and
+// returns when the stream ends. It reports whether the client settled x.
+func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, offset int64, hello []byte) (settled bool, err error) {
+	st := &stream{conn: conn, x: x, done: make(chan struct{})}
+	defer close(st.done)
+	position, rest, err := st.attach(offset)
+	if err != nil {
+		return false, err
+	}
+	if hello, err = agent.AppendJSON(hello, agent.KindStarted, agent.Started{At: x.at}); err != nil {
+		return false, err
+	}
+	hello = append(hello, x.in.window(true)...)
+	hello = append(hello, rest...)
+	sending := make(chan struct{})
+	go func() { // ends when the stream is cut
+		defer close(sending)
+		st.send(hello, position)
+	}()
+	settled, err = st.receive(frames)
+	x.mu.Lock()
+	st.cut()
+	x.mu.Unlock()
+	<-sending
+	return settled, err
+}
+
+// attach displaces the stream that there is, and returns from where to send.
+func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
+	x := st.x
+	x.mu.Lock()
+	old := x.stream
+	x.stream = st
+	if old != nil {
+		old.cut()
+	}
+	x.mu.Unlock()
+	if old != nil {
+		<-old.done
+	}
+	x.mu.Lock()
+	base, end := x.backlog.base, x.backlog.end
+	x.mu.Unlock()
+	if offset < base || offset > end {
+		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
+			Message: fmt.Sprintf("output is held from %d to %d, not from %d", base, end, offset)}
+	}
+	x.ack(offset)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	position, rest = x.backlog.seek(offset)
+	st.sent = x.backlog.end
+	if frames, _ := x.backlog.from(position); len(frames) > 0 {
+		st.sent = offset
+		if len(rest) > 0 {
+			st.sent += int64(len(rest) - agent.OutputFrameSize)
+		}
+	}
+	return position, rest, nil
+}
+
+// send writes hello, then what there is to tell, until the stream is cut.
+func (st *stream) send(hello []byte, position int64) {
+	x := st.x
+	exited := false
+	if !st.write(hello) {
+		return
+	}
+	var scratch []byte
+	for {
+		x.mu.Lock()
+		frames, end := x.backlog.from(position)
+		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) {
+			x.news.Wait()
+			frames, end = x.backlog.from(position)
+		}
+		if st.closed {
+			x.mu.Unlock()
+			return
+		}
+		position += int64(len(frames))
+		st.sent = end
+		window := x.windowNew
+		x.windowNew = false
+		exit := x.exit
+		last := exit != nil && !exited && position == x.backlog.tail
+		x.mu.Unlock()
+
+		if window || last {
+			// What is said beside output is rare: it is worth a copy, not a second write.
+			scratch = append(scratch[:0], frames...)
+			if window {
+				scratch = append(scratch, x.in.window(false)...)
+			}
+			if last {
+				exited = true
+				scratch, _ = agent.AppendJSON(scratch, agent.KindExited, exit) // of fixed size
+			}
+			frames = scratch
+		}
+		if len(frames) > 0 && !st.write(frames) {
+			return
+		}
+	}
+}
+
+func (st *stream) write(b []byte) bool {
+	if _, err := st.conn.Write(b); err != nil {
+		// The goroutine that reads sees it too, and cuts the stream.
+		_ = st.conn.Close()
+		return false
+	}
+	return true
+}
+
+// receive carries out what the client sends. It never waits for the client to
+// read.
+func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
+	x := st.x
+	for {
+		kind, body, err := frames.Next()
+		if err != nil {
+			return false, err
+		}
+		switch kind {
+		case agent.KindStdin:
+			var offset int64
+			var data []byte
+			if offset, data, err = agent.ParseStdin(body); err == nil {
+				err = x.in.take(offset, data)
+			}
+		case agent.KindStdinEnd:
+			x.in.finish()
+		case agent.KindAck:
+			var offset int64
+			if offset, err = agent.ParseAck(body); err == nil {
+				err = st.acknowledged(offset)
+			}
+		case agent.KindKill:
+			var kill agent.Kill
+			if err = agent.ParseJSON(body, &kill); err == nil {
+				x.kill(agent.CauseKill, max(kill.Grace, 0))
+			}
+		case agent.KindSettled:
+			x.mu.Lock()
+			exited := x.exit != nil
+			x.mu.Unlock()
+			if !exited {
+				err = fmt.Errorf("%w: settled before the exit", agent.ErrProtocol)
+				break
+			}
+			return true, nil
+		default:
+			err = fmt.Errorf("%w: kind %d in an execution", agent.ErrProtocol, kind)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+func (st *stream) acknowledged(offset int64) error {
+	st.x.mu.Lock()
+	sent := st.sent
+	st.x.mu.Unlock()
+	if offset > sent {
+		return fmt.Errorf("%w: ack of %d, of which %d was sent", agent.ErrProtocol, offset, sent)
+	}
+	st.x.ack(offset)
+	return nil
+}

@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// transferTimeout bounds each read and write of a transfer, which would else
+// hold its place for as long as its client likes.
+const transferTimeout = 60 * time.Second
+
+// errStream is in the chain of the errors of a transfer's own stream, which
+// nobody can be told.
+var errStream = errors.New("stream of a transfer")
+
+// A transfer is one request about files on its stream.
+type transfer struct {
+	server *Server
+	conn   net.Conn
+	frames *agent.FrameReader
+	out    []byte // frames to write; at first the response
+	opened bool   // the response was written, or is about to be: errors come as KindEnd
+}
+
+func (t *transfer) run(request agent.Request) error {
+	switch {
+	case request.List != nil:
+		return t.end(t.server.host.List(*request.List, t.file))
+	case request.Read != nil && request.Read.InfoOnly:
+		info, err := t.server.host.Stat(request.Read.Path)
+		if err == nil {
+			err = t.file(info)
+		}
+		return t.end(err)
+	case request.Read != nil:
+		return t.end(t.read(request.Read.Path))
+	default:
+		return t.update(*request.Update)
+	}
+}
+
+// file adds a KindFile frame.
+func (t *transfer) file(info agent.FileInfo) (err error) {
+	t.opened = true
+	if t.out, err = agent.AppendJSON(t.out, agent.KindFile, info); err != nil {
+		return err
+	}
+	if len(t.out) >= agent.MaxData {
+		return t.flush()
+	}
+	return nil
+}
+
+// end finishes a list or a read. An error that came before anything was sent
+// is returned, so that it becomes the response.
+func (t *transfer) end(err error) error {
+	if err != nil && (!t.opened || errors.Is(err, errStream)) {
+		return err
+	}
+	if err == nil {
+		t.out = agent.AppendFrame(t.out, agent.KindEnd, nil)
+		return t.flush()
+	}
+	response := agent.Response{Protocol: agent.Protocol}
+	if !errors.As(t.server.visible(err), &response.Error) {
+		return err
+	}
+	if t.out, err = agent.AppendJSON(t.out, agent.KindEnd, response); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+func (t *transfer) flush() error {
+	_ = t.conn.SetWriteDeadline(time.Now().Add(transferTimeout))
+	_, err := t.conn.Write(t.out)
+	t.out = t.out[:0]
+	if err != nil {
+		return fmt.Errorf("%w: %w", errStream, err)
+	}
+	return nil
+}
+
+func (t *transfer) read(path string) error {
+	info, content, err := t.server.host.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }()
+	if err := t.file(info); err != nil {
+		return err
+	}
+	buf := make([]byte, min(info.Size, agent.MaxData))
+	for left := info.Size; left > 0; {
+		n, err := io.ReadFull(content, buf[:min(left, int64(len(buf)))])
+		if n > 0 {
+			t.out = agent.AppendFrame(t.out, agent.KindData, buf[:n])
+			left -= int64(n)
+			if err := t.flush(); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return &agent.Error{Code: agent.ErrInvalid, Path: path, Message: "the file became shorter while it was read"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transfer) update(update agent.Update) error {
+	for i, w := range update.Write {
+		if w.Size < 0 || w.Directory && w.Size > 0 || w.Mode > 0o7777 {
+			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an impossible size or mode"}
+		}
+	}
+	apply, err := t.server.host.Update(update)
+	if err != nil {
+		return err
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	in := &incoming{t: t, files: update.Write}
+	updated, err := apply(in.content)
+	if err == nil {
+		err = in.skip(len(update.Write))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errStream, err)
+	}
+	if t.out, err = agent.AppendJSON(t.out, agent.KindUpdated, updated); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+// incoming are the contents of an update's files, one after the other.
+type incoming struct {
+	t     *transfer
+	files []agent.Write
+	next  int    // the file that is due
+	left  int64  // bytes of the one before it that were not taken
+	data  []byte // of the last frame
+}
+
+// content returns the bytes of files[i]. Those before it that nobody took are
+// skipped.
+func (in *incoming) content(i int) io.Reader {
+	if err := in.skip(i); err != nil {
+		return &failedReader{err}
+	}
+	in.begin()
+	return in
+}
+
+func (in *incoming) begin() {
+	if !in.files[in.next].Directory {
+		in.left = in.files[in.next].Size
+	}
+	in.next++
+}
+
+func (in *incoming) skip(i int) error {
+	for {
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return err
+		}
+		if in.next >= i {
+			return nil
+		}
+		in.begin()
+	}
+}
+
+func (in *incoming) Read(p []byte) (int, error) {
+	if in.left == 0 {
+		return 0, io.EOF
+	}
+	if len(in.data) == 0 {
+		_ = in.t.conn.SetReadDeadline(time.Now().Add(transferTimeout))
+		kind, body, err := in.t.frames.Next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, err
+		}
+		if kind != agent.KindData || int64(len(body)) > in.left {
+			return 0, fmt.Errorf("%w: kind %d of %d bytes in a file", agent.ErrProtocol, kind, len(body))
+		}
+		in.data = body
+	}
+	n := copy(p, in.data)
+	in.data = in.data[n:]
+	in.left -= int64(n)
+	return n, nil
+}
+
+type failedReader struct{ err error }
+
+func (r *failedReader) Read([]byte) (int, error) { return 0, r.err }

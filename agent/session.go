@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Session is a stream that follows one execution. One goroutine calls Next
+// and Buffered; the other methods are safe for concurrent use. After an error
+// the session is of no more use, but the execution goes on: attach again.
+type Session struct {
+	conn    net.Conn
+	frames  *FrameReader
+	offset  int64 // of the next output byte; for Next only
+	started bool  // for Next only
+	exited  bool  // for Next only
+
+	writing sync.Mutex // held while one frame is written
+	stdin   stdinWindow
+}
+
+// An Event is what a session received.
+type Event struct {
+	Kind    Kind          // KindStarted, KindOutput or KindExited
+	Started Started       // with KindStarted
+	Stream  byte          // with KindOutput: 1 stdout, 2 stderr
+	Offset  int64         // with KindOutput: of the first byte of Data
+	Time    time.Duration // with KindOutput: since the start
+	Data    []byte        // with KindOutput; valid until the next call of Next
+	Exit    Exit          // with KindExited
+}
+
+func openSession(ctx context.Context, conn net.Conn, request Request, offset int64) (*Session, error) {
+	x, _, err := open(ctx, conn, request)
+	if err != nil {
+		return nil, err
+	}
+	if !x.stop() {
+		_ = conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	s := &Session{conn: conn, frames: x.frames, offset: offset}
+	s.stdin.init()
+	return s, nil
+}
+
+// Next returns the next event: KindStarted first, then output without a gap
+// from the offset that was asked for, and KindExited last; then io.EOF. When
+// the stream breaks before, the error is io.ErrUnexpectedEOF or the stream's
+// own; it is no evidence that the execution ended. An agent that breaks the
+// protocol gives ErrProtocol.
+func (s *Session) Next() (Event, error) {
+	if s.exited {
+		return Event{}, io.EOF
+	}
+	for {
+		kind, body, err := s.frames.Next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil && kind == KindStdinWindow {
+			if err = s.window(body); err == nil {
+				continue
+			}
+		}
+		var event Event
+		if err == nil {
+			event, err = s.event(kind, body)
+		}
+		if err != nil {
+			s.stdin.fail(err)
+			return Event{}, err
+		}
+		return event, nil
+	}
+}
+
+func (s *Session) event(kind Kind, body []byte) (Event, error) {
+	event := Event{Kind: kind}
+	if s.started == (kind == KindStarted) {
+		return Event{}, fmt.Errorf("%w: kind %d at the wrong time", ErrProtocol, kind)
+	}
+	switch kind {
+	case KindStarted:
+		s.started = true
+		return event, ParseJSON(body, &event.Started)
+	case KindOutput:
+		var err error
+		event.Stream, event.Offset, event.Time, event.Data, err = ParseOutput(body)
+		if err != nil {
+			return Event{}, err
+		}
+		if event.Offset != s.offset {
+			return Event{}, fmt.Errorf("%w: output at offset %d where %d was due", ErrProtocol, event.Offset, s.offset)
+		}
+		s.offset += int64(len(event.Data))
+		return event, nil
+	case KindExited:
+		if err := ParseJSON(body, &event.Exit); err != nil {
+			return Event{}, err
+		}
+		if event.Exit.Output != s.offset {
+			return Event{}, fmt.Errorf("%w: exit after %d bytes of output, of which %d came", ErrProtocol, event.Exit.Output, s.offset)
+		}
+		s.exited = true
+		s.stdin.fail(errExited)
+		return event, nil
+	default:
+		return Event{}, fmt.Errorf("%w: kind %d in an execution", ErrProtocol, kind)
+	}
+}
+
+func (s *Session) window(body []byte) error {
+	received, limit, err := ParseStdinWindow(body)
+	if err != nil {
+		return err
+	}
+	return s.stdin.open(received, limit)
+}
+
+// Buffered reports whether more of the stream is here already, so that an Ack
+// can wait.
+func (s *Session) Buffered() bool { return s.frames.Buffered() }
+
+// Ack says that all output before offset is kept, so that the agent can
+// forget it. It must not be beyond what Next returned.
+func (s *Session) Ack(offset int64) error { return s.write(AppendAck(nil, offset)) }
+
+// Kill ends the execution and everything that it started: with SIGTERM, and
+// with SIGKILL after grace. The end comes as KindExited.
+func (s *Session) Kill(grace time.Duration) error {
+	frame, err := AppendJSON(nil, KindKill, Kill{Grace: grace})
+	if err != nil {
+		return err
+	}
+	return s.write(frame)
+}
+
+// Settled says that the exit is stored, so that the agent can forget the
+// execution.
+func (s *Session) Settled() error { return s.write(AppendFrame(nil, KindSettled, nil)) }
+
+// Close ends the session. The execution goes on.
+func (s *Session) Close() error {
+	s.stdin.fail(net.ErrClosed)
+	return s.conn.Close()
+}
+
+// StdinOffset returns how far the stdin has been sent, by this session or
+// those before it; 0 until the agent told.
+func (s *Session) StdinOffset() int64 { return s.stdin.offset() }
+
+// WriteStdin sends data, whose first byte is at the given offset of the stdin,
+// and returns the offset up to which the stdin has been sent. It blocks while
+// the program doesn't read and the agent has no more room, until ctx ends. What
+// the agent has already is skipped; a gap is an error. Next must be called
+// meanwhile, since it learns how much room there is. Data for an execution
+// without stdin, or that closed it, is thrown away by the agent.
+func (s *Session) WriteStdin(ctx context.Context, offset int64, data []byte) (int64, error) {
+	return s.feed(ctx, offset, data, false)
+}
+
+// CloseStdin says that no more stdin comes, after what is being written. It
+// may be called again.
+func (s *Session) CloseStdin() error {
+	_, err := s.feed(context.Background(), 0, nil, true)
+	if errors.Is(err, errExited) {
+		return nil
+	}
+	return err
+}
+
+// feed writes stdin, or its end, while it has the turn.
+func (s *Session) feed(ctx context.Context, offset int64, data []byte, end bool) (int64, error) {
+	if err := s.stdin.take(ctx); err != nil {
+		return s.stdin.offset(), err
+	}
+	defer s.stdin.release()
+	if end {
+		return 0, s.write(AppendFrame(nil, KindStdinEnd, nil))
+	}
+	for {
+		at, room, err := s.stdin.wait(ctx, offset+int64(len(data)))
+		if err != nil || offset+int64(len(data)) <= at {
+			return at, err
+		}
+		if offset > at {
+			return at, fmt.Errorf("stdin at offset %d would leave a gap after %d", offset, at)
+		}
+		data, offset = data[at-offset:], at
+		n := min(int64(len(data)), room, MaxData)
+		// Before the write, since the agent's answer may come before it returns.
+		s.stdin.advance(n)
+		if err := s.write(AppendStdin(nil, at, data[:n])); err != nil {
+			return at, err
+		}
+	}
+}
+
+// write sends one frame. A frame that wasn't written whole ends the session.
+func (s *Session) write(frame []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := writeFrame(s.conn, frame); err != nil {
+		_ = s.conn.Close()
+		return err
+	}
+	return nil
+}
