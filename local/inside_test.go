@@ -1,0 +1,87 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+)
+
+// One runner serves these tests: none leaves anything in it.
+func TestInside(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	host := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+
+	t.Run("users are the runner's own", func(t *testing.T) {
+		first := sandbox.FirstUID + b.privateOf(id).Slot*sandbox.UIDs
+		b.expect(id, "cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
+		b.expect(id, "cat /proc/self/gid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
+		b.expect(id, "id -u; id -g; whoami; echo ~; pwd", "1000\n1000\nrunner\n/workspace\n/workspace")
+		status := host(fmt.Sprintf("/proc/%d/status", b.agentOf(id)))
+		if !strings.Contains(status, fmt.Sprintf("Uid:\t%d\t%d", first, first)) {
+			t.Errorf("the agent's user isn't %d:\n%s", first, status)
+		}
+	})
+	t.Run("nothing of the machine", func(t *testing.T) {
+		b.expect(id, "hostname; cat /etc/hostname", "runner\nrunner")
+		b.expect(id, "ls -A /root /home /sys /run /mnt /opt; ls -d /etc/shadow /etc/ssh /var/log /work 2>/dev/null | wc -l",
+			"/home:\n\n/mnt:\n\n/opt:\n\n/root:\n\n/run:\n\n/sys:\n0")
+		b.expect(id, "cat /proc/cmdline /proc/sys/kernel/random/boot_id /proc/partitions", "")
+		b.expect(id, "cut -d: -f1 /etc/passwd | tr '\\n' ' '", "root runner nobody")
+		b.expect(id, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo")
+		b.expect(id, "cut -d. -f1 /proc/uptime | awk '{print ($1 < 300)}'", "1")
+		b.expect(id, "ls /proc | grep -c '^[0-9]' | awk '{print ($1 < 9)}'", "1") // its own processes only
+		b.expect(id, "grep -v ':/$' /proc/self/cgroup | wc -l", "0")
+	})
+	t.Run("no power", func(t *testing.T) {
+		b.expect(id, "grep -E '^Cap(Prm|Eff)' /proc/self/status | cut -f2 | sort -u", "0000000000000000")
+		b.expect(id, "grep NoNewPrivs /proc/self/status | cut -f2", "1")
+		b.expect(id, "for f in / /usr /etc /etc/ssl/certs /dev /proc/sys/kernel/hostname /.rockpool/agent; do test -w $f && echo $f; done; true", "")
+		b.expect(id, "unshare -U true 2>/dev/null || echo refused; mount -t tmpfs x /tmp 2>/dev/null || echo refused; kill -9 1 2>/dev/null || echo refused", "refused\nrefused\nrefused")
+		b.expect(id, "ls /dev | tr '\\n' ' '", "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero")
+		b.expect(id, "awk '$2 == \"/usr\"' /proc/mounts | grep -c 'ro,nosuid,nodev'", "1")
+	})
+	t.Run("the root is read-only for its root user too", func(t *testing.T) {
+		// The agent is that user, so look at its mounts.
+		for line := range strings.Lines(host(fmt.Sprintf("/proc/%d/mountinfo", b.agentOf(id)))) {
+			f := strings.Fields(line)
+			at, options := f[4], ","+f[5]+","
+			writable := strings.Contains(options, ",rw,")
+			switch at {
+			case "/workspace", "/tmp", "/dev/shm":
+				if !strings.Contains(options, ",nosuid,") || !strings.Contains(options, ",nodev,") {
+					t.Errorf("%s is mounted %s", at, options)
+				}
+			case "/dev", "/dev/pts", "/proc":
+			default:
+				if writable && !strings.HasPrefix(at, "/dev/") && !strings.HasPrefix(at, "/proc/") {
+					t.Errorf("%s is writable", at)
+				}
+			}
+		}
+	})
+	t.Run("languages", func(t *testing.T) {
+		b.expect(id, "python3 -c 'import ssl, json; print(6*7)'", "42")
+		b.expect(id, "node -e 'console.log(6*7)'", "42")
+		b.expect(id, `printf '#include <stdio.h>\nint main(void){puts("42");}' > a.c && cc -o a a.c && ./a && rm a a.c`, "42")
+		b.expect(id, "ls /etc/ssl/certs/*.pem /etc/ssl/certs/*.crt 2>/dev/null | head -1 | wc -l", "1")
+	})
+	t.Run("room is capped", func(t *testing.T) {
+		for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {
+			got, exit := b.sh(id, "head -c 30M /dev/zero > "+dir+"/big; stat -c %s "+dir+"/big; rm "+dir+"/big")
+			if !strings.Contains(got, "No space left") || !strings.Contains(got, fmt.Sprint(16<<20)) || exit.Code != 0 {
+				t.Errorf("%s: %q, exit %d", dir, got, exit.Code)
+			}
+		}
+		b.expect(id, "stat -c %a /workspace /tmp /dev/shm", "1777\n1777\n1777")
+	})
+}

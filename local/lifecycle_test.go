@@ -1,0 +1,257 @@
+package local
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestAgentDies(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	claim := runtime.Claim{Epoch: 1, Key: "k", ClaimedAt: time.Now()}
+	if err := b.Mark(t.Context(), id, claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(b.agentOf(id), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := b.await(id, runtime.RunnerGone)
+	if r.GoneReason != runtime.GoneAgentDied || !r.Claim.Equal(claim) || r.Message == "" {
+		t.Errorf("the runner is %+v", r)
+	}
+	if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("Dial: %v", err)
+	}
+	claim.Epoch = 2
+	if err := b.Mark(t.Context(), id, claim); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("Mark: %v", err)
+	}
+	if _, err := b.Evidence(t.Context(), id); err != nil {
+		t.Errorf("Evidence: %v", err)
+	}
+	for range 2 {
+		if err := b.Remove(t.Context(), id); err != nil {
+			t.Errorf("Remove: %v", err)
+		}
+	}
+	if _, ok := b.runner(id); ok {
+		t.Error("a removed runner is listed")
+	}
+	if _, err := b.Evidence(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("Evidence of a removed runner: %v", err)
+	}
+}
+
+func TestMark(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	now := time.Now()
+	claims := []runtime.Claim{{Epoch: 1, Key: "a", ClaimedAt: now}, {Epoch: 1, Key: "b", ClaimedAt: now}, {Epoch: 2, Key: "a", ClaimedAt: now}, {Epoch: 4, ClaimedAt: now}}
+	for i, want := range []runtime.Code{"", runtime.CodeConflict, "", runtime.CodeConflict} {
+		err := b.Mark(t.Context(), id, claims[i])
+		if want == "" && err != nil || want != "" && runtime.CodeOf(err) != want {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+	if err := b.Mark(t.Context(), id, claims[2]); err != nil {
+		t.Errorf("the same claim again: %v", err)
+	}
+	if r, _ := b.runner(id); r.State != runtime.RunnerClaimed || !r.Claim.Equal(claims[2]) {
+		t.Errorf("the runner is %+v", r)
+	}
+	if err := b.Mark(t.Context(), runtime.NewRunnerID(), claims[0]); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("a runner that isn't there: %v", err)
+	}
+}
+
+func TestRemoveAtAnyTime(t *testing.T) {
+	b := running(t)
+	var removing sync.WaitGroup
+	for i := range 12 { // the later ones are still queued, or being made
+		id := runtime.NewRunnerID()
+		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 3 {
+			b.await(id, runtime.RunnerIdle)
+		}
+		for range 2 {
+			removing.Go(func() {
+				if err := b.Remove(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+				if _, ok := b.runner(id); ok {
+					t.Errorf("runner %s is listed after Remove", id)
+				}
+			})
+		}
+	}
+	removing.Wait()
+	if err := b.Remove(t.Context(), "never-there"); err != nil {
+		t.Error(err)
+	}
+	if pids := b.processes(); len(pids) > 0 {
+		t.Errorf("processes %v are left", pids)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b := running(t)
+	ids := make([]runtime.RunnerID, 20)
+	var starting sync.WaitGroup
+	for i := range ids {
+		ids[i] = runtime.NewRunnerID()
+		for range 2 { // the second one finds it known
+			starting.Go(func() {
+				if err := b.Start(t.Context(), ids[i], hostEnvironment(), runtime.PriorityRefill); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	starting.Wait()
+	slots := map[int]bool{}
+	for _, id := range ids {
+		if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
+			t.Errorf("the runner is %s: %s", r.State, r.Message)
+		}
+		slots[b.privateOf(id).Slot] = true
+	}
+	if len(slots) != len(ids) {
+		t.Errorf("%d runners share %d ranges of user ids", len(ids), len(slots))
+	}
+	began := time.Now()
+	b.stop()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}
+
+func TestLongDirectory(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Dir = filepath.Join(b.config.Dir, strings.Repeat("long/", 40))
+	b.open()
+	b.run()
+	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+}
+
+func TestOneServerPerDirectory(t *testing.T) {
+	b := running(t)
+	if _, err := New(b.config); err == nil || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("a second server: %v", err)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Agent = []byte("#!/bin/true\n")
+	b.open()
+	b.run()
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	r := b.await(id, runtime.RunnerIdle)
+	if r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed || r.Message == "" {
+		t.Errorf("the runner is %+v", r)
+	}
+	if pids := b.processes(); len(pids) > 0 {
+		t.Errorf("processes %v are left", pids)
+	}
+}
+
+func TestEnvironments(t *testing.T) {
+	b := running(t)
+	env := hostEnvironment()
+	if err := b.PutEnvironment(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	for field, change := range map[string]func(*runtime.Environment){
+		"image":                func(e *runtime.Environment) { e.Image = "python:3" },
+		"isolation":            func(e *runtime.Environment) { e.Isolation = runtime.IsolationGVisor },
+		"network.access":       func(e *runtime.Environment) { e.Network.Access = true },
+		"network.exposedPorts": func(e *runtime.Environment) { e.Network.ExposedPorts = []int{80} },
+	} {
+		wrong := env
+		wrong.Revision = 2
+		change(&wrong)
+		for _, err := range []error{b.PutEnvironment(t.Context(), wrong), b.Start(t.Context(), runtime.NewRunnerID(), wrong, 0)} {
+			var e *runtime.Error
+			if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+	}
+	all, err := b.Environments(t.Context())
+	if err != nil || len(all) != 1 || all[0].Revision != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := b.DeleteEnvironment(t.Context(), env.ID); err != nil {
+		t.Error(err)
+	}
+	if all, _ := b.Environments(t.Context()); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	b := running(t)
+	if err := b.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.stop()
+	b.config.Agent, b.config.Helper = nil, nil
+	b.open()
+	defer b.Cluster.Close()
+	err := b.Check(t.Context())
+	if err == nil || strings.Count(err.Error(), "make build") != 2 {
+		t.Errorf("nothing built in: %v", err)
+	}
+	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("Start: %v", err)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	var q queue
+	for i, p := range []runtime.Priority{runtime.PriorityRefill, runtime.PriorityWaiting, runtime.PriorityRefill, runtime.PriorityWaiting} {
+		q.push(newEntry(runtime.Runner{ID: runtime.RunnerID("abcd"[i : i+1])}, p))
+	}
+	order := ""
+	for e := q.pop(); e != nil; e = q.pop() {
+		order += string(e.id)
+	}
+	if order != "bdac" {
+		t.Errorf("the order is %s", order)
+	}
+}
+
+// The socket belongs to the agent alone: nobody else accepts when it is dead,
+// and only the server's user gets to it.
+func TestSocket(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	if err := unix.Kill(b.agentOf(id), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.await(id, runtime.RunnerGone)
+	if conn, err := net.Dial("unix", b.socketPath(id)); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("connected to a dead agent: %v, %v", conn, err)
+	}
+	info, err := os.Stat(b.runnersDir())
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the runners' directory is %v, %v", info.Mode(), err)
+	}
+}

@@ -1,0 +1,195 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// limitOf reads one limit of a process as an outsider would: the path from
+// /proc, the value from there.
+func limitOf(t *testing.T, pid int, controller, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unified := ""
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if f[1] == controller {
+			value, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", controller, f[2], file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSpace(string(value))
+		}
+		if f[1] == "" {
+			unified = f[2]
+		}
+	}
+	value, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", unified, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(value))
+}
+
+func TestLimitsHold(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	pid := b.agentOf(id)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != "48" {
+		t.Errorf("pids.max is %s", got)
+	}
+	file := "memory.limit_in_bytes"
+	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+		file = "memory.max"
+	}
+	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(128<<20) {
+		t.Errorf("%s is %s", file, got)
+	}
+}
+
+// What is read back must be of the process that was asked for, in the group
+// that was asked for.
+func TestCheckRefuses(t *testing.T) {
+	b := running(t)
+	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	pid, group := b.agentOf(one), b.privateOf(one).Group
+	spec := sandbox.Spec(hostEnvironment(), b.machine, "/", group, 0)
+	want, err := helper.Limits(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.trees.Check(pid, group, want); err != nil {
+		t.Errorf("a runner as it should be: %v", err)
+	}
+	less := func(change func(*cgroup.Limits)) cgroup.Limits {
+		l := want
+		change(&l)
+		return l
+	}
+	for name, check := range map[string]struct {
+		pid   int
+		group string
+		want  cgroup.Limits
+	}{
+		"a process outside":             {os.Getpid(), group, want},
+		"a process of another runner":   {b.agentOf(other), group, want}, // with the same limits
+		"a group that isn't there":      {pid, group + "x", want},
+		"the parent":                    {pid, "/" + b.config.CgroupParent, want},
+		"other memory":                  {pid, group, less(func(l *cgroup.Limits) { l.Memory++ })},
+		"another number of processes":   {pid, group, less(func(l *cgroup.Limits) { l.Processes-- })},
+		"another share of CPU time":     {pid, group, less(func(l *cgroup.Limits) { l.CPUQuota++ })},
+		"a process that isn't there":    {1 << 30, group, want},
+		"the first process of all, too": {1, group, want},
+	} {
+		if _, err := b.trees.Check(check.pid, check.group, check.want); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+}
+
+// A process that isn't in its group when the limits are read back is refused
+// and killed. The test plays the fault: as soon as the sandbox's first process
+// has joined its group of processes, it moves it out.
+func TestEscapeIsRefused(t *testing.T) {
+	b := running(t)
+	tree, ok := b.trees.Controller("pids")
+	if !ok {
+		t.Fatal("no pids controller")
+	}
+	elsewhere := filepath.Join(tree.Mount, b.config.CgroupParent, "elsewhere")
+	if err := os.MkdirAll(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Remove(elsewhere); err != nil {
+			t.Errorf("what escaped still runs: %v", err)
+		}
+	}()
+	id := runtime.NewRunnerID()
+	from := filepath.Join(tree.Mount, b.config.CgroupParent, string(id))
+	ctx, cancel := context.WithCancel(t.Context())
+	moved := make(chan int, 1)
+	go func() { // whoever joins is moved, since some end before it can be
+		n := 0
+		for ctx.Err() == nil {
+			pids, _ := cgroup.Processes(from)
+			for _, pid := range pids {
+				if os.WriteFile(filepath.Join(elsewhere, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) == nil {
+					n++
+				}
+			}
+			goruntime.Gosched()
+		}
+		moved <- n
+	}()
+	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	r := b.await(id, runtime.RunnerIdle)
+	cancel()
+	if n := <-moved; n == 0 {
+		t.Fatal("nothing ever joined")
+	}
+	if r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
+		t.Errorf("the runner is %s (%s)", r.State, r.GoneReason)
+	}
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" {
+		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q", exit.Code, exit.Signal)
+	}
+	b.expect(id, "echo still here", "still here")
+	seen, err := b.Evidence(t.Context(), id)
+	if err != nil || seen.OOMKills < 1 || seen.ProcessLimitHits != 0 {
+		t.Errorf("evidence %+v, %v", seen, err)
+	}
+}
+
+// The runner's limit is read here before anything is forked, and the forks
+// are bounded, so that no mistake can freeze the machine.
+func TestProcessLimit(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	if got := limitOf(t, b.agentOf(id), "pids", "pids.max"); got != "48" {
+		t.Fatalf("pids.max is %s: not forking", got)
+	}
+	got, _ := b.sh(id, `python3 -c '
+import os, signal
+n = 0
+for i in range(300):
+    try:
+        if os.fork() == 0:
+            signal.pause()
+    except BlockingIOError:
+        print("refused"); break
+    n += 1
+print(10 < n < 48)
+os.kill(0, signal.SIGKILL)
+'`)
+	_ = got
+	seen, err := b.Evidence(t.Context(), id)
+	if err != nil || seen.ProcessLimitHits < 1 || seen.OOMKills != 0 {
+		t.Errorf("evidence %+v, %v (%q)", seen, err, got)
+	}
+	b.expect(id, "echo still here", "still here")
+}

@@ -1,0 +1,63 @@
+package local
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Mark costs one write of the store. It returns CONFLICT for a runner that
+// still starts.
+func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
+	c.mu.Lock()
+	e, err := c.markable(id)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return e.write(ctx, func() error {
+		// It may have ended, or been removed, while another write had its turn.
+		c.mu.Lock()
+		_, err := c.markable(id)
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if err := c.config.Store.MarkRunner(ctx, id, claim); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		e.runner.Claim = claim
+		e.advance(runtime.RunnerClaimed)
+		return nil
+	})
+}
+
+// markable returns the entry of a runner that can be claimed, or is. The
+// caller holds mu.
+func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
+	e, ok := c.entries[id]
+	switch {
+	case c.stopping:
+		return nil, errStopping()
+	case !ok || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
+		return nil, gone(id)
+	case e.runner.State == runtime.RunnerStarting:
+		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
+	}
+	return e, nil
+}
+
+// Runners implements runtime.Cluster, from memory.
+func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]runtime.Runner, 0, len(c.entries))
+	for _, e := range c.entries {
+		if env == "" || e.environment == env {
+			all = append(all, e.runner)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,92 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+func TestParseMount(t *testing.T) {
+	for line, want := range map[string]Hierarchy{
+		"36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory":                            {Mount: "/sys/fs/cgroup/memory", Root: "/", Controllers: []string{"memory"}},
+		"36 31 0:33 /a /sys/fs/cgroup/cpu,cpuacct rw shared:9 master:1 - cgroup cgroup rw,cpu,cpuacct":        {Mount: "/sys/fs/cgroup/cpu,cpuacct", Root: "/a", Controllers: []string{"cpu", "cpuacct"}},
+		"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate":                     {Mount: "/sys/fs/cgroup/unified", Root: "/", V2: true},
+		"40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,release_agent=/lib/systemd/x,name=systemd": {Mount: "/sys/fs/cgroup/systemd", Root: "/", Controllers: []string{"name=systemd"}},
+	} {
+		if got, ok := parseMount(line); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nis %+v, %v", line, got, ok)
+		}
+	}
+	for _, line := range []string{"", "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755", "x - cgroup", " - "} {
+		if got, ok := parseMount(line); ok {
+			t.Errorf("%q is %+v", line, got)
+		}
+	}
+}
+
+func TestDir(t *testing.T) {
+	for _, c := range []struct{ mount, root, path, want string }{
+		{"/m", "/", "/rockpool/a", "/m/rockpool/a"},
+		{"/m", "/docker/x", "/docker/x/rockpool/a", "/m/rockpool/a"},
+		{"/m", "/docker/x", "/rockpool/a", ""},
+		{"/m", "/", "/../x", ""},
+		{"/m", "/", "", ""},
+	} {
+		if got, ok := (Hierarchy{Mount: c.mount, Root: c.root}).dir(c.path); got != c.want || ok != (c.want != "") {
+			t.Errorf("%+v: %q, %v", c, got, ok)
+		}
+	}
+}
+
+// files makes a directory that looks like a group.
+func files(t *testing.T, text map[string]string) Group {
+	t.Helper()
+	dir := t.TempDir()
+	for name, value := range text {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Group{Dir: dir, V2: true}
+}
+
+// The machine of the tests has version 1; this shows what is read on version 2.
+func TestVersion2(t *testing.T) {
+	g := files(t, map[string]string{
+		"memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n",
+		"pids.events":   "max 3\n",
+	})
+	kills, hits, err := Groups{Memory: g, Processes: g, CPU: g}.Counts()
+	if kills != 1 || hits != 3 || err != nil {
+		t.Errorf("%d, %d, %v", kills, hits, err)
+	}
+	want := map[string]string{"pids.max": "5", "memory.max": "4096", "memory.swap.max": "0", "cpu.max": "7 100"}
+	for _, c := range (Groups{Memory: g, Processes: g, CPU: g}).checks(Limits{Memory: 4096, Processes: 5, CPUQuota: 7, CPUPeriod: 100}) {
+		if want[c.file] != c.want {
+			t.Errorf("%s should be %s", c.file, c.want)
+		}
+		delete(want, c.file)
+	}
+	if len(want) > 0 {
+		t.Errorf("not checked: %v", want)
+	}
+}
+
+func TestCountsOfNothing(t *testing.T) {
+	for _, g := range []Group{{Dir: "/nonexistent"}, files(t, nil), files(t, map[string]string{"memory.events": "oom 1\n", "pids.events": "max 1\n"})} {
+		if kills, hits, err := (Groups{Memory: g, Processes: g, CPU: g}).Counts(); err == nil {
+			t.Errorf("%+v counts %d, %d", g, kills, hits)
+		}
+	}
+}
+
+func TestRemoveNothing(t *testing.T) {
+	trees, err := Mounted()
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := trees.Remove(t.Context(), "/rockpool/never-there"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,160 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Group is a directory of one tree.
+type Group struct {
+	Dir string `json:"dir"`
+	V2  bool   `json:"v2,omitempty"`
+}
+
+// Groups are those of one process that limit it.
+type Groups struct {
+	Memory    Group `json:"memory"`
+	Processes Group `json:"processes"`
+	CPU       Group `json:"cpu"`
+}
+
+// Limits are what a process may use, all of them set.
+type Limits struct {
+	Memory    int64 // bytes, without swap
+	Processes int64 // threads count too
+	CPUQuota  int64 // microseconds of CPU time per CPUPeriod
+	CPUPeriod int64 // microseconds
+}
+
+// Of returns the groups of a process, found from /proc/<pid>/cgroup.
+func (all Hierarchies) Of(pid int) (Groups, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return Groups{}, err
+	}
+	paths := map[string]string{} // by controller; "" is version 2
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) != 3 {
+			return Groups{}, fmt.Errorf("process %d: unknown line %q in its cgroup file", pid, line)
+		}
+		for _, controller := range strings.Split(fields[1], ",") {
+			paths[controller] = fields[2]
+		}
+	}
+	find := func(controller string) (Group, error) {
+		h, ok := all.Controller(controller)
+		if !ok {
+			return Group{}, fmt.Errorf("no cgroup tree controls %s", controller)
+		}
+		key := controller
+		if h.V2 {
+			key = ""
+		}
+		dir, ok := h.dir(paths[key])
+		if !ok {
+			return Group{}, fmt.Errorf("process %d: its %s group %q can't be seen below %s", pid, controller, paths[key], h.Mount)
+		}
+		return Group{Dir: dir, V2: h.V2}, nil
+	}
+	var g Groups
+	if g.Memory, err = find("memory"); err != nil {
+		return Groups{}, err
+	}
+	if g.Processes, err = find("pids"); err != nil {
+		return Groups{}, err
+	}
+	if g.CPU, err = find("cpu"); err != nil {
+		return Groups{}, err
+	}
+	return g, nil
+}
+
+// Check returns an error unless a process is in the group that path names, in
+// each tree that limits it, and the kernel holds exactly these limits there.
+func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) {
+	g, err := all.Of(pid)
+	if err != nil {
+		return Groups{}, err
+	}
+	for controller, group := range map[string]Group{"memory": g.Memory, "pids": g.Processes, "cpu": g.CPU} {
+		h, _ := all.Controller(controller)
+		if expected := filepath.Join(h.Mount, path); group.Dir != expected {
+			return Groups{}, fmt.Errorf("process %d is in %s, not in %s", pid, group.Dir, expected)
+		}
+	}
+	for _, c := range g.checks(want) {
+		got, err := os.ReadFile(filepath.Join(c.group.Dir, c.file))
+		if os.IsNotExist(err) && c.optional {
+			continue
+		}
+		if err != nil {
+			return Groups{}, err
+		}
+		if value := strings.TrimSpace(string(got)); value != c.want {
+			return Groups{}, fmt.Errorf("%s is %q, not %q", filepath.Join(c.group.Dir, c.file), value, c.want)
+		}
+	}
+	return g, nil
+}
+
+type check struct {
+	group    Group
+	file     string
+	want     string
+	optional bool // swap isn't accounted on every kernel
+}
+
+func (g Groups) checks(want Limits) []check {
+	memory := strconv.FormatInt(want.Memory, 10)
+	processes := strconv.FormatInt(want.Processes, 10)
+	checks := []check{{group: g.Processes, file: "pids.max", want: processes}}
+	if g.Memory.V2 {
+		checks = append(checks,
+			check{group: g.Memory, file: "memory.max", want: memory},
+			check{group: g.Memory, file: "memory.swap.max", want: "0", optional: true})
+	} else {
+		checks = append(checks,
+			check{group: g.Memory, file: "memory.limit_in_bytes", want: memory},
+			check{group: g.Memory, file: "memory.memsw.limit_in_bytes", want: memory, optional: true})
+	}
+	if g.CPU.V2 {
+		return append(checks, check{group: g.CPU, file: "cpu.max", want: fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod)})
+	}
+	return append(checks,
+		check{group: g.CPU, file: "cpu.cfs_quota_us", want: strconv.FormatInt(want.CPUQuota, 10)},
+		check{group: g.CPU, file: "cpu.cfs_period_us", want: strconv.FormatInt(want.CPUPeriod, 10)})
+}
+
+// Counts returns how many processes the kernel killed for memory in these
+// groups, and how many forks it refused, since they were made.
+func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
+	file := "memory.oom_control"
+	if g.Memory.V2 {
+		file = "memory.events"
+	}
+	if oomKills, err = value(filepath.Join(g.Memory.Dir, file), "oom_kill"); err != nil {
+		return 0, 0, err
+	}
+	if processLimitHits, err = value(filepath.Join(g.Processes.Dir, "pids.events"), "max"); err != nil {
+		return 0, 0, err
+	}
+	return oomKills, processLimitHits, nil
+}
+
+// value returns the number on the line of a file that begins with key.
+func value(file, key string) (int64, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, number, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && name == key {
+			return strconv.ParseInt(number, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no line %q", file, key)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/specconv"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+// rootMount is where the skeleton is mounted, in the helper's own mount
+// namespace only. The sandbox's root user must be able to come here, which it
+// often can't in the server's data directory.
+const rootMount = "/run/rockpool/root"
+
+// create makes the sandbox, starts its first process, and reads back that the
+// limits hold. After an error something may be left, for remove.
+func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
+	limits, err := checkSpec(q)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	listener := os.NewFile(3, "listener")
+	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
+		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
+	}
+	if err := mountRoot(q.Spec); err != nil {
+		return helper.Answer{}, err
+	}
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
+	}
+	container, err := libcontainer.Create(q.StateDir, q.ID, config)
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("create: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	p := q.Spec.Process
+	process := &libcontainer.Process{
+		Init:            true,
+		Args:            p.Args,
+		Env:             p.Env,
+		Cwd:             p.Cwd,
+		UID:             int(p.User.UID),
+		GID:             int(p.User.GID),
+		NoNewPrivileges: &p.NoNewPrivileges,
+		Stdin:           null,
+		Stdout:          null,
+		Stderr:          null,
+		ExtraFiles:      []*os.File{listener},
+	}
+	if err := container.Run(process); err != nil {
+		return helper.Answer{}, fmt.Errorf("run: %w", err)
+	}
+	state, err := container.State()
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("state: %w", err)
+	}
+	groups, err := trees.Check(state.InitProcessPid, q.Cgroup, limits)
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("the limits didn't take: %w", err)
+	}
+	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
+}
+
+// mountRoot makes the root reachable at rootMount and puts that into the spec.
+func mountRoot(spec *specs.Spec) error {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	parents, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	if err != nil {
+		return err
+	}
+	if own == parents {
+		return errors.New("create must be started in a mount namespace of its own")
+	}
+	if err := os.MkdirAll(rootMount, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
+	}
+	spec.Root.Path = rootMount
+	return nil
+}

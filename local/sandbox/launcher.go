@@ -1,0 +1,88 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+// A Launcher runs rockpool-sandbox. Its methods may be called at once, for
+// different sandboxes.
+type Launcher struct {
+	Path     string // of the program rockpool-sandbox
+	StateDir string // where the program keeps what libcontainer knows of each sandbox
+}
+
+// Create makes the sandbox id from spec, whose first process gets listener as
+// its descriptor 3, and returns when the process runs and its limits were read
+// back. After an error nothing is left, unless ctx ended or the helper was
+// killed: then Remove cleans up.
+func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, listener *os.File) (helper.Answer, error) {
+	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, Spec: spec}
+	return l.run(ctx, helper.Create, q, listener)
+}
+
+// Remove kills what runs in a sandbox, in whatever state it is, and removes
+// it; one that isn't there is success.
+func (l Launcher) Remove(ctx context.Context, id, group string) error {
+	_, err := l.run(ctx, helper.Remove, helper.Request{ID: id, StateDir: l.StateDir, Cgroup: group})
+	return err
+}
+
+func (l Launcher) run(ctx context.Context, command string, q helper.Request, files ...*os.File) (helper.Answer, error) {
+	request, err := json.Marshal(q)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	answers := bounded{left: helper.MaxMessage}
+	complaints := bounded{left: 4096}
+	cmd := exec.CommandContext(ctx, l.Path, command)
+	cmd.Args[0] = "rockpool-sandbox"
+	cmd.Env = []string{"GOMAXPROCS=1"}
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(request)
+	cmd.Stdout = &answers
+	cmd.Stderr = &complaints
+	cmd.ExtraFiles = files
+	cmd.WaitDelay = time.Second
+	// Its own mount namespace, so that no mount can be left on the machine
+	// whenever it dies; its own session, so that Ctrl-C doesn't reach it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
+	ran := cmd.Run()
+	if ctx.Err() != nil {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", command, q.ID, context.Cause(ctx))
+	}
+	var answer helper.Answer
+	if err := json.Unmarshal(answers.kept.Bytes(), &answer); err != nil {
+		err = errors.Join(ran, errors.New(strings.TrimSpace(complaints.kept.String())))
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", command, q.ID, err)
+	}
+	if answer.Error != "" {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s", command, q.ID, answer.Error)
+	}
+	return answer, ran
+}
+
+// bounded keeps the first bytes that are written to it and drops the rest.
+type bounded struct {
+	kept bytes.Buffer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	keep := p[:min(len(p), b.left)]
+	b.left -= len(keep)
+	b.kept.Write(keep)
+	return len(p), nil
+}

@@ -1,0 +1,72 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+)
+
+// A Machine is what specs need to know about where they will run.
+type Machine struct {
+	CoreMHz int      // the clock of one core
+	Swap    bool     // the kernel can limit swap
+	Binds   []string // what of the machine's is shown inside, at the same place, read-only
+}
+
+// defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
+// many virtual ARM machines.
+const defaultCoreMHz = 2000
+
+// Inspect looks at this machine.
+func Inspect(trees cgroup.Hierarchies) Machine {
+	m := Machine{CoreMHz: coreMHz()}
+	if memory, ok := trees.Controller("memory"); ok {
+		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
+		_, noSwap := os.Stat("/proc/swaps")
+		m.Swap = err == nil || memory.V2 && noSwap == nil
+	}
+	for _, pattern := range hostPaths {
+		found, _ := filepath.Glob(pattern)
+		for _, path := range found {
+			// A link is one inside too (BuildRoot makes it); its target is in /usr.
+			if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
+				m.Binds = append(m.Binds, path)
+			}
+		}
+	}
+	return m
+}
+
+// hostPaths are what the image "host" shows of the machine. Programs in /usr
+// find their libraries, alternatives, certificates and settings through the
+// rest. None holds a secret: only what everybody may read can be read inside,
+// as root there is nobody here.
+var hostPaths = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	"/etc/alternatives",
+	"/etc/ld.so.cache", "/etc/ld.so.conf.d",
+	"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/etc/crypto-policies",
+	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven",
+}
+
+func coreMHz() int {
+	if text, err := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
+		if kHz, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && kHz >= 1000 {
+			return kHz / 1000
+		}
+	}
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) != "cpu MHz" {
+			continue
+		}
+		if mhz, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && mhz >= 1 {
+			return int(mhz)
+		}
+	}
+	return defaultCoreMHz
+}

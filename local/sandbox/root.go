@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// BuildRoot makes, at dir, the root directory that all sandboxes share
+// read-only: every place that something is mounted on, the machine's links
+// such as /bin, a small /etc of its own, and the agent. What was at dir before
+// is replaced; no sandbox may be running from it.
+func BuildRoot(dir string, m Machine, agent []byte) error {
+	if err := removeRoot(dir); err != nil {
+		return err
+	}
+	b := builder{dir: dir}
+	for _, at := range []string{"/", "/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/var", "/var/lib", "/root", "/home", "/opt", "/srv", "/mnt", Workspace, filepath.Dir(AgentPath)} {
+		b.directory(at)
+	}
+	for _, at := range m.Binds {
+		b.target(at)
+	}
+	for _, at := range append(hostLinks, matches(hostPaths)...) {
+		b.link(at)
+	}
+	for _, at := range hostFiles {
+		b.copy(at)
+	}
+	for at, text := range ownFiles {
+		b.file(at, []byte(text), 0o644)
+	}
+	b.symlink("/tmp", "/var/tmp")
+	b.symlink("/run", "/var/run")
+	b.symlink("/proc/mounts", "/etc/mtab")
+	b.file(AgentPath, agent, 0o755)
+	return b.err
+}
+
+// hostLinks are kept as links where the machine has them as links into /usr.
+var hostLinks = []string{"/etc/localtime", "/etc/os-release"}
+
+// hostFiles are small files of the machine that programs look for. They hold
+// no secret and rarely change, so a copy does.
+var hostFiles = []string{
+	"/etc/ld.so.conf", "/etc/localtime", "/etc/os-release", "/etc/debian_version", "/etc/timezone", "/etc/mime.types",
+	"/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/inputrc", "/etc/locale.alias",
+}
+
+var ownFiles = map[string]string{
+	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
+		"runner:x:1000:1000:runner:/workspace:/bin/sh\n" +
+		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+	"/etc/group":         "root:x:0:\ntty:x:5:\nrunner:x:1000:\nnogroup:x:65534:\n",
+	"/etc/hostname":      hostname + "\n",
+	"/etc/hosts":         "127.0.0.1 localhost " + hostname + "\n::1 localhost\n",
+	"/etc/resolv.conf":   "",
+	"/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n",
+	"/etc/profile":       "PATH=" + searchPath + "\nexport PATH\n",
+	"/etc/shells":        "/bin/sh\n/bin/bash\n",
+}
+
+// removeRoot deletes an earlier root, but never through a mount: were the
+// machine's /usr mounted there, this would delete it.
+func removeRoot(dir string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", dir+"/") {
+			return fmt.Errorf("%s is mounted: unmount it first", fields[4])
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+func matches(patterns []string) []string {
+	var all []string
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(pattern)
+		all = append(all, found...)
+	}
+	return all
+}
+
+// A builder makes things below dir and keeps the first error.
+type builder struct {
+	dir string
+	err error
+}
+
+func (b *builder) keep(err error) {
+	if b.err == nil && err != nil {
+		b.err = fmt.Errorf("build root: %w", err)
+	}
+}
+
+func (b *builder) directory(at string) {
+	b.keep(os.MkdirAll(filepath.Join(b.dir, at), 0o755))
+}
+
+// target makes what something is to be mounted on.
+func (b *builder) target(at string) {
+	info, err := os.Stat(at)
+	switch {
+	case err != nil:
+		b.keep(err)
+	case info.IsDir():
+		b.directory(at)
+	default:
+		b.file(at, nil, 0o644)
+	}
+}
+
+// link makes the link that the machine has at this place, if it has one.
+func (b *builder) link(at string) {
+	if to, err := os.Readlink(at); err == nil {
+		b.symlink(to, at)
+	}
+}
+
+func (b *builder) symlink(to, at string) {
+	b.directory(filepath.Dir(at))
+	b.keep(os.Symlink(to, filepath.Join(b.dir, at)))
+}
+
+// copy copies a file that everybody may read, if the machine has it.
+func (b *builder) copy(at string) {
+	info, err := os.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
+		return
+	}
+	data, err := os.ReadFile(at)
+	b.keep(err)
+	b.file(at, data, 0o644)
+}
+
+func (b *builder) file(at string, data []byte, mode os.FileMode) {
+	b.directory(filepath.Dir(at))
+	path := filepath.Join(b.dir, at)
+	b.keep(os.WriteFile(path, data, mode))
+	b.keep(os.Chmod(path, mode)) // whatever the umask
+}

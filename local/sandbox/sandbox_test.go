@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func environment() runtime.Environment {
+	return runtime.Environment{Image: "host", Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources()}
+}
+
+func TestSpecLimits(t *testing.T) {
+	for _, c := range []struct {
+		mhz, core int
+		swap      bool
+		quota     int64
+		shares    uint64
+	}{
+		{2000, 2000, true, 100_000, 2000},
+		{1300, 2600, false, 50_000, 1300},
+		{10, 4000, true, 1000, 10},
+		{8000, 2000, true, 400_000, 8000},
+		{1 << 20, 2000, true, 52_428_800, 1 << 18},
+	} {
+		env := environment()
+		env.Resources.CPUMHz = c.mhz
+		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, "/root", "/rockpool/a", 3)
+		want := cgroup.Limits{Memory: 256 << 20, Processes: 128, CPUQuota: c.quota, CPUPeriod: 100_000}
+		if got, err := helper.Limits(spec); err != nil || got != want {
+			t.Errorf("%+v: %+v, %v", c, got, err)
+		}
+		r := spec.Linux.Resources
+		if *r.CPU.Shares != c.shares || (r.Memory.Swap != nil) != c.swap {
+			t.Errorf("%+v: shares %d, swap %v", c, *r.CPU.Shares, r.Memory.Swap)
+		}
+		if id := spec.Linux.UIDMappings[0]; id.HostID != FirstUID+3*UIDs || id.Size != UIDs {
+			t.Errorf("users %+v", id)
+		}
+	}
+	if last := uint64(FirstUID) + uint64(MaxSlots)*UIDs; last > 1<<32-1 {
+		t.Errorf("the last range ends at %d", last)
+	}
+}
+
+func TestBuildRoot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	m := Inspect(nil)
+	if m.CoreMHz < 1 || !slices.Contains(m.Binds, "/usr") {
+		t.Errorf("%+v", m)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "old"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time replaces the first
+		if err := BuildRoot(dir, m, []byte("agent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, mount := range mounts(environment(), m) {
+		switch filepath.Dir(mount.Destination) {
+		case "/dev": // on the tmpfs
+		default:
+			if _, err := os.Stat(filepath.Join(dir, mount.Destination)); err != nil {
+				t.Errorf("there is nothing to mount %s on: %v", mount.Destination, err)
+			}
+		}
+	}
+	for at, want := range map[string]string{"/bin": "usr/bin", "/tmp": "", "/etc/shadow": "", "/old": ""} {
+		info, err := os.Lstat("/bin")
+		if at == "/bin" && (err != nil || info.Mode()&os.ModeSymlink == 0) {
+			continue // a machine without a merged /usr
+		}
+		if to, _ := os.Readlink(filepath.Join(dir, at)); to != want {
+			t.Errorf("%s is a link to %q", at, to)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, AgentPath)); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the agent: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "old")); err == nil {
+		t.Error("what was there before still is")
+	}
+}
+
+func TestRootThatIsMounted(t *testing.T) {
+	if err := BuildRoot("/proc", Machine{}, nil); err == nil || !strings.Contains(err.Error(), "unmount") {
+		t.Errorf("replaced a mounted directory: %v", err)
+	}
+}
+
+func TestBinarySaysWhatToDo(t *testing.T) {
+	if data, err := Binary(); err != nil && !strings.Contains(err.Error(), `"make build"`) || err == nil && len(data) == 0 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}

@@ -1,0 +1,66 @@
+// Package sandboxtest builds the programs that tests of sandboxes run, from
+// the sources as they are now.
+package sandboxtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// NeedRoot skips a test that needs what only root has, unless the machine says
+// that it must run (CI=true).
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("needs root")
+	}
+}
+
+// Agent returns the agent's binary.
+func Agent(t testing.TB) []byte {
+	t.Helper()
+	return read(t, &agent, "./agent/cmd", "CGO_ENABLED=0", "-trimpath", "-ldflags=-s -w")
+}
+
+// Helper returns the binary of rockpool-sandbox.
+func Helper(t testing.TB) []byte {
+	t.Helper()
+	return read(t, &helper, "./local/sandbox/cmd", "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
+}
+
+var agent, helper program
+
+// A program is built once per test process.
+type program struct {
+	once sync.Once
+	data []byte
+	err  error
+	said []byte
+}
+
+func read(t testing.TB, p *program, source, environment string, flags ...string) []byte {
+	t.Helper()
+	p.once.Do(func() {
+		var dir string
+		if dir, p.err = os.MkdirTemp("", "rp-local-"); p.err != nil {
+			return
+		}
+		defer os.RemoveAll(dir)
+		out := filepath.Join(dir, "program")
+		cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), source)...)
+		_, here, _, _ := runtime.Caller(0)
+		cmd.Dir = filepath.Join(filepath.Dir(here), "../../..")
+		cmd.Env = append(os.Environ(), environment)
+		if p.said, p.err = cmd.CombinedOutput(); p.err == nil {
+			p.data, p.err = os.ReadFile(out)
+		}
+	})
+	if p.err != nil {
+		t.Fatalf("build %s: %v\n%s", source, p.err, p.said)
+	}
+	return p.data
+}

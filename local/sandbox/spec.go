@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Places inside a sandbox.
+const (
+	AgentPath = "/.rockpool/agent"
+	Workspace = "/workspace"
+)
+
+// Users of one sandbox: FirstUID + slot*UIDs is its root.
+const (
+	FirstUID = 1_000_000_000
+	UIDs     = 1 << 16
+	MaxSlots = (1<<32 - 1 - FirstUID) / UIDs
+)
+
+// cpuPeriod is the kernel's default, in microseconds.
+const cpuPeriod = 100_000
+
+// Supported returns INVALID_INPUT, naming the field, for an environment that
+// this version can't run here.
+func Supported(env runtime.Environment) error {
+	switch {
+	case env.Image != runtime.DefaultImage:
+		return runtime.Invalid("image", "must be %q: other images aren't available yet in this version", runtime.DefaultImage)
+	case env.Isolation != runtime.IsolationNamespaces:
+		return runtime.Invalid("isolation", "must be %s: %s isn't available yet in this version", runtime.IsolationNamespaces, env.Isolation)
+	case env.Network.Access:
+		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
+	case len(env.Network.ExposedPorts) > 0:
+		return runtime.Invalid("network.exposedPorts", "must be empty: exposed ports aren't available yet in this version")
+	}
+	return nil
+}
+
+// Spec returns the OCI runtime spec of a sandbox for env. group is its cgroup,
+// below /rockpool; slot chooses its users; root is what BuildRoot made.
+//
+// The network is a namespace of its own whose only interface, lo, is up. The
+// clocks that count from the machine's start count from about now. Cgroups and
+// sysfs aren't mounted inside.
+func Spec(env runtime.Environment, m Machine, root, group string, slot int) *specs.Spec {
+	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + slot*UIDs), Size: UIDs}}
+	return &specs.Spec{
+		Version:  specs.Version,
+		Hostname: hostname,
+		Root:     &specs.Root{Path: root, Readonly: true},
+		Process: &specs.Process{
+			Args:            []string{AgentPath, "serve", "--fd", "3"},
+			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace},
+			Cwd:             "/",
+			NoNewPrivileges: true,
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding:  agentCapabilities,
+				Effective: agentCapabilities,
+				Permitted: agentCapabilities,
+			},
+		},
+		Mounts: mounts(env, m),
+		Linux: &specs.Linux{
+			UIDMappings: users,
+			GIDMappings: users,
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.UserNamespace}, {Type: specs.PIDNamespace}, {Type: specs.MountNamespace},
+				{Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.NetworkNamespace}, {Type: specs.TimeNamespace},
+			},
+			TimeOffsets:       sinceNow(),
+			CgroupsPath:       group,
+			Resources:         limits(env.Resources, m),
+			RootfsPropagation: "private",
+			MaskedPaths:       maskedPaths,
+			ReadonlyPaths:     []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+		},
+	}
+}
+
+const (
+	hostname   = "runner"
+	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+var agentCapabilities = []string{
+	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
+}
+
+// maskedPaths are runc's, and those that tell which machine this is.
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+	"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts",
+	"/proc/cmdline", "/proc/sys/kernel/random/boot_id", "/proc/swaps", "/proc/partitions", "/proc/diskstats",
+}
+
+func mounts(env runtime.Environment, m Machine) []specs.Mount {
+	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
+	room := size(env.Resources.WorkspaceMiB)
+	all := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", size(min(env.Resources.WorkspaceMiB, 64))}},
+		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", room}},
+		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", room}},
+	}
+	for _, at := range m.Binds {
+		all = append(all, specs.Mount{Destination: at, Source: at, Options: []string{"rbind", "ro", "rro", "nosuid", "nodev", "rnosuid", "rnodev"}})
+	}
+	return all
+}
+
+func limits(r runtime.Resources, m Machine) *specs.LinuxResources {
+	memory := int64(r.MemoryMiB) << 20
+	processes := int64(r.Processes)
+	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
+	period := uint64(cpuPeriod)
+	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as Nomad does; the kernel's bounds
+	limits := &specs.LinuxResources{
+		Memory: &specs.LinuxMemory{Limit: &memory},
+		Pids:   &specs.LinuxPids{Limit: &processes},
+		CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period, Shares: &shares},
+		// What is allowed is added by libcontainer: the six devices in /dev, and terminals.
+		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+	}
+	if m.Swap {
+		limits.Memory.Swap = &memory // of memory and swap together
+	}
+	return limits
+}
+
+// sinceNow returns the offsets that let a sandbox's clocks begin now: how long
+// the machine runs is nobody's business inside.
+func sinceNow() map[string]specs.LinuxTimeOffset {
+	offsets := map[string]specs.LinuxTimeOffset{}
+	for name, clock := range map[string]int32{"monotonic": unix.CLOCK_MONOTONIC, "boottime": unix.CLOCK_BOOTTIME} {
+		var now unix.Timespec
+		if unix.ClockGettime(clock, &now) == nil {
+			offsets[name] = specs.LinuxTimeOffset{Secs: -int64(time.Duration(now.Nano()) / time.Second)}
+		}
+	}
+	return offsets
+}
+
+// Group returns the cgroup of a sandbox.
+func Group(parent, id string) string { return path.Join("/", parent, id) }

@@ -1,0 +1,370 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memoryStore is a Store that outlives clusters, not processes.
+type memoryStore struct {
+	mu           sync.Mutex // guards all below
+	environments map[runtime.EnvironmentID]runtime.Environment
+	runners      map[runtime.RunnerID]storedRunner
+}
+
+type storedRunner struct {
+	runner  runtime.Runner
+	private []byte
+}
+
+func newStore() *memoryStore {
+	return &memoryStore{environments: map[runtime.EnvironmentID]runtime.Environment{}, runners: map[runtime.RunnerID]storedRunner{}}
+}
+
+func (s *memoryStore) Environments(context.Context) ([]runtime.Environment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.environments)), nil
+}
+
+func (s *memoryStore) PutEnvironment(_ context.Context, env runtime.Environment) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.environments[env.ID].Revision != env.Revision-1 {
+		return runtime.Errorf(runtime.CodeConflict, "another revision is stored")
+	}
+	s.environments[env.ID] = env
+	return nil
+}
+
+func (s *memoryStore) DeleteEnvironment(_ context.Context, id runtime.EnvironmentID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.environments, id)
+	return nil
+}
+
+func (s *memoryStore) Runners(_ context.Context, each func(runtime.Runner, []byte) error) error {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.runners))
+	s.mu.Unlock()
+	for _, r := range all {
+		if err := each(r.runner, r.private); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *memoryStore) PutRunner(_ context.Context, r runtime.Runner, private []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runners[r.ID] = storedRunner{r, private}
+	return nil
+}
+
+func (s *memoryStore) MarkRunner(_ context.Context, id runtime.RunnerID, claim runtime.Claim) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.runners[id]
+	switch {
+	case !ok:
+		return gone(id)
+	case r.runner.Claim.Equal(claim):
+		return nil
+	case r.runner.Claim.Epoch != claim.Epoch-1:
+		return runtime.Errorf(runtime.CodeConflict, "another claim is stored")
+	}
+	r.runner.Claim, r.runner.State = claim, runtime.RunnerClaimed
+	s.runners[id] = r
+	return nil
+}
+
+func (s *memoryStore) DeleteRunner(_ context.Context, id runtime.RunnerID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runners, id)
+	return nil
+}
+
+// A bench is a cluster with its own directory and groups.
+type bench struct {
+	*Cluster
+	t      testing.TB
+	config Config
+	store  *memoryStore
+	stop   func() // ends Run and waits for it; may be called again
+}
+
+// newBench opens a cluster that doesn't run yet.
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	sandboxtest.NeedRoot(t)
+	dir := t.TempDir()
+	store := newStore()
+	b := &bench{t: t, store: store, config: Config{
+		Dir:          dir,
+		Store:        store,
+		Logger:       zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)),
+		Agent:        sandboxtest.Agent(t),
+		Helper:       sandboxtest.Helper(t),
+		CgroupParent: fmt.Sprintf("rockpool/test-%d-%d", os.Getpid(), time.Now().UnixNano()),
+	}}
+	b.open()
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	c, err := New(b.config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Cluster, b.stop = c, c.Close
+}
+
+// run lets the cluster run until the test ends, when nothing may be left.
+func (b *bench) run() *bench {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Errorf("Run: %v", err)
+		}
+	})
+	b.t.Cleanup(func() {
+		b.stop()
+		b.nothingLeft()
+	})
+	return b
+}
+
+func running(t testing.TB) *bench {
+	t.Helper()
+	return newBench(t).run()
+}
+
+// nothingLeft fails the test if there is anything that the cluster or its
+// runners made, after its end.
+func (b *bench) nothingLeft() {
+	b.t.Helper()
+	b.noRunnerLeft()
+	for _, tree := range b.trees {
+		if _, err := os.Stat(filepath.Join(tree.Mount, b.config.CgroupParent)); err == nil {
+			b.t.Errorf("group %s is left in %s", b.config.CgroupParent, tree.Mount)
+		}
+	}
+}
+
+// noRunnerLeft fails the test if there is anything of a runner.
+func (b *bench) noRunnerLeft() {
+	b.t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		b.t.Error(err)
+	}
+	if strings.Contains(string(mounts), b.config.Dir) {
+		b.t.Errorf("mounts are left below %s", b.config.Dir)
+	}
+	for _, tree := range b.trees {
+		groups, err := os.ReadDir(filepath.Join(tree.Mount, b.config.CgroupParent))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.t.Error(err)
+		}
+		for _, g := range groups {
+			if g.IsDir() {
+				b.t.Errorf("group %s is left in %s", g.Name(), tree.Mount)
+			}
+		}
+	}
+	for _, sub := range []string{"runners", "state"} {
+		left, err := os.ReadDir(filepath.Join(b.config.Dir, sub))
+		if err != nil {
+			b.t.Error(err)
+		}
+		for _, e := range left {
+			b.t.Errorf("%s/%s is left", sub, e.Name())
+		}
+	}
+	if held, err := b.ranges.Held(b.config.Dir); err != nil || len(held) > 0 {
+		b.t.Errorf("user ids are left: %v (%v)", held, err)
+	}
+	for _, pid := range b.processes() {
+		b.t.Errorf("process %s is left", pid)
+	}
+}
+
+// processes returns those of this machine that are in the bench's groups, or
+// run one of its programs.
+func (b *bench) processes() []string {
+	var found []string
+	files, _ := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		exe, _ := os.Readlink(filepath.Join(filepath.Dir(file), "exe"))
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
+		if strings.Contains(string(stat), ") Z ") {
+			continue // ended; the machine's first process takes note of it soon
+		}
+		if strings.Contains(string(text), b.config.CgroupParent+"/") || strings.HasPrefix(exe, b.config.Dir) {
+			found = append(found, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return found
+}
+
+func hostEnvironment() runtime.Environment {
+	return runtime.Environment{
+		ID: "host", Revision: 1, RunnerRevision: 1, Image: "host", Isolation: runtime.IsolationNamespaces,
+		Resources:   runtime.Resources{CPUMHz: 2000, MemoryMiB: 128, Processes: 48, WorkspaceMiB: 16},
+		OutputLimit: 1 << 20,
+	}
+}
+
+// begin starts a runner and returns when it is IDLE.
+func (b *bench) begin(env runtime.Environment) runtime.RunnerID {
+	b.t.Helper()
+	id := runtime.NewRunnerID()
+	if err := b.Start(b.t.Context(), id, env, runtime.PriorityRefill); err != nil {
+		b.t.Fatal(err)
+	}
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
+		b.t.Fatalf("the runner is %s (%s): %s", r.State, r.GoneReason, r.Message)
+	}
+	return id
+}
+
+// await waits until a runner comes to state, or is GONE.
+func (b *bench) await(id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	look := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = b.Watch(ctx, func(runtime.EnvironmentID) {
+			select {
+			case look <- struct{}{}:
+			default:
+			}
+		})
+	})
+	defer watching.Wait()
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond) // hints may be missing
+	defer again.Stop()
+	for {
+		r, ok := b.runner(id)
+		if ok && (r.State == state || r.State == runtime.RunnerGone) {
+			return r
+		}
+		select {
+		case <-look:
+		case <-again.C:
+		case <-ctx.Done():
+			b.t.Fatalf("runner %s is %s, not %s", id, r.State, state)
+		}
+	}
+}
+
+func (b *bench) runner(id runtime.RunnerID) (runtime.Runner, bool) {
+	b.t.Helper()
+	all, err := b.Runners(b.t.Context(), "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(r runtime.Runner) bool { return r.ID == id })
+	if i < 0 {
+		return runtime.Runner{}, false
+	}
+	return all[i], true
+}
+
+// sh runs a shell script in a runner and returns its outputs and its end.
+func (b *bench) sh(id runtime.RunnerID, script string) (string, agent.Exit) {
+	b.t.Helper()
+	conn, err := b.Dial(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
+		ID:        string(runtime.NewExecutionID()),
+		Argv:      []string{"/bin/sh", "-c", script},
+		Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"},
+		TimeLimit: 30 * time.Second,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer s.Close()
+	var output strings.Builder
+	for {
+		event, err := s.Next()
+		if err != nil {
+			if err != io.EOF {
+				b.t.Fatalf("%s: %v", script, err)
+			}
+			return output.String(), agent.Exit{}
+		}
+		output.Write(event.Data)
+		if event.Kind == agent.KindExited {
+			_ = s.Settled()
+			return output.String(), event.Exit
+		}
+	}
+}
+
+// expect fails the test unless a script prints exactly this and exits with 0.
+func (b *bench) expect(id runtime.RunnerID, script, output string) {
+	b.t.Helper()
+	got, exit := b.sh(id, script)
+	if strings.TrimSpace(got) != output || exit.Code != 0 || exit.Signal != "" {
+		b.t.Errorf("%s\ngot  %q, exit %d %s\nwant %q", script, got, exit.Code, exit.Signal, output)
+	}
+}
+
+// agentOf returns the agent's process, found through the group of processes.
+func (b *bench) agentOf(id runtime.RunnerID) int {
+	b.t.Helper()
+	tree, _ := b.trees.Controller("pids")
+	pids, err := cgroup.Processes(filepath.Join(tree.Mount, b.config.CgroupParent, string(id)))
+	if err != nil || len(pids) != 1 {
+		b.t.Fatalf("processes of an idle runner: %v (%v)", pids, err)
+	}
+	return pids[0]
+}
+
+func (b *bench) privateOf(id runtime.RunnerID) private {
+	b.t.Helper()
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	var p private
+	if err := json.Unmarshal(b.store.runners[id].private, &p); err != nil {
+		b.t.Fatal(err)
+	}
+	return p
+}
