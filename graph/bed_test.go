@@ -1,0 +1,137 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")) // connections that the tests' client keeps
+}
+
+// A bed is the API over an engine with a fake cluster and a real store.
+type bed struct {
+	t   *testing.T
+	url string
+}
+
+func newBed(t *testing.T) bed {
+	t.Helper()
+	fake := clustertest.NewFake()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- eng.Run(ctx) }()
+	<-eng.Restored()
+	server := httptest.NewUnstartedServer(Handler(eng, Options{AllowedHosts: []string{"127.0.0.1"}, Logger: zap.NewNop()}))
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Start()
+	t.Cleanup(func() {
+		stop()
+		server.Close()
+		if err := errors.Join(fake.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); <-ended })
+	return bed{t, server.URL}
+}
+
+// ask sends an operation whose variables are "in" and "id", and decodes what
+// comes into out. It returns the code of the first error, and its field.
+func (b bed) ask(query string, variables map[string]any, out any) (code, field any) {
+	b.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	got := ask(b.t, "POST", b.url, string(body), nil)
+	if len(got.Errors) > 0 {
+		if out != nil {
+			b.t.Fatalf("%s: %+v", query, got.Errors)
+		}
+		return got.code(), got.Errors[0].Extensions["field"]
+	}
+	if out != nil {
+		data, _ := json.Marshal(got.Data)
+		if err := json.Unmarshal(data, out); err != nil {
+			b.t.Fatalf("%s: %v", data, err)
+		}
+	}
+	return nil, nil
+}
+
+type in = map[string]any
+
+func (b bed) environment(id string, size int) {
+	b.t.Helper()
+	var out struct{ PutEnvironment struct{ Created bool } }
+	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, in{"in": in{"id": id, "poolSize": size}}, &out)
+	if !out.PutEnvironment.Created {
+		b.t.Fatalf("%s was there", id)
+	}
+}
+
+func (b bed) claim(environment string) string {
+	b.t.Helper()
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, in{"in": in{"environmentId": environment, "waitFor": 30}}, &out)
+	return out.ClaimRunner.Runner.ID
+}
+
+func (b bed) start(input in) string {
+	b.t.Helper()
+	var out struct {
+		StartExecution struct{ Execution struct{ ID string } }
+	}
+	b.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, in{"in": input}, &out)
+	return out.StartExecution.Execution.ID
+}
+
+// watch subscribes over a connection of its own.
+func (b bed) watch(query string, variables in) client {
+	b.t.Helper()
+	c, err := dial(b.t, b.url, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c.send(message{Type: "connection_init"})
+	c.receive("connection_ack")
+	payload, _ := json.Marshal(in{"query": query, "variables": variables})
+	c.send(message{ID: "1", Type: "subscribe", Payload: payload})
+	return c
+}
+
+// next decodes the next event's data into out.
+func (c client) next(out any) {
+	c.t.Helper()
+	var payload struct {
+		Data   json.RawMessage
+		Errors []any
+	}
+	if err := json.Unmarshal(c.receive("next").Payload, &payload); err != nil || len(payload.Errors) > 0 {
+		c.t.Fatalf("%v %v", err, payload.Errors)
+	}
+	if err := json.Unmarshal(payload.Data, out); err != nil {
+		c.t.Fatal(err)
+	}
+}

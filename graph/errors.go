@@ -1,0 +1,116 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/google/uuid"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A presenter turns every error into what a client may see: a message for
+// people, and extensions with a stable code. What a client may not see it logs,
+// once, with an id that both can name.
+type presenter struct{ logger *zap.Logger }
+
+// Present is the one way out for errors. It doesn't change err.
+func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
+	var presented *presentedError
+	if errors.As(err, &presented) {
+		return presented.gql
+	}
+	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
+	var gql *gqlerror.Error
+	if errors.As(err, &gql) {
+		out.Path, out.Locations = gql.Path, gql.Locations
+	}
+	typed := p.typed(ctx, err, gql)
+	out.Message, out.Extensions = typed.Message, extensions(typed)
+	if typed.Code == runtime.CodeInternal {
+		id := uuid.NewString()
+		out.Extensions["id"] = id
+		out.Message = "the server failed; its log has the detail under id " + id
+		p.logger.Error("request failed", zap.String("id", id), zap.Stringer("path", out.Path), zap.Error(typed))
+	} else if typed.Code == runtime.CodeClusterUnavailable && typed.Err != nil {
+		p.logger.Warn("cluster unavailable", zap.Stringer("path", out.Path), zap.Error(typed))
+	}
+	// A transport presents some errors twice.
+	out.Err = &presentedError{out}
+	return out
+}
+
+// typed finds out what err is. gql is the GraphQL error in its chain, if any.
+func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
+	var typed *runtime.Error
+	switch {
+	case errors.As(err, &typed):
+		if typed.Code == runtime.CodeInvalidInput && typed.Field == "" && gql != nil {
+			named := *typed
+			named.Field = fieldOf(ctx, gql.Path)
+			return &named
+		}
+		return typed
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return runtime.Wrap(runtime.CodeClusterUnavailable, nil, "the request was cancelled, or the server is stopping")
+	case gql == nil:
+		return runtime.Wrap(runtime.CodeInternal, err, "")
+	case gql.Extensions["code"] == "COMPLEXITY_LIMIT_EXCEEDED":
+		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
+	case gql.Err == nil || gql.Extensions["code"] != nil:
+		// gqlgen's own: the document or its variables are wrong. The message of
+		// a body that isn't JSON repeats the whole body.
+		message, _, _ := strings.Cut(gql.Message, " body:")
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: message}
+	case fieldOf(ctx, gql.Path) != "":
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
+	default:
+		return runtime.Wrap(runtime.CodeInternal, err, "")
+	}
+}
+
+// Recover makes an error of a panic, which becomes INTERNAL.
+func (p presenter) Recover(ctx context.Context, panicked any) error {
+	return p.Present(ctx, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
+}
+
+// A presentedError marks an error that Present made.
+type presentedError struct{ gql *gqlerror.Error }
+
+func (e *presentedError) Error() string { return e.gql.Message }
+
+func extensions(err *runtime.Error) map[string]any {
+	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
+	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
+		out["field"] = err.Field
+	}
+	return out
+}
+
+// fieldOf returns the name of the argument that an error's path leads to, as
+// the API spells it: "limits.outputBytes" for claimRunner.input.limits.outputBytes
+// and for variable.input.limits.outputBytes. "" if it leads to no argument.
+func fieldOf(ctx context.Context, path ast.Path) string {
+	if len(path) > 0 && path[0] == ast.PathName("variable") {
+		path = path[1:]
+	} else if field := graphql.GetFieldContext(ctx); field != nil {
+		path = path[min(len(path), len(field.Path())):]
+	} else {
+		return ""
+	}
+	if len(path) > 1 && path[0] == ast.PathName("input") {
+		path = path[1:]
+	}
+	parts := make([]string, len(path))
+	for i, part := range path {
+		parts[i] = fmt.Sprint(part)
+	}
+	return strings.Join(parts, ".")
+}

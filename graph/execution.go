@@ -1,0 +1,121 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// The size of a page of output, in bytes.
+const (
+	defaultOutputBytes = 1 << 20
+	maxOutputBytes     = 8 << 20
+)
+
+func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, first *int, after *string) (model.ExecutionConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.ExecutionConnection{}, err
+	}
+	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states}
+	found, total, err := r.engine.Executions(ctx, filter, page.First+1, runtime.ExecutionID(page.After))
+	key := func(execution runtime.Execution) string { return string(execution.ID) }
+	return pagination.Loaded(found, key, page, total), err
+}
+
+func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error) {
+	seconds := orZero(waitFor)
+	if err := runtime.Between("waitFor", int64(seconds), 0, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
+		return nil, err
+	}
+	found, err := r.engine.Execution(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutionInput) (generated.StartExecutionPayload, error) {
+	started, err := r.engine.Start(ctx, startInput(in))
+	return generated.StartExecutionPayload{Execution: started}, err
+}
+
+func startInput(in generated.StartExecutionInput) engine.StartInput {
+	return engine.StartInput{
+		RunnerID:         runtime.RunnerID(in.RunnerID),
+		Command:          in.Command,
+		Shell:            in.Shell,
+		Variables:        in.Variables,
+		WorkingDirectory: orZero(in.WorkingDirectory),
+		TimeLimit:        in.TimeLimit,
+		OutputLimit:      orZero(in.Limits).OutputBytes,
+		Stdin:            orZero(in.Stdin),
+		Key:              orZero(in.IdempotencyKey),
+	}
+}
+
+func (r mutation) WriteStdin(ctx context.Context, in generated.WriteStdinInput) (generated.WriteStdinPayload, error) {
+	data, err := stdinData(in)
+	if err != nil {
+		return generated.WriteStdinPayload{}, err
+	}
+	offset, err := r.engine.WriteStdin(ctx, engine.StdinInput{
+		ExecutionID: runtime.ExecutionID(in.ExecutionID), Data: data, Offset: in.Offset, Close: orZero(in.Close),
+	})
+	return generated.WriteStdinPayload{Offset: offset}, err
+}
+
+func (r mutation) CancelExecution(ctx context.Context, id string) (generated.CancelExecutionPayload, error) {
+	cancelled, err := r.engine.Cancel(ctx, runtime.ExecutionID(id))
+	return generated.CancelExecutionPayload{Execution: cancelled}, err
+}
+
+func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.RunPayload, error) {
+	files, err := fileWrites("files", in.Files)
+	if err != nil {
+		return generated.RunPayload{}, err
+	}
+	started, err := r.engine.Execute(ctx, engine.RunInput{
+		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Variables: in.Variables,
+		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
+	})
+	return generated.RunPayload{Execution: started}, err
+}
+
+// stdinData returns the bytes for standard input, and INVALID_INPUT where there
+// is nothing to do.
+func stdinData(in generated.WriteStdinInput) ([]byte, error) {
+	switch {
+	case in.Text != nil && in.Base64 != nil:
+		return nil, runtime.Invalid("text", "text and base64 can't both be given")
+	case in.Text != nil:
+		return []byte(*in.Text), nil
+	case in.Base64 == nil && !orZero(in.Close):
+		return nil, runtime.Invalid("text", "text, base64 or close must be given")
+	default:
+		return in.Base64, nil
+	}
+}
+
+func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string) (<-chan model.ExecutionEvent, error) {
+	source, err := r.engine.Events(ctx, runtime.ExecutionID(id), orZero(after))
+	if err != nil {
+		return nil, err
+	}
+	return r.follow(ctx, source), nil
+}
+
+func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {
+	if maxBytes != nil {
+		if err := runtime.Between("maxBytes", int64(*maxBytes), 1, maxOutputBytes, "bytes"); err != nil {
+			return model.OutputPage{}, err
+		}
+	}
+	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
+	return model.OutputPage{Chunks: chunks, Cursor: cursor, End: end}, err
+}

@@ -1,0 +1,96 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// workspace is where paths of runners begin.
+const workspace = "/workspace"
+
+func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.FileConnection{}, err
+	}
+	if path == nil {
+		path = new(string)
+		*path = workspace
+	}
+	files, err := r.engine.Files(ctx, of.ID, *path, orZero(recursive))
+	key := func(file runtime.File) string { return file.Path }
+	return pagination.Cut(files, key, page), err
+}
+
+func (r runner) File(ctx context.Context, of *runtime.Runner, path string) (*runtime.File, error) {
+	found, ok, err := r.engine.File(ctx, of.ID, path)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &found, nil
+}
+
+func (r file) Mode(_ context.Context, of *runtime.File) (string, error) {
+	return fmt.Sprintf("%04o", of.Mode), nil
+}
+
+func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
+	return orNull(of.LinkTarget), nil
+}
+
+func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput) (engine.FilesUpdated, error) {
+	writes, err := fileWrites("write", in.Write)
+	if err != nil {
+		return engine.FilesUpdated{}, err
+	}
+	return r.engine.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, writes)
+}
+
+// fileWrites converts files, and returns INVALID_INPUT below field for one that
+// has no content, or two, or a mode that is none.
+func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, error) {
+	out := make([]runtime.FileWrite, len(in))
+	for i, file := range in {
+		at := fmt.Sprintf("%s.%d", field, i)
+		write := runtime.FileWrite{Path: file.Path, Directory: orZero(file.Directory)}
+		if file.Mode != nil {
+			mode, err := strconv.ParseUint(*file.Mode, 8, 32)
+			if err != nil || mode > 0o7777 || mode == 0 {
+				return nil, runtime.Invalid(at+".mode", `must be permission bits in octal, for example "0644"`)
+			}
+			write.Mode = uint32(mode)
+		}
+		data, given, err := content(at, file.Text, file.Base64)
+		switch {
+		case err != nil:
+			return nil, err
+		case write.Directory && given:
+			return nil, runtime.Invalid(at+".directory", "a directory has no text and no base64")
+		case !write.Directory && !given:
+			return nil, runtime.Invalid(at+".text", "either text or base64 must be given")
+		}
+		write.Data = data
+		out[i] = write
+	}
+	return out, nil
+}
+
+// content returns what was given as text or as base64, and whether anything
+// was. Both at once are INVALID_INPUT for text.
+func content(at string, text *string, data []byte) ([]byte, bool, error) {
+	switch {
+	case text != nil && data != nil:
+		return nil, false, runtime.Invalid(at+".text", "text and base64 can't both be given")
+	case text != nil:
+		return []byte(*text), true, nil
+	default:
+		return data, data != nil, nil
+	}
+}

@@ -1,0 +1,175 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// served starts a handler without an engine: enough for what doesn't reach one.
+func served(t *testing.T, options Options) (url string, logs *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	options.Logger = zap.New(core)
+	if options.AllowedHosts == nil {
+		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
+	}
+	server := httptest.NewServer(Handler(nil, options))
+	t.Cleanup(server.Close)
+	return server.URL, logs
+}
+
+type answer struct {
+	Status int
+	Header http.Header
+	Data   map[string]any
+	Errors []struct {
+		Message    string
+		Path       []any
+		Extensions map[string]any
+	}
+}
+
+func (a answer) code() any {
+	if len(a.Errors) == 0 {
+		return nil
+	}
+	return a.Errors[0].Extensions["code"]
+}
+
+func ask(t *testing.T, method, url, body string, header http.Header) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url+"/graphql", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Host = header.Get("Host")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := answer{Status: response.StatusCode, Header: response.Header}
+	if len(bytes.TrimSpace(text)) > 0 {
+		if err := json.Unmarshal(text, &out); err != nil {
+			t.Fatalf("not JSON: %s", text)
+		}
+	}
+	return out
+}
+
+const versionQuery = `{"query": "{ version }"}`
+
+func TestOnlyListedHostsAreAnswered(t *testing.T) {
+	url, _ := served(t, Options{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
+	for host, status := range map[string]int{
+		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
+		"127.0.0.1": 403, "evil.example.org": 403, "localhost.evil.example.org": 403, "pool.example.org.": 403,
+	} {
+		got := ask(t, "POST", url, versionQuery, http.Header{"Host": {host}})
+		if got.Status != status || (status == 403 && got.code() != "FORBIDDEN") {
+			t.Errorf("%s: %d %v", host, got.Status, got.Errors)
+		}
+	}
+}
+
+func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
+	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	for origin, allowed := range map[string]bool{
+		"": true, url: true, "https://admin.example.org": true,
+		"null": false, "https://evil.example.org": false, "https://admin.example.org.evil.example.org": false,
+		"http://admin.example.org": false, "http://127.0.0.1:1": false, "file://": false,
+	} {
+		header := http.Header{}
+		if origin != "" {
+			header.Set("Origin", origin)
+		}
+		if got := ask(t, "POST", url, versionQuery, header); (got.Status == 200) != allowed || (!allowed && got.code() != "FORBIDDEN") {
+			t.Errorf("POST from %q: %d %v", origin, got.Status, got.Errors)
+		}
+		if _, err := dial(t, url, header); (err == nil) != allowed {
+			t.Errorf("WebSocket from %q: %v", origin, err)
+		}
+	}
+	preflight := http.Header{"Origin": {"https://admin.example.org"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}
+	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
+		t.Errorf("preflight of an allowed origin: %d %v", got.Status, got.Header)
+	}
+	preflight.Set("Origin", "https://evil.example.org")
+	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("preflight of a foreign origin: %d %v", got.Status, got.Header)
+	}
+}
+
+// A page of any site can send a form; the server must not take it for an
+// operation.
+func TestFormsAreRefused(t *testing.T) {
+	url, _ := served(t, Options{})
+	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
+		if got := ask(t, "POST", url, versionQuery, http.Header{"Content-Type": {kind}}); got.Status != 415 || got.code() != "INVALID_INPUT" {
+			t.Errorf("%q: %d %v", kind, got.Status, got.Errors)
+		}
+	}
+	if got := ask(t, "POST", url, versionQuery, http.Header{"Content-Type": {"application/json; charset=utf-8"}}); got.Status != 200 {
+		t.Errorf("JSON: %d %v", got.Status, got.Errors)
+	}
+	if got := ask(t, "GET", url+"/graphql?query={version}", "", nil); got.Status == 200 {
+		t.Errorf("a query by GET was answered: %v", got.Data)
+	}
+}
+
+func TestBodiesAreLimited(t *testing.T) {
+	url, _ := served(t, Options{MaxBody: 1000})
+	fits := versionQuery + strings.Repeat(" ", 1000-len(versionQuery))
+	if got := ask(t, "POST", url, fits, nil); got.Status != 200 {
+		t.Errorf("1000 bytes: %d %v", got.Status, got.Errors)
+	}
+	if got := ask(t, "POST", url, fits+" ", nil); got.Status != 413 || got.code() != "LIMIT_EXCEEDED" {
+		t.Errorf("1001 bytes: %d %v", got.Status, got.Errors)
+	}
+	for size, status := range map[int]int{1000: 200, 1001: 413} {
+		// A reader of unknown length makes a chunked body.
+		body := io.MultiReader(strings.NewReader(fits), strings.NewReader(strings.Repeat(" ", size-1000)))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("%d bytes, chunked: %d", size, response.StatusCode)
+		}
+	}
+}
+
+func TestWelcomeTellsHowToAsk(t *testing.T) {
+	url, _ := served(t, Options{})
+	response, err := http.Get(url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || !strings.Contains(string(text), "curl "+url+"/graphql") {
+		t.Errorf("%s %v", text, err)
+	}
+}

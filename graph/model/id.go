@@ -1,0 +1,57 @@
+package model
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// MarshalID writes an ID, as MarshalString does.
+func MarshalID(s string) graphql.Marshaler { return MarshalString(s) }
+
+// UnmarshalID reads an ID, which may be given as a whole number too.
+func UnmarshalID(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return v.String(), nil
+		}
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	}
+	return "", runtime.Invalid("", "must be a string or a whole number")
+}
+
+// The pairs below let gqlgen bind fields of these types to ID.
+
+// MarshalEnvironmentID writes an ID.
+func MarshalEnvironmentID(id runtime.EnvironmentID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalEnvironmentID reads an ID.
+func UnmarshalEnvironmentID(v any) (runtime.EnvironmentID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.EnvironmentID(id), err
+}
+
+// MarshalRunnerID writes an ID.
+func MarshalRunnerID(id runtime.RunnerID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalRunnerID reads an ID.
+func UnmarshalRunnerID(v any) (runtime.RunnerID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.RunnerID(id), err
+}
+
+// MarshalExecutionID writes an ID.
+func MarshalExecutionID(id runtime.ExecutionID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalExecutionID reads an ID.
+func UnmarshalExecutionID(v any) (runtime.ExecutionID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.ExecutionID(id), err
+}

@@ -1,0 +1,27 @@
+package model
+
+import (
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// PageInfo says whether and where a page goes on.
+type PageInfo = pagination.PageInfo
+
+// RunnerConnection is a page of runners.
+type RunnerConnection = pagination.Connection[runtime.Runner]
+
+// RunnerEdge is a runner in a page.
+type RunnerEdge = pagination.Edge[runtime.Runner]
+
+// ExecutionConnection is a page of executions.
+type ExecutionConnection = pagination.Connection[runtime.Execution]
+
+// ExecutionEdge is an execution in a page.
+type ExecutionEdge = pagination.Edge[runtime.Execution]
+
+// FileConnection is a page of files.
+type FileConnection = pagination.Connection[runtime.File]
+
+// FileEdge is a file in a page.
+type FileEdge = pagination.Edge[runtime.File]

@@ -1,0 +1,98 @@
+// Package model holds the types of the API that package runtime doesn't have:
+// scalars, pages, and the events of an execution as GraphQL tells them apart.
+package model
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// MarshalString writes a String or Cursor. What isn't UTF-8 becomes U+FFFD
+// here, for every string of the API: a single invalid byte in a text message
+// makes the peer close the whole WebSocket (RFC 6455, section 8.1), with every
+// subscription on it.
+func MarshalString(s string) graphql.Marshaler {
+	return graphql.MarshalString(strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// UnmarshalString reads a String or Cursor.
+func UnmarshalString(v any) (string, error) {
+	s, ok := v.(string)
+	if !ok {
+		return "", runtime.Invalid("", "must be a string")
+	}
+	return s, nil
+}
+
+// MarshalTime writes a Time in UTC; the zero time, which means never, is null.
+func MarshalTime(t time.Time) graphql.Marshaler {
+	if t.IsZero() {
+		return graphql.Null
+	}
+	return graphql.WriterFunc(func(w io.Writer) {
+		_, _ = io.WriteString(w, t.UTC().Format(`"`+time.RFC3339Nano+`"`))
+	})
+}
+
+// UnmarshalTime reads a Time.
+func UnmarshalTime(v any) (time.Time, error) {
+	s, _ := v.(string)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, runtime.Invalid("", "must be a time as in RFC 3339, for example 2026-11-20T21:27:00Z")
+	}
+	return t.UTC(), nil
+}
+
+// MarshalInt64 writes an Int64 as a number.
+func MarshalInt64(n int64) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.FormatInt(n, 10)) })
+}
+
+// UnmarshalInt64 reads an Int64 from a number or a decimal string.
+func UnmarshalInt64(v any) (int64, error) {
+	switch v := v.(type) {
+	case int64:
+		return v, nil
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return n, nil
+		}
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, runtime.Invalid("", "must be a whole number of 64 bits, or one as a string")
+}
+
+// MarshalBase64 writes bytes.
+func MarshalBase64(data []byte) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) {
+		text := make([]byte, 0, base64.StdEncoding.EncodedLen(len(data))+2)
+		text = append(text, '"')
+		text = base64.StdEncoding.AppendEncode(text, data)
+		_, _ = w.Write(append(text, '"'))
+	})
+}
+
+// UnmarshalBase64 reads bytes.
+func UnmarshalBase64(v any) ([]byte, error) {
+	s, ok := v.(string)
+	if !ok {
+		return nil, runtime.Invalid("", "must be a string in base64")
+	}
+	data, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, runtime.Invalid("", "must be standard base64 with padding")
+	}
+	return data, nil
+}

@@ -1,0 +1,58 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func (r execution) Runner(_ context.Context, of *runtime.Execution) (*runtime.Runner, error) {
+	return r.there(of.RunnerID), nil
+}
+
+func (r execution) Outcome(_ context.Context, of *runtime.Execution) (*runtime.Outcome, error) {
+	return orNull(of.End.Outcome), nil
+}
+
+// ExitCode is null unless the execution exited: a zero alone says nothing.
+func (r execution) ExitCode(_ context.Context, of *runtime.Execution) (*int, error) {
+	if of.End.Outcome != runtime.OutcomeExited {
+		return nil, nil
+	}
+	return &of.End.ExitCode, nil
+}
+
+func (r execution) Signal(_ context.Context, of *runtime.Execution) (*string, error) {
+	return orNull(of.End.Signal), nil
+}
+
+func (r execution) GoneReason(_ context.Context, of *runtime.Execution) (*runtime.GoneReason, error) {
+	return orNull(of.End.GoneReason), nil
+}
+
+func (r execution) Message(_ context.Context, of *runtime.Execution) (*string, error) {
+	return orNull(of.End.Message), nil
+}
+
+func (r execution) Usage(_ context.Context, of *runtime.Execution) (*runtime.Usage, error) {
+	if of.State != runtime.ExecutionFinished {
+		return nil, nil
+	}
+	return &of.Usage, nil
+}
+
+func (r usage) WallMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.Wall.Milliseconds(), nil
+}
+
+func (r usage) UserMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.User.Milliseconds(), nil
+}
+
+func (r usage) SystemMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.System.Milliseconds(), nil
+}
+
+func (r usage) PeakMemory(_ context.Context, of *runtime.Usage) (*int64, error) {
+	return orNull(of.PeakMemory), nil
+}

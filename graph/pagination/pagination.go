@@ -1,0 +1,114 @@
+// Package pagination cuts lists into pages that a cursor goes on from (the
+// GraphQL Cursor Connections Specification, forward only). A cursor names the
+// last entry by its key, not by its place, so that an entry that comes or goes
+// between two pages makes no other appear twice or not at all.
+package pagination
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// The number of entries in a page.
+const (
+	DefaultFirst = 100
+	MaxFirst     = 1000
+)
+
+// A Connection is one page.
+type Connection[T any] struct {
+	Nodes      []T
+	TotalCount int // entries in all pages
+
+	key  func(T) string
+	more bool
+}
+
+// An Edge is one entry of a page, with its position.
+type Edge[T any] struct {
+	Cursor string
+	Node   T
+}
+
+// PageInfo says whether and where it goes on.
+type PageInfo struct {
+	HasNextPage bool
+	EndCursor   *string
+}
+
+// Edges returns the page's entries, each with its cursor.
+func (c Connection[T]) Edges() []Edge[T] {
+	edges := make([]Edge[T], len(c.Nodes))
+	for i, node := range c.Nodes {
+		edges[i] = Edge[T]{Cursor: encode(c.key(node)), Node: node}
+	}
+	return edges
+}
+
+// PageInfo returns whether and where it goes on.
+func (c Connection[T]) PageInfo() PageInfo {
+	info := PageInfo{HasNextPage: c.more}
+	if n := len(c.Nodes); n > 0 {
+		end := encode(c.key(c.Nodes[n-1]))
+		info.EndCursor = &end
+	}
+	return info
+}
+
+// A Page is what a client asked for.
+type Page struct {
+	First int    // 1 to MaxFirst
+	After string // a key; "" is the beginning
+}
+
+// Parse checks what a client asked for. It returns INVALID_INPUT for "first"
+// or "after".
+func Parse(first *int, after *string) (Page, error) {
+	page := Page{First: DefaultFirst}
+	if first != nil {
+		page.First = *first
+	}
+	if err := runtime.Between("first", int64(page.First), 1, MaxFirst, "entries"); err != nil {
+		return Page{}, err
+	}
+	if after != nil {
+		key, err := base64.RawURLEncoding.Strict().DecodeString(*after)
+		if err != nil || len(key) == 0 {
+			return Page{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+		}
+		page.After = string(key)
+	}
+	return page, nil
+}
+
+// Cut returns a page of items, which are sorted by key.
+func Cut[T any](items []T, key func(T) string, page Page) Connection[T] {
+	start := 0
+	if page.After != "" {
+		at, found := slices.BinarySearchFunc(items, page.After, func(item T, after string) int {
+			return strings.Compare(key(item), after)
+		})
+		if found {
+			at++
+		}
+		start = at
+	}
+	rest := items[start:]
+	return Loaded(rest[:min(len(rest), page.First+1)], key, page, len(items))
+}
+
+// Loaded returns a page of items that were loaded for it: at most page.First+1
+// of those after page.After, of total in all. The one too many says that it
+// goes on.
+func Loaded[T any](items []T, key func(T) string, page Page, total int) Connection[T] {
+	more := len(items) > page.First
+	if more {
+		items = items[:page.First]
+	}
+	return Connection[T]{Nodes: items, TotalCount: total, key: key, more: more}
+}
+
+func encode(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }

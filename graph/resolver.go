@@ -1,0 +1,63 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// A resolver answers every field that isn't simply there. The methods stand in
+// files by topic.
+type resolver struct {
+	engine  *engine.Engine
+	version string
+	present func(context.Context, error) *gqlerror.Error
+}
+
+type (
+	query        struct{ *resolver }
+	mutation     struct{ *resolver }
+	subscription struct{ *resolver }
+	environment  struct{ *resolver }
+	poolStatus   struct{ *resolver }
+	runner       struct{ *resolver }
+	file         struct{ *resolver }
+	execution    struct{ *resolver }
+	usage        struct{ *resolver }
+)
+
+func (r *resolver) Query() generated.QueryResolver               { return query{r} }
+func (r *resolver) Mutation() generated.MutationResolver         { return mutation{r} }
+func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
+func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
+func (r *resolver) PoolStatus() generated.PoolStatusResolver     { return poolStatus{r} }
+func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
+func (r *resolver) File() generated.FileResolver                 { return file{r} }
+func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
+func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
+
+func (r query) Version(context.Context) (string, error) { return r.version, nil }
+
+func (r query) Health(ctx context.Context) (engine.Health, error) { return r.engine.Health(ctx), nil }
+
+// orNull returns nil for a zero value, which the API shows as null.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// orZero returns the zero value for nil, which is what the engine takes for
+// nothing said.
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}

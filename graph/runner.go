@@ -1,0 +1,74 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerState, first *int, after *string) (model.RunnerConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.RunnerConnection{}, err
+	}
+	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states}
+	key := func(runner runtime.Runner) string { return string(runner.ID) }
+	return pagination.Cut(r.engine.Runners(filter), key, page), nil
+}
+
+func (r query) Runner(_ context.Context, id string) (*runtime.Runner, error) {
+	return r.there(runtime.RunnerID(id)), nil
+}
+
+// there returns a runner, and nil for one that isn't there (any more).
+func (r *resolver) there(id runtime.RunnerID) *runtime.Runner {
+	found, ok := r.engine.Runner(id)
+	if !ok {
+		return nil
+	}
+	return &found
+}
+
+func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput) (generated.ClaimRunnerPayload, error) {
+	claimed, err := r.engine.Claim(ctx, engine.ClaimInput{
+		EnvironmentID:     runtime.EnvironmentID(in.EnvironmentID),
+		InactivityTimeout: in.InactivityTimeout,
+		WaitFor:           in.WaitFor,
+		Key:               orZero(in.IdempotencyKey),
+		Labels:            in.Labels,
+	})
+	return generated.ClaimRunnerPayload{Runner: claimed}, err
+}
+
+func (r mutation) RenewRunner(ctx context.Context, id string) (generated.RenewRunnerPayload, error) {
+	renewed, err := r.engine.Renew(ctx, runtime.RunnerID(id))
+	return generated.RenewRunnerPayload{Runner: renewed}, err
+}
+
+func (r mutation) ReleaseRunner(ctx context.Context, id string) (generated.ReleaseRunnerPayload, error) {
+	released, err := r.engine.Release(ctx, runtime.RunnerID(id))
+	return generated.ReleaseRunnerPayload{Released: released}, err
+}
+
+func (r runner) EnvironmentID(_ context.Context, of *runtime.Runner) (string, error) {
+	return string(of.Environment.ID), nil
+}
+
+func (r runner) Revision(_ context.Context, of *runtime.Runner) (int, error) {
+	return of.Environment.Revision, nil
+}
+
+func (r runner) GoneReason(_ context.Context, of *runtime.Runner) (*runtime.GoneReason, error) {
+	return orNull(of.GoneReason), nil
+}
+
+func (r runner) Claim(_ context.Context, of *runtime.Runner) (*runtime.Claim, error) {
+	if !of.Claim.Held() {
+		return nil, nil
+	}
+	return &of.Claim, nil
+}

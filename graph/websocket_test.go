@@ -1,0 +1,179 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// A client is a minimal speaker of graphql-transport-ws.
+type client struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+type message struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+func dial(t *testing.T, url string, header http.Header) (client, error) {
+	t.Helper()
+	conn, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql",
+		&websocket.DialOptions{HTTPHeader: header, Subprotocols: []string{subprotocol}})
+	if err != nil {
+		if response != nil && response.StatusCode != http.StatusForbidden {
+			t.Errorf("refused with %s", response.Status)
+		}
+		return client{}, err
+	}
+	conn.SetReadLimit(1 << 20)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return client{t: t, conn: conn}, nil
+}
+
+func (c client) send(m message) {
+	c.t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.conn.Write(c.t.Context(), websocket.MessageText, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c client) receive(wantType string) message {
+	c.t.Helper()
+	_, text, err := c.conn.Read(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil || !utf8.Valid(text) {
+		c.t.Fatalf("%q: %v", text, err)
+	}
+	if m.Type != wantType {
+		c.t.Fatalf("got %s %s instead of %s", m.Type, m.Payload, wantType)
+	}
+	return m
+}
+
+func (c client) open(query string) {
+	c.t.Helper()
+	c.send(message{Type: "connection_init"})
+	c.receive("connection_ack")
+	payload, _ := json.Marshal(map[string]any{"query": query})
+	c.send(message{ID: "1", Type: "subscribe", Payload: payload})
+}
+
+// The version stands for any string: they all go through one marshaller.
+func TestInvalidBytesLeaveTheWebSocketOpen(t *testing.T) {
+	url, _ := served(t, Options{Version: "a\xffb"})
+	c, err := dial(t, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.open("{ version }")
+	if got := c.receive("next"); string(got.Payload) != `{"data":{"version":"a�b"}}` {
+		t.Errorf("got %s", got.Payload)
+	}
+	c.receive("complete")
+	c.send(message{Type: "ping"})
+	c.receive("pong")
+}
+
+func TestErrorsOverAWebSocketAreTyped(t *testing.T) {
+	url, _ := served(t, Options{})
+	c, err := dial(t, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.open("{ versions }")
+	if got := string(c.receive("error").Payload); !strings.Contains(got, `"code":"INVALID_INPUT"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOnlyOurSubprotocolIsSpoken(t *testing.T) {
+	url, _ := served(t, Options{})
+	for _, offered := range [][]string{nil, {"graphql-ws"}} {
+		_, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", &websocket.DialOptions{Subprotocols: offered})
+		if err == nil || response.StatusCode != http.StatusBadRequest {
+			t.Errorf("%v: %v %v", offered, response.Status, err)
+		}
+	}
+	conn, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql",
+		&websocket.DialOptions{Subprotocols: []string{"graphql-ws", subprotocol}})
+	if err != nil || conn.Subprotocol() != subprotocol {
+		t.Fatalf("%v", err)
+	}
+	_ = conn.CloseNow()
+}
+
+// endless is a source whose next event comes at once, for ever.
+type endless struct{ closed chan struct{} }
+
+func (e endless) Next(ctx context.Context) (engine.Event, error) {
+	return engine.Event{Kind: engine.EventOutput}, ctx.Err()
+}
+
+func (e endless) Close() error { close(e.closed); return nil }
+
+func TestFollowEndsWithItsWatcher(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	source := endless{closed: make(chan struct{})}
+	out := (&resolver{}).follow(ctx, source)
+	<-out
+	cancel() // the watcher left without reading on
+	<-source.closed
+	if cap(out) != 0 {
+		t.Errorf("%d events are held back for a slow watcher", cap(out))
+	}
+}
+
+// few is a source that ends after some events.
+type few struct{ kinds []engine.EventKind }
+
+func (f *few) Next(context.Context) (engine.Event, error) {
+	if len(f.kinds) == 0 {
+		return engine.Event{}, io.EOF
+	}
+	kind := f.kinds[0]
+	f.kinds = f.kinds[1:]
+	return engine.Event{Kind: kind}, nil
+}
+
+func (f *few) Close() error { return errors.New("closing what was only read from doesn't matter") }
+
+func TestFollowTellsKindsApart(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	source := &few{kinds: []engine.EventKind{engine.EventStarted, engine.EventOutput, engine.EventLost, engine.EventFinished}}
+	var got []model.ExecutionEvent
+	for event := range (&resolver{}).follow(t.Context(), source) {
+		got = append(got, event)
+	}
+	if len(got) != 4 {
+		t.Fatalf("%d events", len(got))
+	}
+	_, started := got[0].(model.ExecutionStarted)
+	_, output := got[1].(model.ExecutionOutput)
+	_, lost := got[2].(model.ExecutionOutputLost)
+	_, finished := got[3].(model.ExecutionFinished)
+	if !started || !output || !lost || !finished {
+		t.Errorf("%T", got)
+	}
+}

@@ -1,0 +1,24 @@
+package graph
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// welcome tells whoever opens the server's address where the API is.
+func welcome(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner.
+
+The API is GraphQL, at http://%[1]s/graphql: queries and mutations by POST,
+subscriptions over a WebSocket with the subprotocol graphql-transport-ws.
+
+    curl http://%[1]s/graphql -H 'Content-Type: application/json' \
+         -d '{"query": "{ version environments { id pool { idle size reason } } }"}'
+
+Or run a program:
+
+    rockpool run --env python hello.py
+`, r.Host)
+}

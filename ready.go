@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// sayAfter is how long a first runner may take before the user hears why it
+// isn't there.
+const sayAfter = 5 * time.Second
+
+// announce tells out when the server is ready: when its first runner is IDLE,
+// or when nobody wants one. As long as none is, it tells why, when the reason
+// changes.
+func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes, err := eng.WatchPools(ctx, "")
+	if err != nil {
+		return err
+	}
+	pools := map[runtime.EnvironmentID]runtime.PoolStatus{}
+	late := time.After(sayAfter)
+	isLate, said := false, ""
+	for {
+		select {
+		case status, ok := <-changes:
+			if !ok {
+				return ctx.Err()
+			}
+			pools[status.EnvironmentID] = status
+		case <-late:
+			isLate = true
+		}
+		if ready(pools, len(eng.Environments())) {
+			_, err := fmt.Fprintln(out, readyLine(url, eng.Environments()))
+			return err
+		}
+		if reason := reasons(pools); isLate && reason != said {
+			_, _ = fmt.Fprintln(out, "rockpool can't start runners yet:", reason)
+			said = reason
+		}
+	}
+}
+
+// ready reports whether a runner is idle, or all of the pools are known and
+// none keeps any.
+func ready(pools map[runtime.EnvironmentID]runtime.PoolStatus, known int) bool {
+	wanted := 0
+	for _, status := range pools {
+		if status.Idle > 0 {
+			return true
+		}
+		wanted += status.Size
+	}
+	return wanted == 0 && len(pools) >= known
+}
+
+func reasons(pools map[runtime.EnvironmentID]runtime.PoolStatus) string {
+	var all []string
+	for id, status := range pools {
+		if status.Reason != "" {
+			all = append(all, fmt.Sprintf("%s: %s", id, status.Reason))
+		}
+	}
+	if len(all) == 0 {
+		return "they are still starting"
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func readyLine(url string, environments []runtime.Environment) string {
+	names := make([]string, len(environments))
+	for i, env := range environments {
+		names[i] = string(env.ID)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("rockpool is ready: %s/graphql (no environments yet: put one with putEnvironment)", url)
+	}
+	try := `rockpool run --env ` + names[0] + ` -- echo hello`
+	if slices.Contains(names, "python") {
+		try = "rockpool run --env python hello.py"
+	}
+	return fmt.Sprintf("rockpool is ready: %s/graphql (environments: %s; try: %s)", url, strings.Join(names, ", "), try)
+}

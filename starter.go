@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// A starter is an environment that a first start makes, if the machine has its
+// program.
+type starter struct {
+	id        runtime.EnvironmentID
+	program   string
+	memoryMiB int
+	processes int
+}
+
+// starters are what is commonly found. A compiler and node want more room than
+// a script: node alone starts ten threads and reserves much.
+func starters() []starter {
+	return []starter{
+		{id: "shell", program: "/bin/sh", memoryMiB: 256, processes: 128},
+		{id: "python", program: "/usr/bin/python3", memoryMiB: 256, processes: 128},
+		{id: "node", program: "/usr/bin/node", memoryMiB: 512, processes: 256},
+		{id: "c", program: "/usr/bin/cc", memoryMiB: 512, processes: 128},
+	}
+}
+
+// putStarters makes environments from the starters whose program exists, if
+// there is no environment at all.
+func putStarters(ctx context.Context, eng *engine.Engine) error {
+	if len(eng.Environments()) > 0 {
+		return nil
+	}
+	for _, s := range starters() {
+		if _, err := os.Stat(s.program); err != nil {
+			continue
+		}
+		onlyCreate := 0
+		_, _, err := eng.PutEnvironment(ctx, engine.PutEnvironmentInput{
+			ID: s.id, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes,
+		})
+		if err != nil && runtime.CodeOf(err) != runtime.CodeConflict {
+			return err
+		}
+	}
+	return nil
+}
