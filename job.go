@@ -75,7 +75,7 @@ func (j *job) run(ctx context.Context) (int, error) {
 
 func (j *job) failed(ctx context.Context, err error) (int, error) {
 	if ctx.Err() != nil {
-		return codeInterrupted, nil //nolint:nilerr // what a cancelled call says is no news
+		return codeInterrupted, nil // what a cancelled call says is no news
 	}
 	return codeOurs, err
 }
@@ -203,7 +203,7 @@ func (j *job) follow(ctx context.Context) (ended ending, err error) {
 			err := j.client.subscribe(ctx, request{subscription, variables}, handle)
 			switch {
 			case local != nil || finished:
-				return nil //nolint:nilerr // how the connection ended doesn't matter any more
+				return nil // how the connection ended doesn't matter any more
 			case err == nil:
 				return errors.New("the server ended the stream early")
 			case variables["after"] != before:

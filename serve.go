@@ -47,7 +47,7 @@ func (c *serveCommand) Run(s streams, selected *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	defer logger.Sync() //nolint:errcheck // stderr can't always be synced
+	defer func() { _ = logger.Sync() }() // stderr can't always be synced
 
 	ctx, stop := stopOnSignals(context.Background(), s)
 	defer stop()

@@ -45,6 +45,9 @@ func NewServer(config Config, logger *zap.Logger) *Server {
 func (s *Server) Open(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
+			if s.cluster != nil {
+				s.cluster.Close()
+			}
 			err = errors.Join(err, s.Close())
 		}
 	}()

@@ -27,7 +27,7 @@ func (c *client) subscribe(ctx context.Context, operation request, handle func(j
 	if err != nil {
 		return err
 	}
-	defer conn.CloseNow() //nolint:errcheck // nothing is left to be said
+	defer conn.CloseNow()
 	conn.SetReadLimit(16 << 20)
 	payload, err := json.Marshal(operation)
 	if err != nil {

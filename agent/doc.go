@@ -18,7 +18,7 @@
 //	body    length-1 bytes
 //
 // Bodies of control frames are JSON objects whose unknown members are ignored;
-// bodies of data frames are binary:
+// bodies of data frames are binary (numbers big endian; offsets at most 2^62):
 //
 //	KindOutput       stream (1 byte), offset (uint64), time since the start in
 //	                 microseconds (uint64), then 1 to MaxData bytes
@@ -37,17 +37,30 @@
 //	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindKill, KindSettled
 //
 // A start is idempotent by the execution's id: a second one with the same id
-// attaches. An attach says from which output offset to go on; the agent holds
-// every byte that wasn't acknowledged (at most 1 MiB per execution and 8 MiB
-// in all, then the program blocks on its pipe) and the exit until KindSettled
-// says that it was stored. A newer stream for the same execution displaces an
-// older one, which is closed. Offsets count the bytes of both outputs merged,
-// in the order in which the agent read them.
+// attaches at output offset 0. An attach says from which output offset to go
+// on, and acknowledges what is before it; one that isn't held (any more) is
+// ErrInvalid. The agent holds every byte that wasn't acknowledged (at most 1
+// MiB of frames per execution and 8 MiB in all, then the program blocks on its
+// pipe) and the exit until KindSettled says that it was stored; it then
+// remembers the id for a while, and refuses to start it again with ErrInvalid.
+// A newer stream for the same execution displaces an older one, which is
+// closed. Offsets count the bytes of both outputs merged, in the order in which
+// the agent read them; an ack may lie within a frame, and not beyond what was
+// sent.
+//
+// KindStdinWindow follows KindStarted on every stream, also of an execution
+// without stdin: then, and once the program has closed it, stdin is thrown
+// away. Stdin that the agent has already is skipped, so that a client that
+// attached may send it again.
+//
+// When the command itself has ended, the agent reads on until both outputs
+// end, for at most 100 ms, kills what was left behind, and sends the exit.
 //
 // # Files
 //
-// A list is answered by KindFile frames and KindEnd. A read is answered by
-// one KindFile, KindData frames that add up to its size, and KindEnd. An
+// A list is answered by KindFile frames, sorted by path element by element and
+// with paths relative to the directory, and KindEnd. A read is answered by one
+// KindFile, KindData frames that add up to its size, and KindEnd. An
 // update's request carries every path and size; all are checked first, and an
 // error then means that nothing was touched. After an answer without an error
 // the client sends the contents, in order, as KindData frames, and the agent

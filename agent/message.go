@@ -143,15 +143,17 @@ type FileInfo struct {
 }
 
 // Update asks to delete paths, then to write files. A relative path is one
-// below /workspace, an absolute one is one inside the runner. A deleted path
-// whose last element is "*" means everything in that directory; one that isn't
-// there is no error. Directories are deleted with what they hold.
+// below /workspace, an absolute one is one inside the runner; "." and ".." are
+// taken out before anything is looked up. A deleted path whose last element is
+// "*" means everything in that directory; one that isn't there is no error.
+// Directories are deleted with what they hold. At most 10000 paths.
 type Update struct {
 	Delete []string `json:"delete,omitempty"`
 	Write  []Write  `json:"write,omitempty"`
 }
 
-// Write is one file of an Update, replaced by rename, or one directory.
+// Write is one file of an Update, replaced by rename, or one directory. A
+// directory that is there stays as it is, but for a Mode that isn't 0.
 type Write struct {
 	Path      string `json:"path"`
 	Size      int64  `json:"size"`
@@ -159,9 +161,10 @@ type Write struct {
 	Mode      uint32 `json:"mode,omitempty"` // 0: 0744 for a file, 0755 for a directory
 }
 
-// Updated tells what an Update did. Failed names what could not be written,
-// or deleted, although nothing spoke against it before, a full disk for
-// example; such a file is as it was.
+// Updated tells what an Update did, with paths as they were asked for. Deleted
+// names what was there. Failed names what could not be written, or deleted,
+// although nothing spoke against it before, a full disk for example; a file
+// that could not be written is as it was.
 type Updated struct {
 	Written []string  `json:"written"`
 	Deleted []string  `json:"deleted"`

@@ -24,7 +24,7 @@ func (r *resolver) follow(ctx context.Context, source eventSource) <-chan model.
 	out := make(chan model.ExecutionEvent)
 	go func() {
 		defer close(out)
-		defer source.Close() //nolint:errcheck // it was only read from
+		defer source.Close()
 		for {
 			event, err := source.Next(ctx)
 			if err != nil {

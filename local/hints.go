@@ -30,6 +30,7 @@ func (h *hints) watch(ctx context.Context, hint func(runtime.EnvironmentID)) err
 	h.mu.Lock()
 	h.watchers = append(slices.Clone(h.watchers), w)
 	h.mu.Unlock()
+	hint("") // of what changed before anybody watched
 	<-ctx.Done()
 	h.mu.Lock()
 	h.watchers = slices.DeleteFunc(slices.Clone(h.watchers), func(o *watcher) bool { return o == w })
@@ -37,7 +38,8 @@ func (h *hints) watch(ctx context.Context, hint func(runtime.EnvironmentID)) err
 	return context.Cause(ctx)
 }
 
-// Watch gives no hint for a Mark: who marked knows.
+// Watch gives a first hint for all as soon as it watches, and none for a Mark:
+// who marked knows.
 func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	return c.changes.watch(ctx, hint)
 }

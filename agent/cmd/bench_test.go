@@ -99,7 +99,4 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(float64(bed.memory(b)), "KiB-private-later")
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", bed.pid))
 	b.ReportMetric(float64(len(threads)), "threads")
-	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", bed.pid)); err == nil {
-		os.WriteFile("/tmp/smaps.txt", text, 0o644)
-	}
 }

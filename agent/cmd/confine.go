@@ -12,8 +12,7 @@ import (
 // confine gives up, for this process and all that it will start, what user
 // code must not have: capabilities that an exec could gain, new privileges,
 // system calls that reach beyond a runner, core files. It returns what could
-// not be had, which without privileges is some; the agent serves nevertheless,
-// since then whoever started it had less to give away.
+// not be had; without privileges that is the bounding set.
 func confine() (gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
@@ -29,26 +28,17 @@ func confine() (gaps []error) {
 	}
 	unix.Umask(0o022)
 	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
-	try("capabilities", dropCapabilities())
+	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
+	try("inheritable capabilities", emptyInheritable())
+	try("bounding capabilities", emptyBounding())
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	try("seccomp", loadFilter(denyList()))
 	return gaps
 }
 
-// dropCapabilities empties the bounding, inheritable and ambient sets, so that
-// nothing that is executed has any. What the agent itself holds it keeps.
-func dropCapabilities() error {
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || has == 0 {
-			continue
-		}
-		if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
-			return fmt.Errorf("drop %d from the bounding set: %w", c, err)
-		}
-	}
-	if err := allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
-		return fmt.Errorf("ambient set: %w", err)
-	}
+// emptyInheritable empties the inheritable set. What the agent itself holds it
+// keeps.
+func emptyInheritable() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -56,6 +46,20 @@ func dropCapabilities() error {
 	}
 	data[0].Inheritable, data[1].Inheritable = 0, 0
 	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+}
+
+// emptyBounding empties the bounding set, so that nothing that is executed can
+// gain a capability.
+func emptyBounding() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || has == 0 {
+			continue
+		}
+		if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allThreads makes a system call whose effect is the calling thread's, for

@@ -46,10 +46,6 @@ func TestConfinement(t *testing.T) {
 
 // TestFilter calls the kernel from C, and by the doors of other architectures.
 func TestFilter(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs gcc")
-	}
 	const source = `
 #define _GNU_SOURCE
 #include <errno.h>
@@ -84,19 +80,8 @@ int main(void) {
 		printf("foreign %d: %s\n", i, WIFSIGNALED(s) ? strsignal(WTERMSIG(s)) : "done");
 	}
 }`
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "t.c"), []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(gcc, "-w", "-static", "-o", filepath.Join(dir, "t"), filepath.Join(dir, "t.c")).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	program, err := os.ReadFile(filepath.Join(dir, "t"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := newBed(t, 0)
-	b.put(t, agent.Write{Path: "t", Size: int64(len(program)), Mode: 0o755}, string(program))
+	b.compile(t, source)
 	got := b.run(t, "./t").stdout
 	for _, want := range []string{
 		"SYS_mount, 0, 0, 0, 0, 0) = EPERM", "SYS_open_tree, -1, \"\", 0) = EPERM", "SYS_bpf, 0, 0, 0) = EPERM",
@@ -112,4 +97,25 @@ int main(void) {
 	if t.Failed() {
 		t.Log(got)
 	}
+}
+
+// compile puts a C program into the workspace, as t.
+func (b *bed) compile(t testing.TB, source string) {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("needs gcc")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "t.c"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-w", "-static", "-o", filepath.Join(dir, "t"), filepath.Join(dir, "t.c"), "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	program, err := os.ReadFile(filepath.Join(dir, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.put(t, agent.Write{Path: "t", Size: int64(len(program)), Mode: 0o755}, string(program))
 }

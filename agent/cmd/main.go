@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-const usage = `usage: agent serve [--fd N] [--workspace DIR]   serve the inherited listening socket N (3)
-       agent version                            tell what this is`
+const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded]   serve the inherited listening socket N (3)
+       agent version                                         tell what this is`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -41,10 +41,11 @@ func run(args []string) error {
 		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 		fd := flags.Int("fd", 3, "the inherited listening socket")
 		workspace := flags.String("workspace", "/workspace", "where relative paths begin")
+		degraded := flags.Bool("degraded", false, "serve as PID 1 although some confinement can't be had")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return listen(*fd, *workspace)
+		return listen(*fd, *workspace, *degraded)
 	case "version":
 		fmt.Println(version(), "protocol", agent.Protocol)
 		return nil
@@ -65,7 +66,7 @@ func version() string {
 	return "development"
 }
 
-func listen(fd int, workspace string) error {
+func listen(fd int, workspace string, degraded bool) error {
 	// Whatever descriptors were inherited, commands get none of them.
 	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
@@ -77,8 +78,12 @@ func listen(fd int, workspace string) error {
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 
 	tuneMemory()
-	for _, gap := range confine() {
-		fmt.Fprintln(os.Stderr, "agent: confinement:", gap)
+	if gaps := confine(); len(gaps) > 0 {
+		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
+		if os.Getpid() == 1 && !degraded {
+			return err // a runner that isn't what it should be is refused
+		}
+		fmt.Fprintln(os.Stderr, "agent:", err)
 	}
 	spareThreads()
 

@@ -15,7 +15,7 @@ const (
 // A backlog is the output that wasn't acknowledged yet, as the frames in which
 // it is sent. A place in it is a position: the number of frame bytes before it
 // since the start. It is not safe for concurrent use, but what from returned
-// may be read until that output is acknowledged.
+// may be read as long as quiet isn't moved beyond it.
 type backlog struct {
 	segments []segment
 	spare    [][]byte // of segments that were freed
@@ -23,6 +23,7 @@ type backlog struct {
 	end      int64    // output offset after the last
 	head     int64    // position of the first frame that is held
 	tail     int64    // position after the last
+	quiet    int64    // position before which nobody reads what from returned
 }
 
 type segment struct {
@@ -68,7 +69,7 @@ func (b *backlog) ack(offset int64) (freed int64) {
 			// It still has room; appending goes on behind what was freed.
 			break
 		}
-		if cap(s.buf) >= segmentSize && len(b.spare) < maxSpare {
+		if cap(s.buf) >= segmentSize && len(b.spare) < maxSpare && s.at+int64(len(s.buf)) <= b.quiet {
 			b.spare = append(b.spare, s.buf[:0])
 		}
 		b.segments = b.segments[1:]

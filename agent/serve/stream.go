@@ -77,6 +77,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	position, rest = x.backlog.seek(offset)
+	x.backlog.quiet = position
 	st.sent = x.backlog.end
 	if frames, _ := x.backlog.from(position); len(frames) > 0 {
 		st.sent = offset
@@ -97,6 +98,7 @@ func (st *stream) send(hello []byte, position int64) {
 	var scratch []byte
 	for {
 		x.mu.Lock()
+		x.backlog.quiet = position
 		frames, end := x.backlog.from(position)
 		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) {
 			x.news.Wait()

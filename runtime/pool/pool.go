@@ -133,8 +133,8 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 }
 
 // Use begins a use of a claimed runner, which can't expire before Done is
-// called as often, and renews its claim. RUNNER_GONE means that nobody holds
-// it any more.
+// called as often, and renews its claim. RUNNER_GONE means that it isn't there
+// (any more), CONFLICT that nobody has claimed it.
 func (p *Pool) Use(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	return p.use(ctx, id, 1)
 }
@@ -153,9 +153,9 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	return ask(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
-		e := o.runners[id]
-		if e == nil || e.State != runtime.RunnerClaimed {
-			reply(runtime.Runner{}, gone(id))
+		e, err := o.held(id)
+		if err != nil {
+			reply(runtime.Runner{}, err)
 			return
 		}
 		e.busy += change
@@ -165,12 +165,17 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 }
 
 // Release removes a claimed runner and returns once it is gone; false means
-// that it was gone, or going, already.
+// that it was gone, or going, already. CONFLICT as for Use.
 func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	return ask(ctx, p, func(o *owner, reply func(bool, error)) {
-		e := o.runners[id]
-		if e == nil || e.State != runtime.RunnerClaimed {
+		e, err := o.held(id)
+		switch {
+		case err == nil:
+		case runtime.CodeOf(err) == runtime.CodeRunnerGone:
 			reply(false, nil)
+			return
+		default:
+			reply(false, err)
 			return
 		}
 		e.whenGone = append(e.whenGone, func() { reply(true, nil) })
@@ -214,6 +219,19 @@ func ask[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, err
 		return a.value, a.err
 	default:
 		return none, errEnded()
+	}
+}
+
+// held returns a claimed runner.
+func (o *owner) held(id runtime.RunnerID) (*entry, error) {
+	e := o.runners[id]
+	switch {
+	case e == nil || runtime.RunnerClaimed.Before(e.State):
+		return nil, gone(id)
+	case e.State != runtime.RunnerClaimed:
+		return nil, runtime.Errorf(runtime.CodeConflict, "nobody has claimed runner %s: get one with claimRunner", id)
+	default:
+		return e, nil
 	}
 }
 

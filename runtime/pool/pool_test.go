@@ -102,6 +102,13 @@ func TestPoolFillsAndRefills(t *testing.T) {
 		if _, err := b.Use(t.Context(), r.ID); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 			t.Errorf("use after release: %v", err)
 		}
+		runners, _ := b.fake.Runners(t.Context(), "")
+		if _, err := b.Use(t.Context(), runners[0].ID); runtime.CodeOf(err) != runtime.CodeConflict {
+			t.Errorf("use of an idle runner: %v", err)
+		}
+		if _, err := b.Release(t.Context(), runners[0].ID); runtime.CodeOf(err) != runtime.CodeConflict {
+			t.Errorf("release of an idle runner: %v", err)
+		}
 	})
 }
 

@@ -49,7 +49,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	lock, err := acquire(path + ".lock")
+	lock, err := acquire(ctx, path+".lock")
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
@@ -88,16 +88,31 @@ func (s *Store) open(ctx context.Context, path string) error {
 	return err
 }
 
+// lockPatience is how long a lock that is held is waited for: a server that was
+// just killed may have been starting a program, whose process has the lock
+// until it comes to be that program.
+const lockPatience = time.Second
+
 // acquire takes the lock file, or says who has it. The kernel lets go of it
 // when the process ends, however it ends.
-func acquire(path string) (*os.File, error) {
+func acquire(ctx context.Context, path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder, _ := os.ReadFile(path)
-		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+	for end := time.Now().Add(lockPatience); ; {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			holder, _ := os.ReadFile(path)
+			return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 	if err := file.Truncate(0); err != nil {
 		return nil, errors.Join(err, file.Close())

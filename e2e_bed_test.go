@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// The tests named TestE2E… run real programs in real sandboxes, through the
+// API. Most share one server in this process, under the race detector; those
+// that kill or weigh a server start bin/rockpool.
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.stop()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// e2eCgroups is the cgroup below which this process's runners are.
+var e2eCgroups = fmt.Sprintf("rockpool/e2e-%d", os.Getpid())
+
+var shared sharedServer
+
+type sharedServer struct {
+	once  sync.Once
+	bed   bed
+	err   error
+	end   context.CancelFunc
+	ended chan error
+}
+
+// A bed is a server and a client of it.
+type bed struct {
+	*client
+	url  string
+	data string
+}
+
+// e2e returns the server that tests share; it has the first environments.
+func e2e(t *testing.T) bed {
+	t.Helper()
+	shared.once.Do(func() { shared.err = shared.start() })
+	if shared.err != nil {
+		t.Fatalf("the server for the tests doesn't start: %v", shared.err)
+	}
+	return shared.bed
+}
+
+func (s *sharedServer) start() error {
+	data, err := os.MkdirTemp("", "rockpool-e2e-")
+	if err != nil {
+		return err
+	}
+	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CgroupParent: e2eCgroups, LogLevel: "warn", LogFormat: "console"}
+	if err := config.Check(); err != nil {
+		return err
+	}
+	server := NewServer(config, zap.NewNop())
+	if err := server.Open(context.Background()); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	s.end, s.ended = end, make(chan error, 1)
+	go func() { s.ended <- server.Run(ctx) }()
+	<-server.Engine.Restored()
+	s.bed = bed{client: newClient(server.URL()), url: server.URL(), data: data}
+	return putStarters(ctx, server.Engine)
+}
+
+func (s *sharedServer) stop() {
+	if s.end == nil {
+		return
+	}
+	s.end()
+	err := <-s.ended
+	s.bed.http.CloseIdleConnections()
+	if left := leftovers(s.bed.data, e2eCgroups); err != nil || len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "the shared server ended with %v and left %q\n", err, left)
+		os.Exit(1)
+	}
+	_ = os.RemoveAll(s.bed.data)
+}
+
+// leftovers returns the processes, mounts and cgroups that a server with this
+// data directory and cgroup has, or left.
+func leftovers(data, cgroups string) []string {
+	var left []string
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroups + "/*")
+	more, _ := filepath.Glob("/sys/fs/cgroup/" + cgroups + "/*")
+	for _, path := range append(groups, more...) {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			left = append(left, "cgroup "+path)
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, data) {
+			left = append(left, "mount "+line)
+		}
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, path := range processes {
+		text, _ := os.ReadFile(path)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
+		// A zombie is dead; to reap it is up to init.
+		if strings.Contains(string(text), "/"+cgroups+"/") && !strings.Contains(string(stat), ") Z ") {
+			left = append(left, "process "+path)
+		}
+	}
+	slots, _ := filepath.Glob("/run/rockpool/uids/*")
+	for _, path := range slots {
+		if holder, err := os.Readlink(path); err == nil && strings.HasPrefix(holder, data+"/") {
+			left = append(left, "uid range "+path)
+		}
+	}
+	_ = filepath.WalkDir(filepath.Join(data, "local", "runners"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && filepath.Base(filepath.Dir(path)) == "runners" {
+			left = append(left, "directory "+path)
+		}
+		return nil
+	})
+	return left
+}
+
+type object = map[string]any
+
+// call sends an operation that must succeed.
+func (b bed) call(t testing.TB, query string, variables object, into any) {
+	t.Helper()
+	if err := b.ask(t.Context(), query, variables, into); err != nil {
+		t.Fatalf("%s\n%v", query, err)
+	}
+}
+
+// refused sends an operation that must fail with this code and field.
+func (b bed) refused(t testing.TB, query string, variables object, code runtime.Code, field string) {
+	t.Helper()
+	var e *apiError
+	if err := b.ask(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
+		t.Errorf("%v: error %v, want %s for %q", variables, err, code, field)
+	}
+}
+
+func (b bed) claim(t testing.TB, environment string) string {
+	t.Helper()
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		object{"in": object{"environmentId": environment, "waitFor": 60}}, &out)
+	id := out.ClaimRunner.Runner.ID
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := b.ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": id}, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	return id
+}
+
+// put creates an environment for a test, and deletes it at its end.
+func (b bed) put(t testing.TB, input object) {
+	t.Helper()
+	b.call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err := b.ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": input["id"]}, nil)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A result is an execution that has ended, with all of its output.
+type result struct {
+	ID, State, Outcome, Signal, GoneReason, Message string
+	ExitCode                                        *int
+	Usage                                           struct{ WallMs, OutputBytes int64 }
+	Output                                          struct {
+		End    bool
+		Chunks []struct {
+			Stream string
+			Text   string
+			Base64 []byte
+		}
+	}
+}
+
+func (r result) stream(name string) string {
+	var all []byte
+	for _, c := range r.Output.Chunks {
+		if c.Stream == name {
+			all = append(all, c.Base64...)
+		}
+	}
+	return string(all)
+}
+
+func (b bed) start(t testing.TB, input object) string {
+	t.Helper()
+	var out struct {
+		StartExecution struct{ Execution struct{ ID string } }
+	}
+	b.call(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out)
+	return out.StartExecution.Execution.ID
+}
+
+func (b bed) await(t testing.TB, execution string) result {
+	t.Helper()
+	var out struct{ Execution result }
+	b.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) {
+		id state outcome exitCode signal goneReason message usage { wallMs outputBytes }
+		output { end chunks { stream text base64 } } } }`, object{"id": execution}, &out)
+	if out.Execution.State != "FINISHED" {
+		t.Fatalf("execution is still %s after 60 s", out.Execution.State)
+	}
+	return out.Execution
+}
+
+// run starts what input says and returns its end.
+func (b bed) run(t testing.TB, input object) result {
+	t.Helper()
+	return b.await(t, b.start(t, input))
+}
+
+func (b bed) shell(t testing.TB, runner, script string) result {
+	t.Helper()
+	return b.run(t, object{"runnerId": runner, "shell": script})
+}
+
+const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
+	__typename cursor
+	... on ExecutionOutput { stream base64 }
+	... on ExecutionOutputLost { bytes reason }
+	... on ExecutionFinished { execution { outcome exitCode signal message } } } }`
+
+// follow subscribes once, until the end or the first error.
+func (b bed) follow(ctx context.Context, execution string, after *string, each func(executionEvent)) error {
+	operation := request{Query: eventsSubscription, Variables: object{"id": execution, "after": after}}
+	return b.subscribe(ctx, operation, func(data json.RawMessage) error {
+		var event executionEvent
+		if err := event.decode(data); err != nil {
+			return err
+		}
+		each(event)
+		return nil
+	})
+}
+
+// eventually waits for a condition that has to be looked for.
+func eventually(t testing.TB, patience time.Duration, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within %s: %s", patience, what)
+}

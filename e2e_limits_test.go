@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestE2EOutputLimit(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "shell")
+	got := b.run(t, object{"runnerId": runner, "command": []string{"yes"}, "limits": object{"outputBytes": 1 << 20}})
+	if got.Outcome != "OUTPUT_LIMIT" || got.Usage.OutputBytes != 1<<20 {
+		t.Errorf("%s after %d bytes", got.Outcome, got.Usage.OutputBytes)
+	}
+	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+func TestE2ETimeLimitEndsTheWholeTree(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "shell")
+	// Children in sessions of their own, one that was orphaned, one that ignores TERM.
+	script := `setsid sleep 77 & (setsid sh -c 'trap "" TERM; sleep 77; sleep 77' &) ; sleep 4`
+	got := b.run(t, object{"runnerId": runner, "shell": script, "timeLimit": 1})
+	if got.Outcome != "TIME_LIMIT" || got.Usage.WallMs > 1500 || got.Usage.WallMs < 1000 {
+		t.Errorf("%s after %d ms", got.Outcome, got.Usage.WallMs)
+	}
+	// pgrep sees what is left of them.
+	left := b.shell(t, runner, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep 'sleep 7[7]'; done; echo usable`)
+	if left.stream("STDOUT") != "usable\n" {
+		t.Errorf("left: %q", left.stream("STDOUT"))
+	}
+}
+
+func TestE2EMemoryLimit(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "python")
+	b.limitRead(t, "memory", runner)
+	got := b.run(t, object{"runnerId": runner, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}})
+	if got.Outcome != "MEMORY_LIMIT" {
+		t.Errorf("%s %v %s: %s\n%s", got.Outcome, got.ExitCode, got.Signal, got.Message, got.stream("STDERR"))
+	}
+	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
+		t.Errorf("the runner didn't live: %+v", got)
+	}
+}
+
+// TestE2EForkBomb runs one only after it has read the limit that holds it.
+func TestE2EForkBomb(t *testing.T) {
+	b := e2e(t)
+	b.put(t, object{"id": "bomb", "poolSize": 1, "resources": object{"processes": 40}})
+	runner := b.claim(t, "bomb")
+	if limit := b.limitRead(t, "pids", runner); limit > 64 {
+		t.Fatalf("the limit of processes is %d: no bomb without one", limit)
+	}
+	began := time.Now()
+	got := b.run(t, object{"runnerId": runner, "shell": "bomb() { bomb | bomb & }; bomb; sleep 20", "timeLimit": 20})
+	if got.Outcome != "PROCESS_LIMIT" || time.Since(began) > 15*time.Second {
+		t.Errorf("%s after %s: %s", got.Outcome, time.Since(began), got.Message)
+	}
+	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
+		t.Errorf("the runner didn't live: %+v", got)
+	}
+}
+
+// limitRead returns the limit that the kernel has for the group of a runner's
+// agent, which must be in it, and stops the test where there is none.
+func (b bed) limitRead(t *testing.T, controller, runner string) int64 {
+	t.Helper()
+	file := map[string][2]string{"pids": {"pids.max", "pids.max"}, "memory": {"memory.limit_in_bytes", "memory.max"}}[controller]
+	for _, path := range []string{
+		filepath.Join("/sys/fs/cgroup", controller, e2eCgroups, runner, file[0]),
+		filepath.Join("/sys/fs/cgroup", e2eCgroups, runner, file[1]),
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || limit <= 0 || limit > 1<<32 {
+			t.Fatalf("%s is %q: the limit didn't take", path, text)
+		}
+		members, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup.procs"))
+		if err != nil || strings.TrimSpace(string(members)) == "" {
+			t.Fatalf("nobody is in %s: %v", filepath.Dir(path), err)
+		}
+		return limit
+	}
+	t.Fatalf("runner %s has no %s limit that can be read", runner, controller)
+	return 0
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// rockpool returns the built program.
+func rockpool(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("bin/rockpool")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("this test runs bin/rockpool: run make build first (%v)", err)
+	}
+	return path
+}
+
+// runProgram runs a program to its end.
+func runProgram(t testing.TB, stdin io.Reader, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errout bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errout
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return out.String(), errout.String(), cmd.ProcessState.ExitCode()
+}
+
+// A process is bin/rockpool serve, or what runs it, as a user starts it.
+type process struct {
+	bed
+	cmd     *exec.Cmd
+	cgroups string
+	stderr  bytes.Buffer
+}
+
+var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
+
+// serve starts a command and waits until it says that it is ready.
+func serve(t testing.TB, data string, name string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(name, args...), cgroups: "rockpool/" + filepath.Base(filepath.Dir(data)) + "-" + strconv.Itoa(os.Getpid())}
+	p.cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_CGROUP_PARENT="+p.cgroups)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal to all of it misses us
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+			_ = p.cmd.Wait()
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
+			p.bed = bed{client: newClient(m[1]), url: m[1], data: data}
+			go func() { _, _ = io.Copy(io.Discard, stdout) }()
+			t.Cleanup(p.http.CloseIdleConnections)
+			return p
+		}
+	}
+	_ = p.cmd.Wait()
+	t.Fatalf("the server ended before it was ready: %s", p.stderr.String())
+	return nil
+}
+
+func serveBinary(t testing.TB, data string) *process {
+	t.Helper()
+	return serve(t, data, rockpool(t), "serve", "--data", data)
+}
+
+// end sends a signal to the server, or to its whole group, and returns how long it
+// took to end.
+func (p *process) end(t testing.TB, signal syscall.Signal, group bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	pid := p.cmd.Process.Pid
+	if group {
+		pid = -pid
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait() // its code is the signal's
+	return time.Since(began)
+}
+
+func (p *process) wantNothingLeft(t testing.TB) {
+	t.Helper()
+	if left := leftovers(p.data, p.cgroups); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func dataDir(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "data")
+}
+
+func TestE2ETermEndsWithinFiveSeconds(t *testing.T) {
+	p := serveBinary(t, dataDir(t))
+	runner := p.bed.claimLoosely(t, "shell")
+	p.start(t, object{"runnerId": runner, "shell": "trap '' TERM INT; (setsid sleep 1000 &); sleep 1000"})
+	if took := p.end(t, syscall.SIGTERM, false); took > 5*time.Second || p.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("ended after %s with %s\n%s", took, p.cmd.ProcessState, p.stderr.String())
+	}
+	p.wantNothingLeft(t)
+}
+
+func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
+	data := dataDir(t)
+	p := serve(t, data, "make", "--no-print-directory", "run", "DATA="+data)
+	p.bed.claimLoosely(t, "shell")
+	if took := p.end(t, syscall.SIGINT, true); took > 5*time.Second {
+		t.Errorf("ended after %s", took)
+	}
+	p.wantNothingLeft(t)
+}
+
+// TestE2EKillLeavesNothingAfterTheNextStart kills the server while runners start,
+// run and stop.
+func TestE2EKillLeavesNothingAfterTheNextStart(t *testing.T) {
+	data := dataDir(t)
+	for range 3 {
+		p := serveBinary(t, data)
+		runner := p.bed.claimLoosely(t, "shell")
+		id := p.start(t, object{"runnerId": runner, "shell": "echo begun; sleep 1000"})
+		eventually(t, 10*time.Second, "it prints", func() bool {
+			var out struct {
+				Execution struct {
+					Output struct{ Chunks []struct{ Text string } }
+				}
+			}
+			p.call(t, `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, object{"id": id}, &out)
+			return len(out.Execution.Output.Chunks) > 0
+		})
+		p.call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 6}) { created } }`, nil, nil)
+		p.end(t, syscall.SIGKILL, false)
+		if len(leftovers(data, p.cgroups)) == 0 {
+			t.Error("a killed server left nothing, so this test shows nothing")
+		}
+
+		p = serveBinary(t, data)
+		if got := p.await(t, id); got.Outcome != "LOST" || got.stream("STDOUT") != "begun\n" {
+			t.Errorf("what ran is %s and printed %q", got.Outcome, got.stream("STDOUT"))
+		}
+		p.call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 2}) { created } }`, nil, nil)
+		p.end(t, syscall.SIGTERM, false)
+		p.wantNothingLeft(t)
+	}
+}
+
+// TestE2EClaimsAreDurable kills the server a hundred times right after it
+// answered a claim: every claim is in the store.
+func TestE2EClaimsAreDurable(t *testing.T) {
+	data := dataDir(t)
+	for range 100 {
+		p := serveBinary(t, data)
+		runner := p.bed.claimLoosely(t, "shell")
+		p.end(t, syscall.SIGKILL, false)
+		s, err := store.Open(t.Context(), filepath.Join(data, "rockpool.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		err = s.Runners(t.Context(), func(r runtime.Runner, _ []byte) error {
+			if string(r.ID) == runner {
+				found = r.State == runtime.RunnerClaimed && r.Claim.Epoch == 1 && !r.Claim.ExpiresAt.IsZero()
+			}
+			return nil
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !found {
+			t.Fatalf("the claim of runner %s isn't in the store", runner)
+		}
+	}
+	p := serveBinary(t, data)
+	p.end(t, syscall.SIGTERM, false)
+	p.wantNothingLeft(t)
+}
+
+// TestE2ESecondServerIsToldWhoHoldsTheData needs no runners.
+func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
+	p := serveBinary(t, dataDir(t))
+	_, errout, code := runProgram(t, nil, rockpool(t), "serve", "--listen", "127.0.0.1:0", "--data", p.data)
+	if code == 0 || !strings.Contains(errout, strconv.Itoa(p.cmd.Process.Pid)) {
+		t.Errorf("exit %d: %s", code, errout)
+	}
+}
+
+// claimLoosely claims a runner that nobody releases.
+func (b bed) claimLoosely(t testing.TB, environment string) string {
+	t.Helper()
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		object{"in": object{"environmentId": environment, "waitFor": 60}}, &out)
+	return out.ClaimRunner.Runner.ID
+}

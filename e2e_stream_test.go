@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+)
+
+// A cutter is a TCP proxy that cuts each connection after a random number of
+// bytes.
+type cutter struct {
+	listener net.Listener
+	target   string
+	most     int64 // bytes towards the client before a cut
+	group    sync.WaitGroup
+}
+
+func newCutter(t *testing.T, target string, most int64) *cutter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{listener: listener, target: target, most: most}
+	c.group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.group.Go(func() { c.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { listener.Close(); c.group.Wait() })
+	return c
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	c.group.Go(func() { _, _ = io.Copy(server, client) })
+	_, _ = io.CopyN(client, server, 1+rand.Int64N(c.most))
+	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+}
+
+// TestE2EResumingWatcherHasEveryByteOnce follows a program over connections
+// that are cut 300 times, while it prints and afterwards.
+func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "shell")
+	id := b.start(t, object{"runnerId": runner, "shell": `i=0; while [ $i -lt 40 ]; do seq $((1000000+i*20000)) $((1019999+i*20000)); echo err $i >&2; sleep 0.1; i=$((i+1)); done`})
+
+	whole := 0
+	watched := make(chan error, 1)
+	go func() {
+		watched <- b.follow(t.Context(), id, nil, func(e executionEvent) { whole += len(e.Base64) })
+	}()
+
+	// Some connections last for less than one event, most for a few.
+	proxy := newCutter(t, strings.TrimPrefix(b.url, "http://"), 60_000)
+	cutting := bed{client: newClient("http://" + proxy.listener.Addr().String())}
+	live, cuts := cutting.resume(t, id)
+	if err := <-watched; err != nil {
+		t.Fatal(err)
+	}
+	// Once more after the end; and over one connection that isn't cut.
+	late, more := cutting.resume(t, id)
+	var one [2][]byte
+	if err := b.follow(t.Context(), id, nil, func(e executionEvent) { one[index(e)] = append(one[index(e)], e.Base64...) }); err != nil {
+		t.Fatal(err)
+	}
+	if cuts < 50 || cuts+more < 300 {
+		t.Errorf("%d cuts while it ran and %d after, want 300 or more", cuts, more)
+	}
+	for i := range one {
+		for when, got := range map[string]string{"while it ran": live[i], "after it": late[i]} {
+			if sha256.Sum256([]byte(got)) != sha256.Sum256(one[i]) {
+				t.Errorf("stream %d, %s: %d bytes over cut connections, %d over one", i, when, len(got), len(one[i]))
+			}
+		}
+	}
+	if whole != len(one[0])+len(one[1]) {
+		t.Errorf("%d bytes to the watcher of the whole run, %d afterwards", whole, len(one[0])+len(one[1]))
+	}
+}
+
+// resume follows an execution to its end, from the last cursor after every
+// cut. It returns what both streams had, and how many cuts there were.
+func (b bed) resume(t *testing.T, id string) ([2]string, int) {
+	t.Helper()
+	var after *string
+	var both [2][]byte
+	cuts := 0
+	for finished := false; !finished; {
+		err := b.follow(t.Context(), id, after, func(e executionEvent) {
+			after = &e.Cursor
+			finished = e.Type == "ExecutionFinished"
+			both[index(e)] = append(both[index(e)], e.Base64...)
+			if e.Type == "ExecutionOutputLost" {
+				t.Errorf("lost %d bytes: %s", e.Bytes, e.Reason)
+			}
+		})
+		if finished {
+			break
+		}
+		if err == nil || t.Context().Err() != nil {
+			t.Fatalf("ended without the end: %v", err)
+		}
+		cuts++
+	}
+	return [2]string{string(both[0]), string(both[1])}, cuts
+}
+
+func index(e executionEvent) int {
+	if e.Stream == "STDERR" {
+		return 1
+	}
+	return 0
+}
+
+// TestE2EFloodWithASlowWatcher has a program print 1 GiB while the only
+// watcher reads 1 KiB/s: the server's memory stays.
+func TestE2EFloodWithASlowWatcher(t *testing.T) {
+	p := serveBinary(t, dataDir(t))
+	p.call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+		object{"in": object{"id": "flood", "poolSize": 1, "outputLimit": 2 << 30, "defaultTimeLimit": 600}}, nil)
+	runner := p.claimLoosely(t, "flood")
+	p.run(t, object{"runnerId": runner, "shell": "head -c 20M /dev/zero"}) // warm
+	before := p.rss(t)
+
+	id := p.start(t, object{"runnerId": runner, "shell": "head -c 1G /dev/zero"})
+	conn := p.slowWatcher(t, id)
+	defer conn.Close()
+	peak := before
+	var state string
+	eventually(t, 5*time.Minute, "the program ends", func() bool {
+		one := make([]byte, 10) // every 10 ms: 1 KiB/s
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, _ = conn.Read(one)
+		peak = max(peak, p.rss(t))
+		var out struct {
+			Execution struct{ State, Outcome string }
+		}
+		p.call(t, `query($id: ID!) { execution(id: $id) { state outcome } }`, object{"id": id}, &out)
+		state = out.Execution.Outcome
+		return out.Execution.State == "FINISHED"
+	})
+	if state != "EXITED" {
+		t.Errorf("it ended as %s", state)
+	}
+	t.Logf("the server had %d KiB before and %d KiB at most", before>>10, peak>>10)
+	if grown := peak - before; grown >= 16<<20 {
+		t.Errorf("the server's memory grew by %d KiB", grown>>10)
+	}
+	p.end(t, 15, false)
+	p.wantNothingLeft(t)
+}
+
+// slowWatcher subscribes and leaves what comes in the socket, whose buffer is
+// small.
+func (p *process) slowWatcher(t *testing.T, execution string) net.Conn {
+	t.Helper()
+	var raw net.Conn
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(4 << 10)
+		}
+		raw = conn
+		return conn, err
+	}}
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(p.client.url, "http"), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{"graphql-transport-ws"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.CloseNow() })
+	if err := wsjson.Write(t.Context(), ws, frame{Type: "connection_init"}); err != nil {
+		t.Fatal(err)
+	}
+	var ack frame
+	if err := wsjson.Read(t.Context(), ws, &ack); err != nil || ack.Type != "connection_ack" {
+		t.Fatal(ack, err)
+	}
+	err = wsjson.Write(t.Context(), ws, object{"id": "1", "type": "subscribe", "payload": request{
+		Query:     `subscription($id: ID!) { executionEvents(executionId: $id) { cursor ... on ExecutionOutput { text base64 } } }`,
+		Variables: object{"id": execution},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// rss returns the server's private memory: what it shares with its own file
+// comes and goes with the page cache.
+func (p *process) rss(t *testing.T) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("no RssAnon")
+	return 0
+}
