@@ -215,7 +215,8 @@ func TestHostileFiles(t *testing.T) {
 		})
 	}
 	conn := play(t)
-	if _, err := UpdateFiles(t.Context(), conn, Update{Delete: []string{"a", "\xff"}}, nil); err == nil || err.(*Error).Index != 1 || err.(*Error).Field != "delete" {
+	var refused *Error
+	if _, err := UpdateFiles(t.Context(), conn, Update{Delete: []string{"a", "\xff"}}, nil); !errors.As(err, &refused) || refused.Index != 1 || refused.Field != "delete" {
 		t.Errorf("error %v", err)
 	}
 }

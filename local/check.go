@@ -30,12 +30,6 @@ func (c *Cluster) Check(ctx context.Context) error {
 func (c *Cluster) missing() []error {
 	var all []error
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
-	if len(c.config.Agent) == 0 {
-		lacks(`the agent isn't built in: run "make build"`)
-	}
-	if len(c.config.Helper) == 0 {
-		lacks(`rockpool-sandbox isn't built in: run "make build"`)
-	}
 	if os.Geteuid() != 0 {
 		lacks("not root: runners need users and control groups of their own; start the server as root (with sudo)")
 	}
@@ -52,8 +46,8 @@ func (c *Cluster) missing() []error {
 			lacks("no limits of %s: %w; mount the cgroup controller so that root can write to it (a container needs --privileged and --cgroupns=private)", controller, err)
 		}
 	}
-	if len(all) == 0 && c.unready != nil {
-		lacks("the sandboxes' root directory: %w", c.unready)
+	if c.unready != nil {
+		all = append(all, c.unready)
 	}
 	return all
 }

@@ -145,9 +145,10 @@ func (c *Cluster) open() error {
 	if c.lock, err = os.OpenFile(filepath.Join(c.config.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("another server uses %s", c.config.Dir)
+	if err := takeLock(c.lock); err != nil {
+		return fmt.Errorf("another server, or a rockpool-sandbox that one left, is using %s: %w", c.config.Dir, err)
 	}
+	c.launcher.Lock = c.lock
 	if c.runners, err = os.Open(filepath.Join(c.config.Dir, "runners")); err != nil {
 		return err
 	}
@@ -167,9 +168,24 @@ func (c *Cluster) open() error {
 		return fmt.Errorf("clean up after the last server: %w", err)
 	}
 	if c.unready == nil {
-		c.unready = sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent)
+		if err := sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
+			c.unready = fmt.Errorf("the sandboxes' root directory: %w", err)
+		}
 	}
+	c.config.Agent, c.config.Helper = nil, nil // installed: 10 MB that the heap needn't hold
 	return nil
+}
+
+// takeLock waits for the helpers of a server that was killed: what they make
+// must be there before it can be removed.
+func takeLock(file *os.File) error {
+	const patience, pause = 2 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // install puts the helper where it can be executed. What is missing isn't an

@@ -216,7 +216,7 @@ func TestCheck(t *testing.T) {
 	b.open()
 	defer b.Cluster.Close()
 	err := b.Check(t.Context())
-	if err == nil || strings.Count(err.Error(), "make build") != 2 {
+	if err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("nothing built in: %v", err)
 	}
 	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {

@@ -22,6 +22,11 @@ import (
 type Launcher struct {
 	Path     string // of the program rockpool-sandbox
 	StateDir string // where the program keeps what libcontainer knows of each sandbox
+
+	// Lock is a file that the server has locked. Each helper shares the lock
+	// until it ends, so that who gets it after the server was killed knows that
+	// no helper of that server is still making a sandbox. Nil: none.
+	Lock *os.File
 }
 
 // Create makes the sandbox id from spec, whose first process gets listener as
@@ -54,6 +59,9 @@ func (l Launcher) run(ctx context.Context, command string, q helper.Request, fil
 	cmd.Stdin = bytes.NewReader(request)
 	cmd.Stdout = &answers
 	cmd.Stderr = &complaints
+	if l.Lock != nil {
+		files = append(files, l.Lock)
+	}
 	cmd.ExtraFiles = files
 	cmd.WaitDelay = time.Second
 	// Its own mount namespace, so that no mount can be left on the machine

@@ -375,7 +375,7 @@ func testAttach(t *testing.T, s suite) {
 	if _, err := first.Next(); err != nil {
 		t.Fatal(err)
 	}
-	go first.WriteStdin(t.Context(), 0, []byte("hello ")) //nolint:errcheck // the stream is cut below
+	go first.WriteStdin(t.Context(), 0, []byte("hello ")) // the stream is cut below
 	event, err := first.Next()
 	if err != nil || string(event.Data) != "hello " {
 		t.Fatalf("%q, %v", event.Data, err)

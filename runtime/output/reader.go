@@ -32,7 +32,7 @@ func newReader(path string, position int64, limit func() (int64, bool, <-chan st
 	}
 	// A position inside a record is one where no whole record begins.
 	if _, err := r.Peek(); err != nil {
-		r.Close()
+		_ = r.Close() // the first error counts
 		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
 			return nil, ErrPosition
 		}
