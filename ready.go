@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			isLate = true
 		}
 		if ready(pools, len(eng.Environments())) {
-			_, err := fmt.Fprintln(out, readyLine(url, eng.Environments()))
+			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
 			return err
 		}
 		if reason := reasons(pools); isLate && reason != said {
@@ -77,7 +78,7 @@ func reasons(pools map[runtime.EnvironmentID]runtime.PoolStatus) string {
 	return strings.Join(all, "; ")
 }
 
-func readyLine(url string, environments []runtime.Environment) string {
+func readyLine(program, url string, environments []runtime.Environment) string {
 	names := make([]string, len(environments))
 	for i, env := range environments {
 		names[i] = string(env.ID)
@@ -85,9 +86,9 @@ func readyLine(url string, environments []runtime.Environment) string {
 	if len(names) == 0 {
 		return fmt.Sprintf("rockpool is ready: %s/graphql (no environments yet: put one with putEnvironment)", url)
 	}
-	try := `rockpool run --env ` + names[0] + ` -- echo hello`
+	try := program + ` run --env ` + names[0] + ` -- echo hello`
 	if slices.Contains(names, "python") {
-		try = "rockpool run --env python hello.py"
+		try = program + " run --env python hello.py"
 	}
 	return fmt.Sprintf("rockpool is ready: %s/graphql (environments: %s; try: %s)", url, strings.Join(names, ", "), try)
 }

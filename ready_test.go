@@ -34,14 +34,14 @@ func TestReadyLineSaysWhatToDoNext(t *testing.T) {
 		says string
 	}{
 		{nil, "putEnvironment"},
-		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: rockpool run --env python hello.py"},
-		{[]runtime.EnvironmentID{"shell"}, "rockpool run --env shell -- echo hello"},
+		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: bin/rockpool run --env python hello.py"},
+		{[]runtime.EnvironmentID{"shell"}, "bin/rockpool run --env shell -- echo hello"},
 	} {
 		var environments []runtime.Environment
 		for _, id := range test.ids {
 			environments = append(environments, runtime.Environment{ID: id})
 		}
-		line := readyLine(url, environments)
+		line := readyLine("bin/rockpool", url, environments)
 		if !strings.HasPrefix(line, "rockpool is ready: http://127.0.0.1:8080/graphql") || !strings.Contains(line, test.says) {
 			t.Errorf("%q", line)
 		}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -71,7 +73,7 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 	if len(in.Files) > 0 {
 		updated, err := e.UpdateFiles(ctx, x.RunnerID, nil, in.Files)
 		if err != nil {
-			return x, err
+			return x, inFiles(err)
 		}
 		if len(updated.Failed) > 0 {
 			return x, runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
@@ -91,6 +93,19 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 			}
 		}
 	})
+}
+
+// inFiles names the field as RunInput has it.
+func inFiles(err error) error {
+	var invalid *runtime.Error
+	if errors.As(err, &invalid) {
+		if rest, ok := strings.CutPrefix(invalid.Field, "write."); ok {
+			renamed := *invalid
+			renamed.Field = "files." + rest
+			return &renamed
+		}
+	}
+	return err
 }
 
 // releaseLater releases a runner that nobody will use.

@@ -19,7 +19,7 @@ const relist = 30 * time.Second
 // owner is the state of a pool. Only the goroutine of Run touches it.
 type owner struct {
 	pool       *Pool
-	ctx        context.Context
+	spawn      func(func(context.Context)) // runs a worker, which Run waits for
 	env        runtime.Environment
 	deleted    bool
 	endClaimed bool
@@ -39,8 +39,6 @@ type owner struct {
 
 	failures    Failures
 	lastFailure string
-
-	workers sync.WaitGroup
 }
 
 // An entry is a runner and what the owner does with it.
@@ -61,7 +59,9 @@ type entry struct {
 // CLUSTER_UNAVAILABLE.
 func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	o := &owner{pool: p, ctx: ctx, env: p.first, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
+	var workers sync.WaitGroup
+	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
+	o := &owner{pool: p, spawn: spawn, env: p.first, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
 	defer func() {
 		o.publish(true)
 		for _, w := range o.waiters {
@@ -69,7 +69,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		}
 		close(p.ended)
 		cancel()
-		o.workers.Wait()
+		workers.Wait()
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -236,13 +236,13 @@ func (o *owner) work(e *entry, do func(context.Context) error, done func(error))
 	current := make(chan struct{})
 	e.work = current
 	e.working++
-	o.workers.Go(func() {
+	o.spawn(func(ctx context.Context) {
 		defer close(current)
 		if previous != nil {
 			<-previous
 		}
-		err := do(o.ctx)
-		_ = o.pool.tell(o.ctx, func(o *owner) {
+		err := do(ctx)
+		_ = o.pool.tell(ctx, func(o *owner) {
 			e.working--
 			o.change++
 			e.change = o.change
@@ -264,9 +264,9 @@ func (o *owner) list() {
 	o.listing = true
 	begun := o.change
 	env := o.env.ID
-	o.workers.Go(func() {
-		runners, err := o.pool.options.Cluster.Runners(o.ctx, env)
-		_ = o.pool.tell(o.ctx, func(o *owner) {
+	o.spawn(func(ctx context.Context) {
+		runners, err := o.pool.options.Cluster.Runners(ctx, env)
+		_ = o.pool.tell(ctx, func(o *owner) {
 			o.listing = false
 			if err != nil {
 				o.listError = "the cluster doesn't answer: " + err.Error()
