@@ -49,8 +49,8 @@ func TestLimitsHold(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
-	if got := limitOf(t, pid, "pids", "pids.max"); got != "48" {
-		t.Errorf("pids.max is %s", got)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != "64" {
+		t.Errorf("pids.max is %s, want 48 and 16 for the agent", got)
 	}
 	file := "memory.limit_in_bytes"
 	if tree, _ := b.trees.Controller("memory"); tree.V2 {
@@ -170,7 +170,7 @@ func TestMemoryLimit(t *testing.T) {
 func TestProcessLimit(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
-	if got := limitOf(t, b.agentOf(id), "pids", "pids.max"); got != "48" {
+	if got := limitOf(t, b.agentOf(id), "pids", "pids.max"); got != "64" {
 		t.Fatalf("pids.max is %s: not forking", got)
 	}
 	got, _ := b.sh(id, `python3 -c '

@@ -32,7 +32,7 @@ type Environment struct {
 type Resources struct {
 	CPUMHz       int `json:"cpuMHz"`       // as Nomad counts: a share of a core is its part of the core's clock
 	MemoryMiB    int `json:"memoryMiB"`    // without swap; what lies in the workspace counts too
-	Processes    int `json:"processes"`    // threads count too
+	Processes    int `json:"processes"`    // threads count too; the agent has 16 more
 	WorkspaceMiB int `json:"workspaceMiB"` // room in /workspace, and as much again in /tmp
 }
 

@@ -32,7 +32,7 @@ func TestSpecLimits(t *testing.T) {
 		env := environment()
 		env.Resources.CPUMHz = c.mhz
 		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, "/root", "/rockpool/a", 3)
-		want := cgroup.Limits{Memory: 256 << 20, Processes: 128, CPUQuota: c.quota, CPUPeriod: 100_000}
+		want := cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := helper.Limits(spec); err != nil || got != want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}

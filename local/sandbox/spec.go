@@ -118,9 +118,13 @@ func mounts(env runtime.Environment, m Machine) []specs.Mount {
 	return all
 }
 
+// agentThreads is what the agent's own threads take of the group's limit: it
+// has 9, and the Go runtime dies where it can't make one more.
+const agentThreads = 16
+
 func limits(r runtime.Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
-	processes := int64(r.Processes)
+	processes := int64(r.Processes) + agentThreads
 	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
 	period := uint64(cpuPeriod)
 	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as Nomad does; the kernel's bounds
