@@ -55,7 +55,10 @@ func (c *cutter) serve(client net.Conn) {
 		return
 	}
 	defer server.Close()
-	c.group.Go(func() { _, _ = io.Copy(server, client) })
+	c.group.Go(func() {
+		_, _ = io.Copy(server, client)
+		server.Close() // the client left
+	})
 	_, _ = io.CopyN(client, server, 1+rand.Int64N(c.most))
 	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
 }
@@ -65,7 +68,7 @@ func (c *cutter) serve(client net.Conn) {
 func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	b := e2e(t)
 	runner := b.claim(t, "shell")
-	id := b.start(t, object{"runnerId": runner, "shell": `i=0; while [ $i -lt 40 ]; do seq $((1000000+i*20000)) $((1019999+i*20000)); echo err $i >&2; sleep 0.1; i=$((i+1)); done`})
+	id := b.start(t, object{"runnerId": runner, "shell": `i=0; while [ $i -lt 40 ]; do seq $((1000000+i*8000)) $((1007999+i*8000)); echo err $i >&2; sleep 0.1; i=$((i+1)); done`})
 
 	whole := 0
 	watched := make(chan error, 1)
