@@ -24,13 +24,16 @@ func complexity() generated.ComplexityRoot {
 		return page(child, first)
 	}
 	c.Runner.Files = func(child int, _ *string, _ *bool, first *int, _ *string) int {
-		return page(child, first)
+		return listing + page(child, first) // the whole directory is read for any page of it
 	}
 	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
 		return 1 + child + outputBytes(maxBytes)>>10
 	}
 	return c
 }
+
+// listing is what reading a directory costs, however little of it is asked for.
+const listing = 5_000
 
 func page(child int, first *int) int {
 	entries := pagination.DefaultFirst

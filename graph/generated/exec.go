@@ -1751,7 +1751,7 @@ type Mutation {
     input: StartExecutionInput!
   ): StartExecutionPayload!
 
-  "Feeds the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + `. Safe to repeat with ` + "`" + `offset` + "`" + `. EXECUTION_NOT_FOUND; CONFLICT when its input is closed or the offset doesn't fit; RUNNER_GONE."
+  "Feeds the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + `. Safe to repeat with ` + "`" + `offset` + "`" + `. EXECUTION_NOT_FOUND; INVALID_INPUT for an ` + "`" + `offset` + "`" + ` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s."
   writeStdin(
     "The bytes, and where they belong."
     input: WriteStdinInput!

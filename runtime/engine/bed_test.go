@@ -22,14 +22,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bed runs an engine over a fake cluster and a real store.
 type bed struct {
 	*Engine
-	fake *clustertest.Fake
-	dir  string
-	stop func()
+	fake    *clustertest.Fake
+	cluster runtime.Cluster
+	dir     string
+	stop    func()
 }
 
 func newBed(t testing.TB) *bed {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	b.cluster = b.fake
 	t.Cleanup(func() {
 		if err := b.fake.Close(); err != nil {
 			t.Error(err)
@@ -46,7 +48,7 @@ func (b *bed) start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Engine = New(b.fake, s, Config{Dir: b.dir, Logger: zap.NewNop()})
+	b.Engine = New(b.cluster, s, Config{Dir: b.dir, Logger: zap.NewNop()})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()

@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +41,10 @@ type Engine struct {
 	restored chan struct{}
 	stopped  chan struct{}
 
+	listings      chan struct{} // holds a token for each list of files under way
+	changing      chan struct{} // holds a token while an environment is changed
+	outputFailing atomic.Bool   // the last write of output failed
+
 	runners sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
 
 	mu           sync.Mutex // guards what follows; never held across I/O
@@ -48,6 +54,7 @@ type Engine struct {
 	sessions     map[runtime.ExecutionID]*session
 	sessionsIn   map[runtime.RunnerID][]*session
 	claims       map[string]*keyedClaim // by key, while the runner lives
+	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
 }
 
@@ -59,6 +66,8 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		store:        store,
 		dir:          config.Dir,
 		logger:       config.Logger,
+		changing:     make(chan struct{}, 1),
+		listings:     make(chan struct{}, maxListings),
 		jobs:         make(chan func(context.Context)),
 		restored:     make(chan struct{}),
 		stopped:      make(chan struct{}),
@@ -68,6 +77,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		sessions:     map[runtime.ExecutionID]*session{},
 		sessionsIn:   map[runtime.RunnerID][]*session{},
 		claims:       map[string]*keyedClaim{},
+		flights:      map[string]*flight{},
 		health:       map[string]ComponentHealth{},
 	}
 }
@@ -133,7 +143,10 @@ func (e *Engine) restore(ctx context.Context) error {
 		return fmt.Errorf("restore executions: %w", err)
 	}
 	e.mu.Lock()
+	known := map[runtime.EnvironmentID][]runtime.Runner{}
 	for _, r := range runners {
+		known[r.Environment.ID] = append(known[r.Environment.ID], r)
+		e.runners.Store(r.ID, r)
 		if r.Claim.Key != "" {
 			e.claims[r.Claim.Key] = finishedClaim(r)
 		}
@@ -143,12 +156,13 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	for _, env := range environments {
-		if err := e.openPool(ctx, env, false); err != nil {
+		if err := e.openPool(ctx, env, slices.Concat([]runtime.Runner{}, known[env.ID]), false); err != nil {
 			return err
 		}
+		delete(known, env.ID)
 	}
-	for _, r := range runners { // whose environment was deleted
-		if err := e.openPool(ctx, r.Environment, true); err != nil {
+	for _, orphans := range known { // their environment was deleted
+		if err := e.openPool(ctx, orphans[0].Environment, orphans, true); err != nil {
 			return err
 		}
 	}
@@ -200,14 +214,15 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// openPool makes and runs the pool of env, unless there is one.
-func (e *Engine) openPool(ctx context.Context, env runtime.Environment, deleted bool) error {
+// openPool makes and runs the pool of env, unless there is one. Known are its
+// runners; nil: they have to be listed.
+func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, deleted bool) error {
 	e.mu.Lock()
-	if e.pools[env.ID] != nil {
+	if p := e.pools[env.ID]; p != nil && !p.Ended() {
 		e.mu.Unlock()
 		return nil
 	}
-	p := pool.New(env, pool.Options{Cluster: e.cluster, Logger: e.logger, Observe: e.observe, Ending: e.ending})
+	p := pool.New(env, known, pool.Options{Cluster: e.cluster, Logger: e.logger, Observe: e.observe, Ending: e.ending})
 	e.pools[env.ID] = p
 	close(e.poolsChanged)
 	e.poolsChanged = make(chan struct{})

@@ -13,6 +13,13 @@ import (
 // in names. Runners that are claimed stay as they are; idle ones are replaced
 // if what they are made from changed.
 func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
+	done, err := e.beginChange(ctx)
+	if err != nil {
+		return runtime.Environment{}, false, err
+	}
+	defer done()
+	// A client that leaves doesn't stop what was begun: pool and cluster must agree.
+	ctx = context.WithoutCancel(ctx)
 	for {
 		stored, exists := e.Environment(in.ID)
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
@@ -40,6 +47,17 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	}
 }
 
+// beginChange waits for the turn to change environments: changes follow one
+// another, so that the pools see them in the order in which they were stored.
+func (e *Engine) beginChange(ctx context.Context) (done func(), err error) {
+	select {
+	case e.changing <- struct{}{}:
+		return func() { <-e.changing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // setEnvironment makes a stored environment the one that is served.
 func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) error {
 	e.mu.Lock()
@@ -51,7 +69,7 @@ func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) er
 	if p != nil && p.SetEnvironment(ctx, env) == nil {
 		return nil
 	}
-	return e.openPool(ctx, env, false) // there was none, or it ended just now
+	return e.openPool(ctx, env, nil, false) // there was none, or it ended just now
 }
 
 func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
@@ -74,21 +92,30 @@ func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentI
 // claimed ones go when their claims end, or at once with endClaimed. False
 // means that there was none.
 func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
-	_, exists := e.Environment(id)
-	if !exists {
-		return false, nil
-	}
-	if err := e.cluster.DeleteEnvironment(ctx, id); err != nil {
+	done, err := e.beginChange(ctx)
+	if err != nil {
 		return false, err
+	}
+	defer done()
+	ctx = context.WithoutCancel(ctx)
+	_, exists := e.Environment(id)
+	if exists {
+		if err := e.cluster.DeleteEnvironment(ctx, id); err != nil {
+			return false, err
+		}
 	}
 	e.mu.Lock()
 	delete(e.environments, id)
 	p := e.pools[id]
 	e.mu.Unlock()
-	if p == nil {
-		return true, nil
+	if p == nil || (!exists && !endClaimed) {
+		return exists, nil
 	}
-	return true, p.Delete(ctx, endClaimed)
+	// It may be deleted already, and still have claimed runners to be ended.
+	if err := p.Delete(ctx, endClaimed); err != nil && !p.Ended() {
+		return exists, err
+	}
+	return exists, nil
 }
 
 // Environments returns all, sorted by id.

@@ -70,11 +70,9 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	if err != nil {
 		return nil, err
 	}
-	r := &Events{id: id, session: e.session(id), at: at}
-	if r.session == nil {
-		if r.ended, err = e.store.Execution(ctx, id); err != nil {
-			return nil, err
-		}
+	r := &Events{id: id, at: at}
+	if r.session, r.ended, err = e.find(ctx, id); err != nil {
+		return nil, err
 	}
 	if r.reader, err = e.openLog(r.session, id, at.position); errors.Is(err, output.ErrPosition) {
 		return nil, badCursor()
@@ -101,6 +99,9 @@ func (r *Events) Next(ctx context.Context) (Event, error) {
 		}
 		if err := r.reader.Wait(ctx); err != nil {
 			return Event{}, err
+		}
+		if ctx.Err() != nil {
+			return Event{}, context.Cause(ctx)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,61 +17,106 @@ const spare = time.Minute
 // Execute is the whole in one call: it claims a runner, writes files, starts
 // and feeds the command, and returns at once; the runner is released when the
 // execution ends. Everything is checked before the claim. The same key gives
-// the same execution; with another input CONFLICT.
+// the same execution, also while that is being made; with another input
+// CONFLICT.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
 	start := StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key}
 	x, err := start.execution()
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	if err := validateUpdate("files.", nil, in.Files); err != nil {
+	if err := validateUpdate("files", nil, in.Files); err != nil {
 		return runtime.Execution{}, err
 	}
 	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key}.claim()
 	if err != nil {
 		return runtime.Execution{}, err
 	}
+	claim.Claim.InactivityTimeout = spare // renewed as long as it runs
 	asked := in
 	asked.Key, asked.WaitFor = "", nil
 	x.Input, x.Release = digest(asked), true
-	if in.Key != "" {
-		x.Key = "run/" + in.Key
-		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
-			return e.repeated(stored, x, err)
+	whole := func(ctx context.Context) (runtime.Execution, error) { return e.claimAndStart(ctx, in, claim, start, x) }
+	if in.Key == "" {
+		return whole(ctx)
+	}
+	x.Key = "run/" + in.Key
+	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
+	return e.executeOnce(ctx, x, whole)
+}
+
+// A flight is an Execute with a key that is under way.
+type flight struct {
+	input string
+	done  chan struct{} // closed when x and err are set
+	x     runtime.Execution
+	err   error
+}
+
+// executeOnce has whole done once for all who ask with the same key. It goes on
+// when its callers leave, so that a retry finds it.
+func (e *Engine) executeOnce(ctx context.Context, x runtime.Execution, whole func(context.Context) (runtime.Execution, error)) (runtime.Execution, error) {
+	e.mu.Lock()
+	f := e.flights[x.Key]
+	mine := f == nil
+	if mine {
+		f = &flight{input: x.Input, done: make(chan struct{})}
+		e.flights[x.Key] = f
+	}
+	e.mu.Unlock()
+	if f.input != x.Input {
+		return runtime.Execution{}, keyConflict()
+	}
+	if mine {
+		land := func() {
+			e.mu.Lock()
+			delete(e.flights, x.Key)
+			e.mu.Unlock()
+			close(f.done)
 		}
-		claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
+		err := e.background(func(ctx context.Context) {
+			defer land()
+			stored, found, err := e.store.ExecutionByKey(ctx, x.Key)
+			if err != nil || found {
+				f.x, f.err = e.repeated(stored, x, err)
+				return
+			}
+			f.x, f.err = whole(ctx)
+		})
+		if err != nil {
+			f.err = err
+			land()
+		}
 	}
-	p, err := e.pool(in.EnvironmentID)
-	if err != nil {
-		return runtime.Execution{}, err
+	select {
+	case <-f.done:
+		return f.x, f.err
+	case <-ctx.Done():
+		return runtime.Execution{}, context.Cause(ctx)
 	}
-	runner, err := e.claimFor(ctx, p, claim)
+}
+
+// claimAndStart is the whole, where its key, if any, wasn't used before.
+func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Claim, start StartInput, x runtime.Execution) (runtime.Execution, error) {
+	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
 	x.RunnerID = runner.ID
 	x, err = e.fillAndStart(ctx, in, start, x)
 	if err != nil {
-		e.releaseLater(p, runner.ID)
+		e.releaseLater(runner.ID)
 		return runtime.Execution{}, err
 	}
 	return x, nil
 }
 
-func (e *Engine) claimFor(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
-	claim.Claim.InactivityTimeout = spare // renewed as long as it runs
-	if claim.Claim.Key == "" {
-		return p.Claim(ctx, claim)
-	}
-	return e.claimOnce(ctx, p, claim)
-}
-
 // fillAndStart writes the files, starts the command and has its stdin fed.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if len(in.Files) > 0 {
-		updated, err := e.UpdateFiles(ctx, x.RunnerID, nil, in.Files)
+		updated, err := e.updateFiles(ctx, "files", x.RunnerID, nil, in.Files)
 		if err != nil {
-			return x, inFiles(err)
+			return x, err
 		}
 		if len(updated.Failed) > 0 {
 			return x, runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
@@ -95,23 +138,10 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 	})
 }
 
-// inFiles names the field as RunInput has it.
-func inFiles(err error) error {
-	var invalid *runtime.Error
-	if errors.As(err, &invalid) {
-		if rest, ok := strings.CutPrefix(invalid.Field, "write."); ok {
-			renamed := *invalid
-			renamed.Field = "files." + rest
-			return &renamed
-		}
-	}
-	return err
-}
-
 // releaseLater releases a runner that nobody will use.
-func (e *Engine) releaseLater(p *pool.Pool, id runtime.RunnerID) {
+func (e *Engine) releaseLater(id runtime.RunnerID) {
 	err := e.background(func(ctx context.Context) {
-		if _, err := p.Release(ctx, id); err != nil {
+		if _, err := e.Release(ctx, id); err != nil {
 			e.logger.Warn("a runner could not be released", zap.String("runner", string(id)), zap.Error(err))
 		}
 	})

@@ -101,12 +101,12 @@ func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Ex
 // WriteStdin feeds a running command and returns the offset after what it took.
 // It waits while the command doesn't read.
 func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
-	s := e.session(in.ExecutionID)
+	s, x, err := e.find(ctx, in.ExecutionID)
+	if err != nil {
+		return 0, err
+	}
 	if s == nil {
-		if _, err := e.store.Execution(ctx, in.ExecutionID); err != nil {
-			return 0, err
-		}
-		return 0, ended(in.ExecutionID)
+		return 0, ended(x)
 	}
 	if !s.execution().Stdin {
 		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true")
@@ -114,8 +114,12 @@ func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 	return s.writeStdin(ctx, in)
 }
 
-func ended(id runtime.ExecutionID) error {
-	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", id)
+// ended is the error of whoever comes too late for an execution.
+func ended(x runtime.Execution) error {
+	if x.End.Outcome == runtime.OutcomeRunnerGone {
+		return goneError(x.RunnerID)
+	}
+	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", x.ID)
 }
 
 // Execution returns one, as it is when it has ended or when wait is over.

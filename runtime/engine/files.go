@@ -2,12 +2,16 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"path"
+	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
@@ -15,8 +19,10 @@ import (
 
 // Bounds of file calls.
 const (
-	maxListed = 100_000 // entries of one list
-	maxPaths  = 10_000  // of one update
+	maxListedBytes = 16 << 20 // of paths and entries in one list
+	maxListings    = 4        // at once
+	maxNameBytes   = 255      // as the kernel has it
+	maxPaths       = 10_000   // of one update
 )
 
 // UpdateFiles deletes paths, then writes files, in a claimed runner. All paths
@@ -24,9 +30,14 @@ const (
 // written although nothing spoke against it (a full workspace) is in Failed,
 // and is as it was.
 func (e *Engine) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (FilesUpdated, error) {
-	if err := validateUpdate("", remove, write); err != nil {
+	if err := validateUpdate("write", remove, write); err != nil {
 		return FilesUpdated{}, err
 	}
+	return e.updateFiles(ctx, "write", id, remove, write)
+}
+
+// updateFiles updates; field is what the input calls the files to be written.
+func (e *Engine) updateFiles(ctx context.Context, field string, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (FilesUpdated, error) {
 	update := agent.Update{Delete: remove}
 	for _, w := range write {
 		update.Write = append(update.Write, agent.Write{Path: w.Path, Size: int64(len(w.Data)), Directory: w.Directory, Mode: w.Mode})
@@ -34,6 +45,10 @@ func (e *Engine) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []
 	var updated agent.Updated
 	err := e.useAgent(ctx, id, func(conn net.Conn) (err error) {
 		updated, err = agent.UpdateFiles(ctx, conn, update, func(i int) io.Reader { return bytes.NewReader(write[i].Data) })
+		var refused *agent.Error
+		if errors.As(err, &refused) && refused.Code == agent.ErrInvalid && refused.Field == "write" {
+			return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fmt.Sprintf("%s.%d.path", field, refused.Index), Message: refused.Message}
+		}
 		return err
 	})
 	if err != nil {
@@ -46,68 +61,99 @@ func (e *Engine) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []
 	return result, nil
 }
 
-func validateUpdate(prefix string, remove []string, write []runtime.FileWrite) error {
+// validateUpdate checks what can be checked without the runner; field is what
+// the input calls the files to be written.
+func validateUpdate(field string, remove []string, write []runtime.FileWrite) error {
 	if len(remove)+len(write) > maxPaths {
-		return runtime.Invalid(prefix+"write", "must be at most %d paths in all", maxPaths)
+		return runtime.Invalid(field, "must be at most %d paths in all", maxPaths)
 	}
-	for i, path := range remove {
-		if err := validatePath(fmt.Sprintf("%sdelete.%d", prefix, i), path); err != nil {
+	for i, p := range remove {
+		if err := validateTarget(fmt.Sprintf("delete.%d", i), p); err != nil {
 			return err
 		}
 	}
 	for i, w := range write {
-		field := fmt.Sprintf("%swrite.%d", prefix, i)
-		if prefix != "" {
-			field = fmt.Sprintf("%s%d", prefix, i)
-		}
-		if err := validatePath(field+".path", w.Path); err != nil {
+		at := fmt.Sprintf("%s.%d", field, i)
+		if err := validateTarget(at+".path", w.Path); err != nil {
 			return err
 		}
 		if w.Mode > 0o7777 {
-			return runtime.Invalid(field+".mode", "must be octal, 0 to 7777")
+			return runtime.Invalid(at+".mode", "must be octal, 0 to 7777")
 		}
 		if w.Directory && len(w.Data) > 0 {
-			return runtime.Invalid(field+".directory", "a directory has no content: leave text and base64 out")
+			return runtime.Invalid(at+".directory", "a directory has no content: leave text and base64 out")
 		}
 	}
 	return nil
 }
 
-func validatePath(field, path string) error {
-	if path == "" || len(path) > maxPathBytes || strings.ContainsRune(path, 0) {
+// validateTarget checks a path that is to be written or deleted.
+func validateTarget(field, p string) error {
+	if err := validatePath(field, p); err != nil {
+		return err
+	}
+	clean := path.Clean(p)
+	if !path.IsAbs(p) {
+		clean = path.Join(workspace, p)
+	}
+	if clean == "/" || clean == workspace {
+		return runtime.Invalid(field, "must be something inside the workspace, not the workspace itself (./* is all that is in it)")
+	}
+	return nil
+}
+
+// workspace is where commands run.
+const workspace = "/workspace"
+
+func validatePath(field, p string) error {
+	if p == "" || len(p) > maxPathBytes || strings.ContainsRune(p, 0) {
 		return runtime.Invalid(field, "must be 1 to %d bytes without NUL", maxPathBytes)
+	}
+	for element := range strings.SplitSeq(p, "/") {
+		if len(element) > maxNameBytes {
+			return runtime.Invalid(field, "must have no name of more than %d bytes", maxNameBytes)
+		}
 	}
 	return nil
 }
 
 // Files returns the entries of a directory, sorted by path; "" is the
 // workspace. With recursive also those below.
-func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, path string, recursive bool) ([]runtime.File, error) {
-	if path != "" {
-		if err := validatePath("path", path); err != nil {
+func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
+	if dir != "" {
+		if err := validatePath("path", dir); err != nil {
 			return nil, err
 		}
 	}
+	select { // a program can make a list large: few of them are held at once
+	case e.listings <- struct{}{}:
+		defer func() { <-e.listings }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	var files []runtime.File
+	held := 0
 	err := e.useAgent(ctx, id, func(conn net.Conn) error {
-		return agent.ListFiles(ctx, conn, agent.ListDir{Path: path, Recursive: recursive}, func(info agent.FileInfo) error {
-			if len(files) == maxListed {
-				return runtime.Errorf(runtime.CodeLimitExceeded, "more than %d entries: list a directory below", maxListed)
+		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
+			entry := file(info)
+			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.LinkTarget); held > maxListedBytes {
+				return runtime.Errorf(runtime.CodeLimitExceeded, "more entries than one list can hold (%d MiB): list a directory below", maxListedBytes>>20)
 			}
-			files = append(files, file(info))
+			files = append(files, entry)
 			return nil
 		})
 	})
+	slices.SortFunc(files, func(a, b runtime.File) int { return cmp.Compare(a.Path, b.Path) })
 	return files, err
 }
 
 // File returns one entry, and whether it is there.
-func (e *Engine) File(ctx context.Context, id runtime.RunnerID, path string) (entry runtime.File, found bool, err error) {
-	if err := validatePath("path", path); err != nil {
+func (e *Engine) File(ctx context.Context, id runtime.RunnerID, at string) (entry runtime.File, found bool, err error) {
+	if err := validatePath("path", at); err != nil {
 		return runtime.File{}, false, err
 	}
 	err = e.useAgent(ctx, id, func(conn net.Conn) error {
-		info, err := agent.StatFile(ctx, conn, path)
+		info, err := agent.StatFile(ctx, conn, at)
 		entry = file(info)
 		return err
 	})
@@ -159,8 +205,8 @@ func fileError(err *agent.Error) error {
 	switch err.Code {
 	case agent.ErrInvalid:
 		field := "path"
-		if err.Field != "" {
-			field = fmt.Sprintf("%s.%d", err.Field, err.Index)
+		if err.Field == "delete" {
+			field = fmt.Sprintf("delete.%d", err.Index)
 		}
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: field, Message: err.Message, Err: err}
 	case agent.ErrNotFound, agent.ErrWrongType, agent.ErrDenied:

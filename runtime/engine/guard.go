@@ -36,22 +36,32 @@ func (s *session) guard(ctx context.Context, over <-chan struct{}) {
 
 // watchProcesses ends an execution that ran into the limit of processes.
 func (s *session) watchProcesses(ctx context.Context) {
+	if s.crowded.Load() || !s.counted {
+		return // nobody can tell whose processes they are: the limit itself holds
+	}
 	evidence, err := s.engine.cluster.Evidence(ctx, s.runner.ID)
 	if err == nil && evidence.ProcessLimitHits > s.before.ProcessLimitHits {
 		s.kill(runtime.OutcomeProcessLimit)
 	}
 }
 
-// watchTime removes the runner of an execution whose agent didn't keep the time
-// limit.
+// watchTime removes the runner of an execution whose agent didn't keep the
+// time limit, or didn't end what it was told to end.
 func (s *session) watchTime(ctx context.Context, x runtime.Execution) {
-	if x.TimeLimit == 0 || x.Marks.StartedAt.IsZero() || time.Since(x.Marks.StartedAt) < x.TimeLimit+agentLate {
+	began := x.Marks.StartedAt
+	if began.IsZero() {
+		began = x.Marks.QueuedAt
+	}
+	if x.TimeLimit > 0 && time.Since(began) > x.TimeLimit+agentLate {
+		s.kill(runtime.OutcomeTimeLimit)
+	}
+	s.mu.Lock()
+	overdue := s.killed != "" && time.Now().After(s.late) && s.gone == ""
+	s.mu.Unlock()
+	if !overdue || s.burnt.Swap(true) {
 		return
 	}
-	if s.wentAt() != "" {
-		return
-	}
-	s.engine.logger.Warn("an agent didn't keep a time limit; its runner goes",
+	s.engine.logger.Warn("an agent didn't end an execution; its runner goes",
 		zap.String("execution", string(x.ID)), zap.String("runner", string(x.RunnerID)))
 	if _, err := s.pool.Release(ctx, x.RunnerID); err != nil {
 		s.engine.logger.Warn("a runner could not be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
@@ -62,30 +72,45 @@ func (s *session) watchTime(ctx context.Context, x runtime.Execution) {
 // time to come.
 func (s *session) watchRunner() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone != "" && s.stream != nil && time.Since(s.goneAt) > goneGrace {
-		_ = s.stream.Close()
+	stream := s.stream
+	over := s.gone != "" && time.Since(s.goneAt) > goneGrace
+	s.mu.Unlock()
+	if over && stream != nil {
+		_ = stream.Close()
 	}
 }
 
 // kill ends the execution because of outcome. The first reason counts.
 func (s *session) kill(outcome runtime.Outcome) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.killed != "" {
-		return
+	stream := s.stream
+	first := s.killed == ""
+	if first {
+		s.killed, s.late = outcome, time.Now().Add(agentLate)
 	}
-	s.killed = outcome
-	if s.stream != nil {
-		grace := time.Duration(0)
-		if outcome == runtime.OutcomeCancelled {
-			grace = killGrace
-		}
-		_ = s.stream.Kill(grace) // a broken stream is joined again, and told again
+	s.mu.Unlock()
+	if first && stream != nil {
+		_ = stream.Kill(grace(outcome)) // a broken stream is joined again, and told again
 	}
 }
 
-// runnerGone notes that the runner goes, or went. It never blocks.
+// grace is the time between SIGTERM and SIGKILL.
+func grace(outcome runtime.Outcome) time.Duration {
+	if outcome == runtime.OutcomeCancelled {
+		return killGrace
+	}
+	return 0
+}
+
+// reason returns why we killed it; "" means that we didn't.
+func (s *session) reason() runtime.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.killed
+}
+
+// runnerGone notes that the runner goes, or went. It never blocks: a pool's
+// owner calls it, and s.mu is never held while something is written.
 func (s *session) runnerGone(r runtime.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,19 +74,27 @@ func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, erro
 	if err != nil {
 		return runtime.Runner{}, err
 	}
-	p, err := e.pool(in.EnvironmentID)
+	if in.Key != "" {
+		claim.Claim.Key = "claim/" + in.Key // apart from the keys of run
+	}
+	return e.claimIn(ctx, in.EnvironmentID, claim)
+}
+
+// claimIn claims, once if there is a key: also where the environment was deleted
+// after that.
+func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
+	if claim.Claim.Key != "" {
+		return e.claimOnce(ctx, id, claim)
+	}
+	p, err := e.pool(id)
 	if err != nil {
 		return runtime.Runner{}, err
 	}
-	if in.Key == "" {
-		return p.Claim(ctx, claim)
-	}
-	claim.Claim.Key = "claim/" + in.Key // apart from the keys of run
-	return e.claimOnce(ctx, p, claim)
+	return p.Claim(ctx, claim)
 }
 
 // claimOnce claims with a key.
-func (e *Engine) claimOnce(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
+func (e *Engine) claimOnce(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
 	key, input := claim.Claim.Key, claim.Claim.Input
 	for {
 		e.mu.Lock()
@@ -101,7 +109,7 @@ func (e *Engine) claimOnce(ctx context.Context, p *pool.Pool, claim pool.Claim) 
 			return runtime.Runner{}, keyConflict()
 		}
 		if mine {
-			return e.makeClaim(ctx, p, claim, k)
+			return e.makeClaim(ctx, id, claim, k)
 		}
 		select {
 		case <-k.done:
@@ -124,10 +132,10 @@ func keyConflict() error {
 
 // makeClaim claims for all who ask with the same key. The claim goes on when
 // its caller leaves, so that the retry finds its runner.
-func (e *Engine) makeClaim(ctx context.Context, p *pool.Pool, claim pool.Claim, k *keyedClaim) (runtime.Runner, error) {
+func (e *Engine) makeClaim(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim, k *keyedClaim) (runtime.Runner, error) {
 	var r runtime.Runner
 	job := func(ctx context.Context) {
-		if r, k.err = e.claimUnlessSpent(ctx, p, claim); k.err != nil {
+		if r, k.err = e.claimUnlessSpent(ctx, id, claim); k.err != nil {
 			e.forgetClaim(claim.Claim.Key, k)
 		}
 		k.runner = r.ID
@@ -150,12 +158,16 @@ func (e *Engine) makeClaim(ctx context.Context, p *pool.Pool, claim pool.Claim, 
 // claimUnlessSpent claims unless the key's runner came and went already. A key
 // is stored as spent before it is forgotten (see ending): it can't be missed
 // here.
-func (e *Engine) claimUnlessSpent(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
+func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
 	spent, found, err := e.store.SpentKey(ctx, claim.Claim.Key, time.Now())
 	switch {
 	case err != nil:
 		return runtime.Runner{}, err
 	case !found:
+		p, err := e.pool(id)
+		if err != nil {
+			return runtime.Runner{}, err
+		}
 		return p.Claim(ctx, claim)
 	case spent.Input != claim.Claim.Input:
 		return runtime.Runner{}, keyConflict()

@@ -17,12 +17,14 @@ import (
 )
 
 const (
-	killGrace   = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
-	guardTick   = 100 * time.Millisecond // how often limits are looked after
-	goneGrace   = 200 * time.Millisecond // for the last output of a runner that went
-	agentLate   = 5 * time.Second        // by which an agent may be late with a time limit
-	flushBytes  = 64 << 10
-	attachPause = 20 * time.Millisecond
+	killGrace  = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
+	guardTick  = 100 * time.Millisecond // how often limits are looked after
+	goneGrace  = 200 * time.Millisecond // for the last output of a runner that went
+	agentLate  = 5 * time.Second        // by which an agent may be late with what it has to end
+	flushBytes = 64 << 10
+	firstPause = 20 * time.Millisecond // between attempts, growing
+	lastPause  = 2 * time.Second
+	openWithin = 10 * time.Second // by which an agent must have answered
 )
 
 // A session is one execution while it isn't finished. One goroutine, run,
@@ -36,17 +38,22 @@ type session struct {
 	log    *output.Log
 	now    atomic.Pointer[runtime.Execution]
 
-	started  chan struct{}    // closed when it runs, or has ended without
-	done     chan struct{}    // closed when it has ended and that is stored
-	feeding  chan struct{}    // holds a token while someone writes stdin
-	before   runtime.Evidence // what the host had counted before it started
-	received int64            // output bytes that came from the agent
-	crowded  atomic.Bool      // another execution ran in the runner meanwhile
+	started    chan struct{}    // closed when it runs, or has ended without
+	done       chan struct{}    // closed when it has ended and that is stored
+	feeding    chan struct{}    // holds a token while someone writes stdin
+	fed        int64            // stdin bytes that were sent; whose turn it is has it
+	inputEnded bool             // likewise
+	before     runtime.Evidence // what the host had counted before it started
+	counted    bool             // before is known: without it nothing can be said to have risen
+	burnt      atomic.Bool      // the runner was removed because its agent didn't do as it was told
+	received   int64            // output bytes that came from the agent
+	crowded    atomic.Bool      // another execution ran in the runner meanwhile
 
 	mu     sync.Mutex         // guards what follows
 	stream *agent.Session     // nil while there is none
 	joined chan struct{}      // closed and replaced when stream changes
 	killed runtime.Outcome    // why we killed it
+	late   time.Time          // by which that must have worked
 	gone   runtime.GoneReason // why the runner went
 	goneAt time.Time
 }
@@ -75,7 +82,8 @@ func (s *session) change(f func(runtime.Execution) runtime.Execution) runtime.Ex
 
 // run starts the execution, follows it to its end, and stores that.
 func (s *session) run(ctx context.Context) {
-	s.before, _ = s.engine.cluster.Evidence(ctx, s.runner.ID) // without it nothing rose
+	before, err := s.engine.cluster.Evidence(ctx, s.runner.ID)
+	s.before, s.counted = before, err == nil
 	var guard sync.WaitGroup
 	over := make(chan struct{})
 	guard.Go(func() { s.guard(ctx, over) })
@@ -86,17 +94,23 @@ func (s *session) run(ctx context.Context) {
 		return // the server is stopping: the runner, or the next start, ends it
 	}
 	usage := runtime.Usage{Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received}
-	x := s.change(func(x runtime.Execution) runtime.Execution {
-		return execution.Finished(x, execution.Decide(facts), usage, time.Now())
-	})
-	s.finish(ctx, x)
+	s.finish(ctx, execution.Finished(s.execution(), execution.Decide(facts), usage, time.Now()))
 }
 
-// finish stores the end, then lets everybody know.
+// finish stores the end, and only then lets anybody know: an outcome that was
+// told stays. Where it can't be stored it tries until ctx ends.
 func (s *session) finish(ctx context.Context, x runtime.Execution) {
-	if err := s.engine.store.PutExecution(context.WithoutCancel(ctx), x); err != nil {
-		s.engine.logger.Error("the end of an execution could not be stored", zap.String("execution", string(x.ID)), zap.Error(err))
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := s.engine.store.PutExecution(context.WithoutCancel(ctx), x)
+		if err == nil {
+			break
+		}
+		s.engine.logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
+		if !sleep(ctx, pause) {
+			return // the next start ends it
+		}
 	}
+	s.now.Store(&x)
 	if err := s.log.End(); err != nil {
 		s.engine.logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
 	}
@@ -124,38 +138,45 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 	facts.Limits = execution.Limits{
 		Time: x.TimeLimit, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
 	}
-	for started := false; ; started = true {
+	pause, progress := firstPause, int64(0)
+	for started := false; ; {
 		stream, err := s.connect(ctx, started)
 		var refused *agent.Error
 		switch {
 		case ctx.Err() != nil:
 			return facts, exit, false
 		case s.wentAt() != "" && err != nil:
-			facts.Gone = s.wentAt()
+			facts.Gone, facts.Killed, facts.Burnt = s.wentAt(), s.reason(), s.burnt.Load()
 			return facts, exit, true
 		case errors.As(err, &refused) && started:
 			return facts, exit, true // the agent doesn't know it (any more): LOST
 		case errors.As(err, &refused):
 			facts.Refused = refused.Error()
 			return facts, exit, true
-		case err != nil:
-			if !sleep(ctx, attachPause) {
-				return facts, exit, false
+		case err == nil:
+			started = true
+			s.join(stream)
+			got, complete := s.pump(ctx, stream)
+			if complete {
+				s.weigh(ctx, got, &facts)
+				return facts, got, true
 			}
-			continue
+			s.join(nil)
 		}
-		s.join(stream)
-		got, complete := s.pump(ctx, stream)
-		if complete {
-			s.weigh(ctx, got, &facts)
-			return facts, got, true
+		if s.received > progress {
+			pause, progress = firstPause, s.received
 		}
-		s.join(nil)
+		if !sleep(ctx, pause) {
+			return facts, exit, false
+		}
+		pause = min(2*pause, lastPause)
 	}
 }
 
 // connect opens a stream that starts the execution, or goes on with it.
 func (s *session) connect(ctx context.Context, started bool) (*agent.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
 	conn, err := s.engine.cluster.Dial(ctx, s.runner.ID)
 	if err != nil {
 		return nil, err
@@ -199,6 +220,10 @@ func (s *session) take(stream *agent.Session, event agent.Event) {
 	if s.received == 0 {
 		s.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, time.Now()) })
 	}
+	if event.Offset+int64(len(event.Data)) > s.execution().OutputLimit { // the agent should have ended it
+		s.kill(runtime.OutcomeOutputLimit)
+		return
+	}
 	record := output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data}
 	if err := s.log.Add(record); err != nil {
 		s.engine.logger.Warn("an agent broke its protocol", zap.String("execution", string(s.execution().ID)), zap.Error(err))
@@ -206,9 +231,6 @@ func (s *session) take(stream *agent.Session, event agent.Event) {
 		return
 	}
 	s.received = event.Offset + int64(len(event.Data))
-	if s.received > s.execution().OutputLimit { // the agent should have ended it
-		s.kill(runtime.OutcomeOutputLimit)
-	}
 	if !stream.Buffered() || s.log.Pending() >= flushBytes {
 		s.flush(stream)
 	}
@@ -221,7 +243,10 @@ func (s *session) flush(stream *agent.Session) {
 		return
 	}
 	if err := s.log.Flush(); err != nil {
+		s.engine.outputFailing.Store(true)
 		s.engine.setHealth("output", HealthDegraded, "output is being lost: "+err.Error())
+	} else if s.engine.outputFailing.Swap(false) {
+		s.engine.setHealth("output", HealthOK, "")
 	}
 	if stream != nil {
 		_ = stream.Ack(s.received) // a broken stream shows at the next read
@@ -230,9 +255,7 @@ func (s *session) flush(stream *agent.Session) {
 
 // weigh adds the exit and the host's evidence to the facts.
 func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.Facts) {
-	s.mu.Lock()
-	facts.Killed = s.killed
-	s.mu.Unlock()
+	facts.Killed = s.reason()
 	e := &execution.Exit{Code: exit.Code, Signal: exit.Signal}
 	switch exit.Cause {
 	case agent.CauseKill:
@@ -247,20 +270,22 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 	if e.Signal == "" && e.Code == 0 {
 		return // nothing that the host counted could change the outcome
 	}
-	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil {
+	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil && s.counted {
 		facts.OOMKills = after.OOMKills - s.before.OOMKills
 		facts.Forks = after.ProcessLimitHits - s.before.ProcessLimitHits
 	}
 }
 
+// join makes stream the one to write to; nil: there is none.
 func (s *session) join(stream *agent.Session) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stream = stream
 	close(s.joined)
 	s.joined = make(chan struct{})
-	if stream != nil && s.killed != "" {
-		_ = stream.Kill(killGrace) // asked for while there was no stream
+	killed := s.killed
+	s.mu.Unlock()
+	if stream != nil && killed != "" {
+		_ = stream.Kill(grace(killed)) // asked for while there was no stream
 	}
 }
 

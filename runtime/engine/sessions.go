@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -37,6 +38,23 @@ func (e *Engine) session(id runtime.ExecutionID) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sessions[id]
+}
+
+// find returns the session of an execution, or, where it has ended, the
+// execution. One that is stored already, but has no session yet, is waited for.
+func (e *Engine) find(ctx context.Context, id runtime.ExecutionID) (*session, runtime.Execution, error) {
+	for {
+		if s := e.session(id); s != nil {
+			return s, runtime.Execution{}, nil
+		}
+		x, err := e.store.Execution(ctx, id)
+		if err != nil || x.State == runtime.ExecutionFinished {
+			return nil, x, err
+		}
+		if !sleep(ctx, firstPause) {
+			return nil, x, context.Cause(ctx)
+		}
+	}
 }
 
 // sessionsOf returns those in one runner.

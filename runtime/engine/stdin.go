@@ -20,7 +20,7 @@ func (s *session) writeStdin(ctx context.Context, in StdinInput) (int64, error) 
 	case s.feeding <- struct{}{}:
 		defer func() { <-s.feeding }()
 	case <-s.done:
-		return 0, ended(in.ExecutionID)
+		return 0, ended(s.execution())
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -44,25 +44,35 @@ func (s *session) writeStdin(ctx context.Context, in StdinInput) (int64, error) 
 		select {
 		case <-joined:
 		case <-s.done:
-			return 0, ended(in.ExecutionID)
+			return 0, ended(s.execution())
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
 	}
 }
 
-// feed writes to one stream, and notes in in where the data begins.
+// feed writes to one stream what it doesn't have yet. The caller has the turn.
 func (s *session) feed(ctx context.Context, stream *agent.Session, in *StdinInput) (int64, error) {
-	sent := stream.StdinOffset()
 	if in.Offset == nil {
-		in.Offset = &sent
+		next := s.fed
+		in.Offset = &next
 	}
-	if *in.Offset < 0 || *in.Offset > sent {
-		return sent, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)
+	end := *in.Offset + int64(len(in.Data))
+	if *in.Offset < 0 || *in.Offset > s.fed {
+		return s.fed, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", s.fed, *in.Offset)
+	}
+	if s.inputEnded {
+		if end > s.fed {
+			return s.fed, runtime.Errorf(runtime.CodeConflict, "the stdin was closed after %d bytes", s.fed)
+		}
+		return s.fed, nil // a repeat
 	}
 	offset, err := stream.WriteStdin(ctx, *in.Offset, in.Data)
+	s.fed = max(s.fed, offset)
 	if err == nil && in.Close {
-		err = stream.CloseStdin()
+		if err = stream.CloseStdin(); err == nil {
+			s.inputEnded = true
+		}
 	}
-	return offset, err
+	return s.fed, err
 }

@@ -41,7 +41,8 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 // nothing.
 type Facts struct {
 	Exit     *Exit              // what the agent saw; nil: nothing came
-	Killed   runtime.Outcome    // with Exit.Killed: why we killed it
+	Killed   runtime.Outcome    // with Exit.Killed, or Burnt: why we killed it
+	Burnt    bool               // we removed the runner, because its agent did not kill when it was told to
 	Refused  string             // why the agent refused to start it; "": it didn't
 	Gone     runtime.GoneReason // why the runner went; "": it is there
 	OOMKills int64              // that the host counted in the runner while it ran
@@ -75,6 +76,8 @@ func Decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":
 		return runtime.End{Outcome: runtime.OutcomeFailed, Message: f.Refused}
+	case f.Exit == nil && f.Burnt && f.Killed != "":
+		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,
 			Message: "its runner went away: " + reasonText(f.Gone)}

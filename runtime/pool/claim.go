@@ -15,6 +15,7 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
+	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
 }
 
@@ -38,6 +39,9 @@ func (o *owner) enqueue(w *waiter) {
 // abandon forgets a claim that nobody waits for any more.
 func (o *owner) abandon(w *waiter) {
 	w.abandoned = true
+	if w.given != nil && w.claim.Claim.Key == "" {
+		o.stop(w.given, runtime.GoneReleased, "the claimer went away before it had its answer")
+	}
 	o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
 }
 
@@ -85,8 +89,15 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			o.stop(e, runtime.GoneReleased, "the claimer went away before it had its answer")
 			return
 		}
+		w.given = e
 		w.answer(e.Runner, nil)
 	})
+}
+
+// due reports whether what is stored of a claim's expiry is so old that a use
+// has it stored again.
+func (e *entry) due() bool {
+	return e.Claim.InactivityTimeout > 0 && e.Claim.ExpiresAt.Sub(e.durable) > e.Claim.InactivityTimeout/10
 }
 
 // storeRenewal makes a claim's present expiry durable. Until it is, a restart
@@ -97,7 +108,8 @@ func (o *owner) storeRenewal(e *entry) {
 		claim.Epoch++
 		e.renewal = &claim
 	}
-	claim := *e.renewal
+	claim, waiting := *e.renewal, e.renewers
+	e.renewers = nil
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, e.ID, claim) }, func(err error) {
 		switch code := runtime.CodeOf(err); {
 		case err == nil:
@@ -109,6 +121,15 @@ func (o *owner) storeRenewal(e *entry) {
 			o.pool.options.Logger.Warn("a renewal could not be stored, the next use tries again",
 				zap.String("runner", string(e.ID)), zap.Error(err))
 		}
+		if err == nil && e.State == runtime.RunnerClaimed && e.due() { // it was used again meanwhile
+			e.renewers = append(waiting, e.renewers...)
+			o.storeRenewal(e)
+			return
+		}
+		for _, done := range append(waiting, e.renewers...) {
+			done(err)
+		}
+		e.renewers = nil
 	})
 }
 

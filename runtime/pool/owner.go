@@ -13,8 +13,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// relist is how often the owner looks at the truth without a hint.
-const relist = 30 * time.Second
+// How often the owner looks at the truth without a hint, and after an error.
+const (
+	relist      = 30 * time.Second
+	relistError = time.Second
+)
 
 // owner is the state of a pool. Only the goroutine of Run touches it.
 type owner struct {
@@ -36,6 +39,7 @@ type owner struct {
 	listing   bool
 	relist    bool // look again as soon as the list under way is here
 	listError string
+	nextList  time.Time // at the latest
 
 	failures    Failures
 	lastFailure string
@@ -51,6 +55,7 @@ type entry struct {
 	skipped  bool           // a list could not be believed about it
 	durable  time.Time      // the expiry that is stored
 	renewal  *runtime.Claim // one that may be stored or not
+	renewers []func(error)  // to be called when the expiry is stored
 	whenGone []func()       // to be called then
 }
 
@@ -71,9 +76,11 @@ func (p *Pool) Run(ctx context.Context) error {
 		cancel()
 		workers.Wait()
 	}()
+	if p.known != nil {
+		o.reconcile(p.known, 0)
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	nextList := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -83,8 +90,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-p.hints:
 			o.list()
 		case now := <-timer.C:
-			if !now.Before(nextList) {
-				nextList = now.Add(relist)
+			if !now.Before(o.nextList) {
 				o.list()
 			}
 		}
@@ -92,8 +98,8 @@ func (p *Pool) Run(ctx context.Context) error {
 		if o.deleted && len(o.runners) == 0 && o.listed {
 			return nil
 		}
-		if wake.IsZero() || wake.After(nextList) {
-			wake = nextList
+		if wake.IsZero() || wake.After(o.nextList) {
+			wake = o.nextList
 		}
 		timer.Reset(time.Until(wake))
 	}
@@ -102,12 +108,14 @@ func (p *Pool) Run(ctx context.Context) error {
 // settle serves the claims that can be served, does what Plan says, and
 // publishes the result. It returns when to look again.
 func (o *owner) settle(now time.Time) time.Time {
+	if o.listed {
+		o.serve(now)
+	}
+	wake := o.expireWaiters(now)
 	if !o.listed {
 		o.publish(false)
-		return time.Time{}
+		return wake
 	}
-	o.serve(now)
-	wake := o.expireWaiters(now)
 	members := make([]Member, 0, len(o.runners))
 	for _, e := range o.runners {
 		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, ExpiresAt: e.Claim.ExpiresAt}
@@ -262,6 +270,7 @@ func (o *owner) list() {
 		return
 	}
 	o.listing = true
+	o.nextList = time.Now().Add(relist)
 	begun := o.change
 	env := o.env.ID
 	o.spawn(func(ctx context.Context) {
@@ -270,6 +279,7 @@ func (o *owner) list() {
 			o.listing = false
 			if err != nil {
 				o.listError = "the cluster doesn't answer: " + err.Error()
+				o.nextList = time.Now().Add(relistError)
 				if !errors.Is(err, context.Canceled) {
 					o.pool.options.Logger.Warn("runners could not be listed", zap.String("environment", string(env)), zap.Error(err))
 				}

@@ -94,7 +94,7 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 	switch {
 	case missing <= 0:
 	case failures.Count == 0:
-		actions.Start = missing
+		actions.Start = min(missing, max(maxStarting-starting, 0))
 	case now.Before(failures.RetryAt):
 		actions.wake(failures.RetryAt)
 	case starting == 0:
@@ -127,6 +127,10 @@ func (a *Actions) wake(at time.Time) {
 		a.WakeAt = at
 	}
 }
+
+// maxStarting bounds how many runners start at once: a thousand waiting claims
+// get theirs in turn.
+const maxStarting = 50
 
 // How long starts pause after failures.
 const (

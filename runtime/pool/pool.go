@@ -44,17 +44,21 @@ type Options struct {
 type Pool struct {
 	options Options
 	first   runtime.Environment
+	known   []runtime.Runner
 	inbox   chan func(*owner)
 	hints   chan struct{} // capacity 1
 	ended   chan struct{} // closed when Run returns
 	status  atomic.Pointer[published]
 }
 
-// New returns the pool of env. Its Run must be called once.
-func New(env runtime.Environment, options Options) *Pool {
+// New returns the pool of env. Known are the runners that the cluster has for
+// it; nil means that the pool has to list them before it does anything. Its Run
+// must be called once.
+func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool {
 	p := &Pool{
 		options: options,
 		first:   env,
+		known:   known,
 		inbox:   make(chan func(*owner)),
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
@@ -65,6 +69,16 @@ func New(env runtime.Environment, options Options) *Pool {
 	})
 	p.Hint() // the first look
 	return p
+}
+
+// Ended reports whether Run has returned: nothing of it is left to do.
+func (p *Pool) Ended() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // Hint says that the cluster's runners may have changed. It never blocks.
@@ -145,21 +159,33 @@ func (p *Pool) Done(ctx context.Context, id runtime.RunnerID) {
 	_, _ = p.use(context.WithoutCancel(ctx), id, -1)
 }
 
-// Renew renews a claim, which isn't durable for less than nine tenths of its
-// inactivity timeout when it returns.
+// Renew renews a claim. When it returns, nine tenths of the inactivity timeout
+// at least are durable.
 func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
-	return p.use(ctx, id, 0)
-}
-
-func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	return ask(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
 			return
 		}
+		o.renew(e, func(err error) { reply(e.Runner, err) })
+	})
+}
+
+func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
+	if ctx.Err() != nil {
+		return runtime.Runner{}, context.Cause(ctx)
+	}
+	// Not with ctx: a use that was counted must be known to the caller. The owner
+	// answers at once.
+	return ask(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
+		e, err := o.held(id)
+		if err != nil {
+			reply(runtime.Runner{}, err)
+			return
+		}
 		e.busy += change
-		o.renew(e)
+		o.renew(e, nil)
 		reply(e.Runner, nil)
 	})
 }

@@ -50,7 +50,7 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 }
 
 func (b *bed) open() *Pool {
-	return New(b.env, Options{
+	return New(b.env, nil, Options{
 		Cluster: b.fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {},
 		Ending: func(_ context.Context, r runtime.Runner) error {
 			b.mu.Lock()

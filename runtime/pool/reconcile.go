@@ -96,15 +96,24 @@ func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 }
 
 // renew moves a claim's expiry on, and has it stored if what is stored is
-// more than a tenth of the time-out behind.
-func (o *owner) renew(e *entry) {
+// more than a tenth of the time-out behind. Done, unless it is nil, is called
+// once that is stored, or at once if it needn't be.
+func (o *owner) renew(e *entry, done func(error)) {
 	timeout := e.Claim.InactivityTimeout
-	if timeout == 0 {
-		return
+	if timeout > 0 {
+		e.Claim.ExpiresAt = time.Now().Add(timeout)
+		o.pool.options.Observe(e.Runner)
+		if e.due() {
+			if done != nil {
+				e.renewers = append(e.renewers, done)
+			}
+			if e.working == 0 { // else one is under way, and looks again when it is done
+				o.storeRenewal(e)
+			}
+			return
+		}
 	}
-	e.Claim.ExpiresAt = time.Now().Add(timeout)
-	o.pool.options.Observe(e.Runner)
-	if e.Claim.ExpiresAt.Sub(e.durable) > timeout/10 && e.working == 0 {
-		o.storeRenewal(e)
+	if done != nil {
+		done(nil)
 	}
 }

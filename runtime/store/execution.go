@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,9 +95,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if q.EnvironmentID != "" {
 		where, args = where+" AND environment = ?", append(args, q.EnvironmentID)
 	}
-	if len(q.States) > 0 {
-		where += " AND state IN (?" + strings.Repeat(", ?", len(q.States)-1) + ")"
-		for _, state := range q.States {
+	if states := slices.Compact(slices.Sorted(slices.Values(q.States))); len(states) > 0 {
+		where += " AND state IN (?" + strings.Repeat(", ?", len(states)-1) + ")"
+		for _, state := range states {
 			args = append(args, state)
 		}
 	}

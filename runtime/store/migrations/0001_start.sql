@@ -32,6 +32,7 @@ CREATE TABLE spent_keys (
 	runner  TEXT NOT NULL,
 	expires INTEGER NOT NULL -- Unix seconds
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX spent_keys_expires ON spent_keys (expires);
 
 -- +goose Down
 DROP TABLE spent_keys;

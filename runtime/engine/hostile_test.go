@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// evil is a fake cluster whose agents answer as a test wants.
+type evil struct {
+	*clustertest.Fake
+	agent atomic.Pointer[func(net.Conn)] // nil: a good one
+	dials atomic.Int64
+}
+
+func (c *evil) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	c.dials.Add(1)
+	serve := c.agent.Load()
+	if serve == nil {
+		return c.Fake.Dial(ctx, id)
+	}
+	runners, err := c.Runners(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runners {
+		if r.ID == id {
+			ours, theirs := net.Pipe()
+			go (*serve)(theirs)
+			return ours, nil
+		}
+	}
+	return nil, runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
+}
+
+// hostile returns an engine with a claimed runner whose agent is serve.
+func hostile(t *testing.T, serve func(net.Conn)) (*bed, *evil, runtime.Runner) {
+	t.Helper()
+	t.Parallel()
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	c := &evil{Fake: b.fake}
+	b.cluster = c
+	b.start(t)
+	t.Cleanup(func() {
+		b.stop()
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.environment(t, "a", 2)
+	r := b.claim(t, "a")
+	c.agent.Store(&serve)
+	return b, c, r
+}
+
+// hello answers a request as an agent that started does.
+func hello(t *testing.T, conn net.Conn) bool {
+	frames := agent.NewFrameReader(conn, agent.AgentSide)
+	if _, _, err := frames.Next(); err != nil {
+		return false
+	}
+	out, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol})
+	if err == nil {
+		out, err = agent.AppendJSON(out, agent.KindStarted, agent.Started{At: time.Now()})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	_, err = conn.Write(out)
+	return err == nil
+}
+
+func (b *bed) startIn(t *testing.T, id runtime.RunnerID, limit int) runtime.ExecutionID {
+	t.Helper()
+	x, err := b.Start(t.Context(), StartInput{RunnerID: id, Command: []string{"x"}, TimeLimit: &limit, OutputLimit: ptr[int64](1 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.ID
+}
+
+func TestAgentThatNeverAnswers(t *testing.T) {
+	b, _, r := hostile(t, func(conn net.Conn) {
+		defer conn.Close()
+		one := make([]byte, 1)
+		for {
+			if _, err := conn.Read(one); err != nil {
+				return
+			}
+		}
+	})
+	limited, cancelled := b.startIn(t, r.ID, 1), b.startIn(t, r.ID, 60)
+	if _, err := b.Cancel(t.Context(), cancelled); err != nil {
+		t.Error(err)
+	}
+	if x := b.await(t, cancelled); x.End.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("cancelled: %+v", x.End)
+	}
+	// The first that is overdue takes the runner, and with it the other.
+	if x := b.await(t, limited); x.End.Outcome != runtime.OutcomeTimeLimit && x.End.Outcome != runtime.OutcomeRunnerGone {
+		t.Errorf("limited: %+v", x.End)
+	}
+}
+
+func TestAgentThatIgnoresLimits(t *testing.T) {
+	b, _, r := hostile(t, func(conn net.Conn) {
+		defer conn.Close()
+		if !hello(t, conn) {
+			return
+		}
+		go func() { // reads and ignores what it is told
+			frames := agent.NewFrameReader(conn, agent.AgentSide)
+			for {
+				if _, _, err := frames.Next(); err != nil {
+					return
+				}
+			}
+		}()
+		block := make([]byte, agent.MaxData)
+		for offset := int64(0); ; offset += agent.MaxData {
+			if _, err := conn.Write(agent.AppendOutput(nil, 1, offset, time.Second, block)); err != nil {
+				return
+			}
+		}
+	})
+	x := b.await(t, b.startIn(t, r.ID, 60))
+	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
+		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
+	}
+	eventually(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+}
+
+func TestAgentThatHangsUp(t *testing.T) {
+	b, c, r := hostile(t, func(conn net.Conn) {
+		hello(t, conn)
+		conn.Close()
+	})
+	before := c.dials.Load()
+	x := b.await(t, b.startIn(t, r.ID, 1))
+	if n := c.dials.Load() - before; n > 100 {
+		t.Errorf("%d streams were opened", n)
+	}
+	if x.End.Outcome != runtime.OutcomeTimeLimit {
+		t.Errorf("%+v", x.End)
+	}
+}
+
+// TestAgentThatDoesNotRead must not hold up the pool.
+func TestAgentThatDoesNotRead(t *testing.T) {
+	b, c, r := hostile(t, func(conn net.Conn) { hello(t, conn) })
+	id := b.startIn(t, r.ID, 60)
+	eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), id, 0); return x.State == runtime.ExecutionRunning })
+	go b.Cancel(t.Context(), id)
+	go b.Release(t.Context(), r.ID)
+	c.agent.Store(nil)
+	began := time.Now()
+	b.claim(t, "a")
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("another claim took %s", took)
+	}
+	if x := b.await(t, id); x.End.Outcome != runtime.OutcomeRunnerGone && x.End.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("%+v", x.End)
+	}
+}
+
+// TestEndThatCannotBeStored: nobody hears of it before it is.
+func TestEndThatCannotBeStored(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON executions BEGIN SELECT RAISE(FAIL, 'refused'); END`); err != nil {
+		t.Fatal(err)
+	}
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := b.Execution(t.Context(), x.ID, time.Second); err != nil || x.State == runtime.ExecutionFinished {
+		t.Errorf("before it was stored: %+v, %v", x, err)
+	}
+	if _, err := db.Exec("DROP TRIGGER refuse"); err != nil {
+		t.Fatal(err)
+	}
+	if output, events := b.events(t, x.ID, ""); output != "x\n" || events[len(events)-1].Execution.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%q, %+v", output, events)
+	}
+	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestNeighboursAreNotBlamed(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	var ids []runtime.ExecutionID
+	for range 2 {
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "0.5"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, x.ID)
+	}
+	eventually(t, "both run", func() bool {
+		x, _ := b.Execution(t.Context(), ids[0], 0)
+		y, _ := b.Execution(t.Context(), ids[1], 0)
+		return x.State == runtime.ExecutionRunning && y.State == runtime.ExecutionRunning
+	})
+	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1, OOMKills: 1})
+	for _, id := range ids {
+		if x := b.await(t, id); x.End.Outcome != runtime.OutcomeExited {
+			t.Errorf("%+v", x.End)
+		}
+	}
+}
+
+// TestRunIsSafeToRepeat: the client leaves while it waits, and asks again.
+func TestRunIsSafeToRepeat(t *testing.T) {
+	b := newBed(t)
+	b.fake.StartDelay(100 * time.Millisecond)
+	b.environment(t, "a", 0)
+	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0.3"}, WaitFor: ptr(30), Key: "k",
+		Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.Execute(ctx, in); err == nil {
+		t.Fatal("the first was answered")
+	}
+	first, err := b.Execute(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.Execute(t.Context(), in)
+	if err != nil || second.ID != first.ID {
+		t.Errorf("%+v, %v", second, err)
+	}
+	if x := b.await(t, first.ID); x.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", x.End)
+	}
+	if n := b.fake.Starts(); n != 1 {
+		t.Errorf("%d runners", n)
+	}
+}
+
+func TestDeleteAndPutAgree(t *testing.T) {
+	b := newBed(t)
+	for range 300 {
+		b.environment(t, "a", 1)
+		if _, err := b.DeleteEnvironment(t.Context(), "a", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.environment(t, "a", 1)
+	b.claim(t, "a")
+}
+
+func TestClosedStdin(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("sleep 60"), Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a repeat is no error
+		n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("abc"), Offset: ptr[int64](0), Close: true})
+		if err != nil || n != 3 {
+			t.Error(n, err)
+		}
+	}
+	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("def")})
+	wantCode(t, err, runtime.CodeConflict, "")
+	if _, err := b.Release(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, x.ID)
+	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("def")})
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+}
