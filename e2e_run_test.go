@@ -145,10 +145,17 @@ func TestE2EFiles(t *testing.T) {
 	if out := r.stream("STDOUT"); out != "root 744 regular file\nroot 755 directory\nroot 1777 directory\nrunner\n" {
 		t.Errorf("%q %q", out, r.stream("STDERR"))
 	}
-	// Replaced by rename: an open file keeps its content.
-	r = b.shell(t, runner, `exec 3<./-rf; echo ready; while [ "$(cat ./-rf)" != new ]; do sleep 0.01; done & cat <&3`)
-	if r.stream("STDOUT") != "ready\nin -rf" {
-		t.Errorf("%q", r.stream("STDOUT"))
+	// Replaced by rename: who has the old file open goes on reading it.
+	reading := b.start(t, object{"runnerId": runner, "shell": `exec 3<./-rf; read go; cat <&3; cat ./-rf`, "stdin": true})
+	feed := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
+	eventually(t, 10*time.Second, "the file is open", func() bool {
+		r := b.shell(t, runner, `for p in /proc/[0-9]*; do readlink $p/fd/3; done 2>/dev/null`)
+		return strings.Contains(r.stream("STDOUT"), "/workspace/-rf")
+	})
+	update(object{"write": []object{{"path": "-rf", "text": " replaced"}}})
+	b.call(t, feed, object{"in": object{"executionId": reading, "text": "\n", "close": true}}, nil)
+	if r := b.await(t, reading); r.stream("STDOUT") != "in -rf replaced" {
+		t.Errorf("after a replacement: %q", r.stream("STDOUT"))
 	}
 	// Delete, then write, of one path leaves it there.
 	update(object{"delete": []string{"-rf"}, "write": []object{{"path": "-rf", "text": "new"}}})
@@ -275,11 +282,8 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 	b.put(t, object{"id": "10", "poolSize": 4})
 	seen := sync.Map{}
 	var group sync.WaitGroup
-	turns := make(chan struct{}, 20)
 	for i := range 200 {
 		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
 			environment := []string{"1", "10"}[i%2]
 			var out struct {
 				ClaimRunner struct {

@@ -18,7 +18,7 @@ type runCommand struct {
 	Server    string   `env:"ROCKPOOL_SERVER" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The server to run on. (${default}; $$${env})"`
 
 	Main      string   `arg:"" optional:"" name:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
-	Arguments []string `arg:"" optional:"" name:"argument" help:"Arguments for the program."`
+	Arguments []string `arg:"" optional:"" passthrough:"" name:"argument" help:"Arguments for the program."`
 	Program   []string `kong:"-"` // what stands after --
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -96,7 +97,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
 // errStopping is why what runs is to end: somebody asked for it.
-var errStopping = errors.New("the server is stopping")
+var errStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 
 // Run serves until ctx ends, or until a part fails. Then it ends, in this
 // order and within about 5 s: requests, the engine, the runners, the store. It

@@ -9,7 +9,7 @@ const Protocol = 1
 // Bounds of the protocol.
 const (
 	MaxData     = 32 << 10  // bytes of output, stdin or file in one frame
-	MaxFrame    = 8 << 20   // bytes of a request or of an Updated; every other frame is at most MaxData and a header, or 1 MiB of JSON
+	MaxFrame    = 16 << 20  // bytes of a request or of an Updated; every other frame is at most MaxData and a header, or 1 MiB of JSON
 	StdinWindow = 256 << 10 // stdin bytes that the agent holds for a program that doesn't read
 )
 

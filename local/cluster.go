@@ -9,6 +9,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -204,8 +205,12 @@ func (c *Cluster) install() error {
 	return writeProgram(c.launcher.Path, c.config.Helper)
 }
 
-// writeProgram replaces a program by rename: one that runs can't be written.
+// writeProgram replaces a program by rename: one that runs can't be written. One
+// that is the same stays, so that a full disk stops no clean-up.
 func writeProgram(path string, data []byte) error {
+	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, data) {
+		return nil
+	}
 	temp := path + ".new"
 	if err := os.WriteFile(temp, data, 0o755); err != nil {
 		return err

@@ -80,6 +80,7 @@ const (
 	MaxOutputLimit = 1 << 40
 	MaxVariables   = 256
 	MaxValueBytes  = 32 << 10
+	MaxAllValues   = 512 << 10 // of all variables together
 )
 
 // Validate returns INVALID_INPUT with the first field that is out of its
@@ -168,7 +169,11 @@ func ValidateVariables(field string, variables []Variable) error {
 		return Invalid(field, "must be at most %d variables, not %d", MaxVariables, len(variables))
 	}
 	seen := map[string]bool{}
+	total := 0
 	for i, v := range variables {
+		if total += len(v.Name) + len(v.Value); total > MaxAllValues {
+			return Invalid(field, "must be at most %d bytes in all", MaxAllValues)
+		}
 		at := fmt.Sprintf("%s.%d", field, i)
 		switch {
 		case !variableNames.MatchString(v.Name) || len(v.Name) > 256:

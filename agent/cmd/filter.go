@@ -19,6 +19,7 @@ const (
 	dataArchitecture = 4
 	dataArgument0    = 16 // low half; each has 8 bytes
 	dataArgument1    = 24
+	dataArgument2    = 32
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 	allow       = unix.SECCOMP_RET_ALLOW
 	refuse      = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	unknown     = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	noFamily    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 
 	// Each kind of namespace that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
@@ -61,6 +63,20 @@ func denyList() []unix.SockFilter {
 		jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1),
 		ret(refuse),
 		ret(allow))
+	// A network namespace doesn't hold every family of sockets: vsock reaches the
+	// hypervisor and other runners, and AF_ALG and the like are kernel to attack.
+	for _, number := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		p.when(number,
+			load(dataArgument0),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 6, 0),
+			jump(unix.BPF_JEQ, unix.AF_INET, 5, 0),
+			jump(unix.BPF_JEQ, unix.AF_INET6, 4, 0),
+			jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 2),
+			load(dataArgument2),
+			jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0), // what lists interfaces and addresses
+			ret(noFamily),
+			ret(allow))
+	}
 	p.code = append(p.code, ret(allow))
 	return p.code
 }

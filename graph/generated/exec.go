@@ -2268,7 +2268,7 @@ input ClaimRunnerInput {
   inactivityTimeout: Int
   "Seconds to wait for a runner where none is idle, 0 to 3600; whoever waits longest is served first. Default: 0, fail at once."
   waitFor: Int
-  "Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this claim only."
+  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only."
   idempotencyKey: String
   "Names and values to find the claim again by, at most 32."
   labels: [LabelInput!]
@@ -2324,13 +2324,13 @@ input StartExecutionInput {
   limits: LimitsInput
   "Whether ` + "`" + `writeStdin` + "`" + ` will feed it. Default: false, its standard input is at its end from the start."
   stdin: Boolean
-  "Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this execution only."
+  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
 }
 
 "Limits of one execution. What is null is as the environment says."
 input LimitsInput {
-  "Bytes that it may print, 1024 to 1099511627776."
+  "Bytes that it may print: 1024 to the ` + "`" + `outputLimit` + "`" + ` of the environment, which is also what holds when this is null."
   outputBytes: Int64
 }
 
@@ -2366,7 +2366,7 @@ input RunInput {
   timeLimit: Int
   "Seconds to wait for a runner where none is idle, 0 to 3600. Default: 0, fail at once."
   waitFor: Int
-  "Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this run only."
+  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String
 }
 

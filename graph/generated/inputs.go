@@ -20,7 +20,7 @@ type ClaimRunnerInput struct {
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty"`
 	// Seconds to wait for a runner where none is idle, 0 to 3600; whoever waits longest is served first. Default: 0, fail at once.
 	WaitFor *int `json:"waitFor,omitempty"`
-	// Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this claim only.
+	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []runtime.Label `json:"labels,omitempty"`
@@ -62,7 +62,7 @@ type FileInput struct {
 
 // Limits of one execution. What is null is as the environment says.
 type LimitsInput struct {
-	// Bytes that it may print, 1024 to 1099511627776.
+	// Bytes that it may print: 1024 to the `outputLimit` of the environment, which is also what holds when this is null.
 	OutputBytes *int64 `json:"outputBytes,omitempty"`
 }
 
@@ -156,7 +156,7 @@ type RunInput struct {
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// Seconds to wait for a runner where none is idle, 0 to 3600. Default: 0, fail at once.
 	WaitFor *int `json:"waitFor,omitempty"`
-	// Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this run only.
+	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -184,7 +184,7 @@ type StartExecutionInput struct {
 	Limits *LimitsInput `json:"limits,omitempty"`
 	// Whether `writeStdin` will feed it. Default: false, its standard input is at its end from the start.
 	Stdin *bool `json:"stdin,omitempty"`
-	// Makes a repetition safe: any text of 1 to 255 bytes that the caller uses for this execution only.
+	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 

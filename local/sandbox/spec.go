@@ -60,6 +60,13 @@ func Spec(env runtime.Environment, m Machine, root, group string, slot int) *spe
 			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace},
 			Cwd:             "/",
 			NoNewPrivileges: true,
+			// What a user's processes take of these is charged to root's account too,
+			// which all runners share: a runner that took it all would starve the others.
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_SIGPENDING", Soft: 256, Hard: 256},
+				{Type: "RLIMIT_MSGQUEUE", Soft: 0, Hard: 0},
+				{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
+			},
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding:  agentCapabilities,
 				Effective: agentCapabilities,
@@ -99,18 +106,22 @@ var maskedPaths = []string{
 	"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
 	"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts",
 	"/proc/cmdline", "/proc/sys/kernel/random/boot_id", "/proc/swaps", "/proc/partitions", "/proc/diskstats",
+	"/proc/config.gz", "/proc/key-users", "/proc/pressure", "/proc/vmstat", "/proc/zoneinfo", "/proc/consoles",
+	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
 func mounts(env runtime.Environment, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
+	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
 	room := size(env.Resources.WorkspaceMiB)
+	inodes := fmt.Sprintf("nr_inodes=%d", 256*env.Resources.WorkspaceMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", size(min(env.Resources.WorkspaceMiB, 64))}},
-		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", room}},
-		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", room}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(env.Resources.WorkspaceMiB, 64))}},
+		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
+		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 	}
 	for _, at := range m.Binds {
 		all = append(all, specs.Mount{Destination: at, Source: at, Options: []string{"rbind", "ro", "rro", "nosuid", "nodev", "rnosuid", "rnodev"}})

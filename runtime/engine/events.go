@@ -185,10 +185,14 @@ func (r *Events) end() (Event, error) {
 }
 
 // Bounds of a page of output.
-const maxPageBytes = 16 << 20
+const (
+	maxPageBytes = 16 << 20
+	maxChunks    = 4096
+	chunkBytes   = 100 // what a chunk costs beside its data: a program can make them small
+)
 
-// Output returns what is there now after a cursor: events of output of at most
-// maxBytes in all, but at least one if there is any; the cursor after them; and
+// Output returns what is there now after a cursor: events of output of about
+// maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
 // whether the execution has ended and this is its last output.
 func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (chunks []Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
@@ -210,7 +214,7 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 		case event.Kind == EventFinished:
 			return chunks, event.Cursor, true, nil
 		case event.Kind == EventOutput:
-			if size += len(event.Data); size > maxBytes && len(chunks) > 0 {
+			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
 				return chunks, next, false, nil
 			}
 			chunks = append(chunks, event)

@@ -56,7 +56,13 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		x.TimeLimit = env.DefaultTimeLimit
 	}
 	x.OutputLimit = env.OutputLimit
-	set(&x.OutputLimit, in.OutputLimit)
+	if in.OutputLimit != nil {
+		x.OutputLimit = *in.OutputLimit
+		if err := runtime.Between("limits.outputBytes", x.OutputLimit, runtime.MinOutputLimit, env.OutputLimit, "bytes (the environment's outputLimit)"); err != nil {
+			p.Done(ctx, x.RunnerID)
+			return runtime.Execution{}, err
+		}
+	}
 	x.Marks.QueuedAt = time.Now()
 	stored, added, err := e.store.AddExecution(ctx, x)
 	if err != nil || !added {

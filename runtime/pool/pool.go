@@ -190,9 +190,15 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 	})
 }
 
+// releasePatience is how long Release waits for a runner to be gone.
+const releasePatience = 10 * time.Second
+
 // Release removes a claimed runner and returns once it is gone; false means
 // that it was gone, or going, already. CONFLICT as for Use.
 func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience,
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is released, but can't be removed yet; that goes on", id))
+	defer cancel()
 	return ask(ctx, p, func(o *owner, reply func(bool, error)) {
 		e, err := o.held(id)
 		switch {

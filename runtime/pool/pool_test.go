@@ -421,3 +421,58 @@ func TestNoRunnerTwice(t *testing.T) {
 		b.want(t, 20, 0)
 	})
 }
+
+func TestRenewIsDurableWhenItReturns(t *testing.T) {
+	run(t, 1, func(t *testing.T, b *bed) {
+		settle(time.Second)
+		r := b.claim(t, Claim{Claim: runtime.Claim{InactivityTimeout: time.Minute}})
+		settle(30 * time.Second)
+		b.fake.OnMark(func(runtime.RunnerID, runtime.Claim) error { return errors.New("no") })
+		if _, err := b.Renew(t.Context(), r.ID); err == nil {
+			t.Error("a renewal that wasn't stored was answered")
+		}
+		b.fake.OnMark(func(runtime.RunnerID, runtime.Claim) error { time.Sleep(time.Second); return nil })
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				renewed, err := b.Renew(t.Context(), r.ID)
+				runners, _ := b.fake.Runners(t.Context(), "")
+				for _, stored := range runners {
+					if stored.ID == r.ID && (err != nil || renewed.Claim.ExpiresAt.Sub(stored.Claim.ExpiresAt) > 6*time.Second) {
+						t.Errorf("answered %s (%v), stored %s", renewed.Claim.ExpiresAt, err, stored.Claim.ExpiresAt)
+					}
+				}
+			})
+			settle(300 * time.Millisecond)
+		}
+		group.Wait()
+	})
+}
+
+func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
+	run(t, 1, func(t *testing.T, b *bed) {
+		settle(time.Second)
+		r := b.claim(t, Claim{Claim: runtime.Claim{InactivityTimeout: time.Minute}})
+		var group sync.WaitGroup
+		for range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			group.Go(func() {
+				if _, err := b.Use(ctx, r.ID); err == nil {
+					b.Done(ctx, r.ID)
+				}
+			})
+			group.Go(cancel)
+			// Answered or not: nobody holds what a cancelled claim got.
+			group.Go(func() {
+				if _, err := b.Claim(ctx, Claim{}); err == nil {
+					cancel()
+				}
+			})
+		}
+		group.Wait()
+		settle(2 * time.Minute)
+		if _, err := b.Use(t.Context(), r.ID); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+			t.Errorf("the claim didn't expire: %v", err)
+		}
+	})
+}

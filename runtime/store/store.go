@@ -37,8 +37,9 @@ type Store struct {
 	reads  *sql.DB // many connections
 	writes *sql.DB // one connection, used by the writer only
 	queue  chan write
-	closed chan struct{} // closed by Close: no more writes are taken
-	dirty  atomic.Bool   // something was committed since the last checkpoint
+	closed chan struct{}         // closed by Close: no more writes are taken
+	dirty  atomic.Bool           // something was committed since the last checkpoint
+	full   atomic.Pointer[error] // why the last write found no room; nil: it did
 	group  sync.WaitGroup
 }
 
@@ -87,6 +88,11 @@ func (s *Store) open(ctx context.Context, path string) error {
 		return err
 	}
 	_, err = provider.Up(ctx)
+	var broken *sqlite.Error
+	const corrupt, noDatabase = 11, 26 // SQLITE_CORRUPT, SQLITE_NOTADB
+	if errors.As(err, &broken) && (broken.Code()&0xff == corrupt || broken.Code()&0xff == noDatabase) {
+		return fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start anew, without the environments and executions in it", err)
+	}
 	return err
 }
 
@@ -168,8 +174,12 @@ func (s *Store) checkpoints() {
 	}
 }
 
-// Check returns an error if the database doesn't answer.
+// Check returns an error if the database doesn't answer, or if the last write
+// found the disk full.
 func (s *Store) Check(ctx context.Context) error {
+	if err := s.full.Load(); err != nil {
+		return *err
+	}
 	var one int
 	return s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 }

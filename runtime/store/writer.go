@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // batch is how many writes share a transaction at most.
@@ -30,7 +32,13 @@ func (s *Store) write(ctx context.Context, doing string, do func(*sql.Tx) error)
 	case <-s.closed:
 		return errClosed
 	}
-	return typed(<-w.result, doing)
+	err := typed(<-w.result, doing)
+	if runtime.CodeOf(err) == runtime.CodeStorageFull {
+		s.full.Store(&err)
+	} else if err == nil {
+		s.full.Store(nil)
+	}
+	return err
 }
 
 // writer is the one goroutine that writes.
