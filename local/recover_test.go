@@ -62,22 +62,32 @@ func TestRestart(t *testing.T) {
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
 }
 
-// The helper and the server die in the middle of a create, at 25 moments.
+// The helper and the server die in the middle of a create, at 25 moments, and
+// on a busy machine at more, until there is something to clean up.
 func TestKilledCreates(t *testing.T) {
 	b := newBench(t)
-	for i := range 25 {
+	create := func(within time.Duration) time.Duration { // then it gets SIGKILL
 		e := newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: hostEnvironment(), State: runtime.RunnerStarting}, 0)
 		if err := b.record(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		after := time.Duration(i+rand.IntN(2)) * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), after) // then it gets SIGKILL
-		_, err := b.create(ctx, e)
-		cancel()
-		t.Logf("killed after %s: %v", after, err)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		began := time.Now()
+		_, _ = b.create(ctx, e) // its error is the kill
+		return time.Since(began)
 	}
-	states, err := os.ReadDir(filepath.Join(b.config.Dir, "state"))
-	if err != nil || len(states) < 3 || len(b.processes()) == 0 {
+	whole := create(time.Minute)
+	before := len(b.processes())
+	var states []os.DirEntry
+	for i := 0; i < 25 || (i < 200 && (len(states) < 4 || len(b.processes()) <= before)); i++ {
+		create(whole * time.Duration(i%25+rand.IntN(2)) / 20)
+		var err error
+		if states, err = os.ReadDir(filepath.Join(b.config.Dir, "state")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(states) < 4 || len(b.processes()) <= before {
 		t.Fatalf("the creates left %d states and processes %v: there is nothing to clean up", len(states), b.processes())
 	}
 	t.Logf("left are %d states and processes %v", len(states), b.processes())
