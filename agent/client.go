@@ -59,6 +59,10 @@ type exchange struct {
 
 // open sends a request and reads its response. On an error conn is closed.
 func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Response, error) {
+	if ctx.Err() != nil { // what AfterFunc does to the stream may come after the answer
+		_ = conn.Close()
+		return nil, Response{}, context.Cause(ctx)
+	}
 	x := &exchange{ctx: ctx, conn: conn, frames: NewFrameReader(conn, ClientSide)}
 	x.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	response, err := x.ask(request)

@@ -42,6 +42,7 @@ func TestKillGrace(t *testing.T) {
 			if err := s.Kill(grace); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // each is carried out by a goroutine of its own
 		}
 		_, _, exit := f.follow(s, false)
 		if exit.Cause != agent.CauseKill || exit.Wall != 10*time.Second {
