@@ -42,6 +42,7 @@ func newBed(t *testing.T) bed {
 	<-eng.Restored()
 	server := httptest.NewUnstartedServer(Handler(eng, Options{AllowedHosts: []string{"127.0.0.1"}, Logger: zap.NewNop()}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Config.ConnContext = ConnContext
 	server.Start()
 	t.Cleanup(func() {
 		stop()

@@ -19,7 +19,10 @@ import (
 // A presenter turns every error into what a client may see: a message for
 // people, and extensions with a stable code. What a client may not see it logs,
 // once, with an id that both can name.
-type presenter struct{ logger *zap.Logger }
+type presenter struct {
+	logger *zap.Logger
+	hints  bool // messages may suggest names of the schema
+}
 
 // Present is the one way out for errors. It doesn't change err.
 func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
@@ -33,7 +36,15 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 		out.Path, out.Locations = gql.Path, gql.Locations
 	}
 	typed := p.typed(ctx, err, gql)
+	if message, _, suggests := strings.Cut(typed.Message, " Did you mean"); suggests && !p.hints {
+		plain := *typed
+		plain.Message = message
+		typed = &plain
+	}
 	out.Message, out.Extensions = typed.Message, extensions(typed)
+	if gql != nil && gql.Extensions["cursor"] != nil {
+		out.Extensions["cursor"] = gql.Extensions["cursor"]
+	}
 	if typed.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		out.Extensions["id"] = id
@@ -64,11 +75,12 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 		return runtime.Wrap(runtime.CodeInternal, err, "")
 	case gql.Extensions["code"] == "COMPLEXITY_LIMIT_EXCEEDED":
 		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
-	case gql.Err == nil || gql.Extensions["code"] != nil:
-		// gqlgen's own: the document or its variables are wrong. The message of
-		// a body that isn't JSON repeats the whole body.
-		message, _, _ := strings.Cut(gql.Message, " body:")
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: message}
+	case gql.Extensions["code"] == runtime.CodeSlowConsumer:
+		return runtime.Errorf(runtime.CodeSlowConsumer, "%s", gql.Message)
+	case strings.HasPrefix(gql.Message, "exceeded token limit"):
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", maxTokens)
+	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	default:

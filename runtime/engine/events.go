@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// gather is how many bytes of one stream an event holds at most.
-const gather = 32 << 10
+// MaxEvent is how many bytes of one stream an event holds at most.
+const MaxEvent = 32 << 10
 
 // An EventKind says what an Event is.
 type EventKind int
@@ -82,6 +82,17 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	return r, err
 }
 
+// Ended returns a channel that is closed once the execution has ended: then
+// Next doesn't wait any more.
+func (r *Events) Ended() <-chan struct{} {
+	if r.session != nil {
+		return r.session.done
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
 // Close lets go of the log.
 func (r *Events) Close() error { return r.reader.Close() }
 
@@ -105,8 +116,10 @@ func (r *Events) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// TryNext is Next without waiting: output.ErrWait means that there is no event
-// yet.
+// ErrWait says that there is no event yet.
+var ErrWait = output.ErrWait
+
+// TryNext is Next without waiting: ErrWait means that there is no event yet.
 func (r *Events) TryNext() (Event, error) {
 	if r.finished {
 		return Event{}, io.EOF
@@ -149,7 +162,7 @@ func (r *Events) output(began time.Time) (Event, error) {
 		if err != nil {
 			break // the first is there; another's error comes again with the next call
 		}
-		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > gather) {
+		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > MaxEvent) {
 			break
 		}
 		if event.Data == nil {
