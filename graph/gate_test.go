@@ -44,7 +44,7 @@ func (a answer) code() any {
 	return a.Errors[0].Extensions["code"]
 }
 
-func ask(t *testing.T, method, url, body string, header http.Header) answer {
+func ask(t testing.TB, method, url, body string, header http.Header) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url+"/graphql", strings.NewReader(body))
 	if err != nil {

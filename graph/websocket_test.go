@@ -14,7 +14,7 @@ import (
 
 // A client is a minimal speaker of graphql-transport-ws.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	conn *websocket.Conn
 }
 
@@ -24,7 +24,7 @@ type message struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-func dial(t *testing.T, url string, header http.Header) (client, error) {
+func dial(t testing.TB, url string, header http.Header) (client, error) {
 	t.Helper()
 	conn, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql",
 		&websocket.DialOptions{HTTPHeader: header, Subprotocols: []string{transport.Subprotocol}})

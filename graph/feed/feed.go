@@ -22,6 +22,7 @@ import (
 type Source interface {
 	Next(ctx context.Context) (engine.Event, error)
 	TryNext() (engine.Event, error)
+	Until(cursor string)
 	Ended() <-chan struct{}
 	Close() error
 }
@@ -64,11 +65,11 @@ type feed struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	moved   chan struct{} // capacity 1: the fastest member took one
-	nudged  chan struct{} // capacity 1: somebody waits to join
 	members int
 
 	mu     sync.Mutex // guards what follows, and the nodes
 	tail   *node
+	newest string           // the last cursor that can be joined at
 	oldest *node            // of those kept
 	places map[string]*node // by cursor, of those kept
 	bytes  int
@@ -92,8 +93,8 @@ func newFeed(source Source, cursor string, encode func(engine.Event) []byte) *fe
 	start := &node{ready: make(chan struct{})}
 	f := &feed{
 		source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
-		moved: make(chan struct{}, 1), nudged: make(chan struct{}, 1),
-		tail: start, oldest: start, places: map[string]*node{cursor: start},
+		moved: make(chan struct{}, 1),
+		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start},
 	}
 	start.item.Event.Cursor = cursor
 	go f.run(ctx)
@@ -151,7 +152,6 @@ func (f *feed) pause(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-f.nudged:
 	case <-f.source.Ended():
 	case <-ctx.Done():
 	}
@@ -168,7 +168,8 @@ func (f *feed) append(next *node) {
 	// The end has the cursor of what was before it, and comes again to whom
 	// resumes there.
 	if next.err == nil && next.item.Event.Kind != engine.EventFinished {
-		f.places[next.item.Event.Cursor] = next
+		f.newest = next.item.Event.Cursor
+		f.places[f.newest] = next
 	}
 	for f.bytes > keep && f.oldest != next {
 		f.drop()
@@ -255,76 +256,97 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 	if w.over {
 		return Item{}, io.EOF
 	}
-	for w.feed != nil || w.join(false) {
-		next, item, err := w.feed.after(ctx, w.at)
-		if next != nil || err != nil {
-			w.at = next
-			return item, err
+	for {
+		if w.feed != nil || w.join() {
+			next, item, err := w.feed.after(ctx, w.at)
+			if next != nil || err != nil {
+				w.at = next
+				return item, err
+			}
+			w.leave() // it fell behind, and goes on alone
+			if w.source, err = w.open(w.cursor); err != nil {
+				return Item{}, err
+			}
 		}
-		if err := w.fallBehind(); err != nil {
+		event, err := w.source.TryNext()
+		if errors.Is(err, engine.ErrWait) {
+			if err := w.wait(ctx); err != nil {
+				return Item{}, err
+			}
+			continue
+		}
+		if err != nil {
 			return Item{}, err
 		}
-		break
-	}
-	event, err := w.source.TryNext()
-	if errors.Is(err, engine.ErrWait) {
-		if w.join(true) {
-			return w.next(ctx)
+		item := Item{Event: event}
+		if event.Kind == engine.EventOutput {
+			item.Encoded = w.encode(event)
+			item.Event.Data = nil
 		}
-		event, err = w.source.Next(ctx)
+		return item, nil
 	}
-	if err != nil {
-		return Item{}, err
-	}
-	item := Item{Event: event}
-	if event.Kind == engine.EventOutput {
-		item.Encoded = w.encode(event)
-		item.Event.Data = nil
-	}
-	return item, nil
 }
 
-// fallBehind leaves the feed, and goes on alone.
-func (w *Watcher) fallBehind() (err error) {
-	w.leave()
-	w.source, err = w.open(w.cursor)
-	return err
-}
-
-// join becomes a member if the feed has the place that the watcher is at. At
-// the live end it starts the feed if there is none.
-func (w *Watcher) join(live bool) bool {
+// join becomes a member if the feed has the place that the watcher is at; else
+// the watcher's next events are cut so that it comes to such a place.
+func (w *Watcher) join() bool {
 	w.feeds.mu.Lock()
 	defer w.feeds.mu.Unlock()
 	f := w.feeds.live[w.key]
 	if f == nil {
-		if !live {
-			return false
-		}
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.places[w.cursor]
+	if at == nil {
+		w.source.Until(f.newest)
+		return false
+	}
+	w.enter(f, at)
+	_ = w.source.Close() // it was only read
+	w.source = nil
+	return true
+}
+
+// enter needs both locks.
+func (w *Watcher) enter(f *feed, at *node) {
+	f.members++
+	f.crowd = f.members
+	w.feed, w.at = f, at
+}
+
+// wait is for a watcher at the live end. It starts the feed if there is none.
+// Where there is one that has not come so far, it waits for that to go on.
+func (w *Watcher) wait(ctx context.Context) error {
+	w.feeds.mu.Lock()
+	f := w.feeds.live[w.key]
+	if f == nil {
 		f = newFeed(w.source, w.cursor, w.encode)
 		if w.feeds.live == nil {
 			w.feeds.live = map[Key]*feed{}
 		}
 		w.feeds.live[w.key] = f
 		w.source = nil
+		f.mu.Lock()
+		w.enter(f, f.places[w.cursor])
+		f.mu.Unlock()
+		w.feeds.mu.Unlock()
+		return nil
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	at := f.places[w.cursor]
-	if at == nil {
-		if live {
-			hint(f.nudged) // it may come here when it reads what it gathers
-		}
-		return false
+	tail := f.tail
+	f.first = tail.number // nobody is nearer to the end
+	hint(f.moved)
+	f.mu.Unlock()
+	w.feeds.mu.Unlock()
+	select {
+	case <-tail.ready:
+	case <-f.done: // its last member left, or the execution ended
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	f.members++
-	f.crowd = f.members
-	w.feed, w.at = f, at
-	if w.source != nil {
-		_ = w.source.Close() // it was only read
-		w.source = nil
-	}
-	return true
+	return nil
 }
 
 // leave ends the membership; the last one ends the feed.

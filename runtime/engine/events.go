@@ -60,6 +60,7 @@ type Events struct {
 	ended    runtime.Execution // without a session
 	reader   *output.Reader
 	at       cursor
+	until    int64 // an event ends at this position in the log; 0: wherever
 	finished bool
 }
 
@@ -91,6 +92,16 @@ func (r *Events) Ended() <-chan struct{} {
 	ended := make(chan struct{})
 	close(ended)
 	return ended
+}
+
+// Until makes sure that one event ends at this cursor of an earlier one, if it
+// is still to come: then what comes after is the same for both readers. A later
+// call replaces an earlier one.
+func (r *Events) Until(cursor string) {
+	r.until = 0
+	if at, err := parseCursor(r.id, cursor); err == nil {
+		r.until = at.position
+	}
 }
 
 // Close lets go of the log.
@@ -172,6 +183,9 @@ func (r *Events) output(began time.Time) (Event, error) {
 		r.at.offset = record.Offset + int64(len(record.Data))
 		if _, err := r.reader.TryNext(); err != nil {
 			return Event{}, err
+		}
+		if r.reader.Position() == r.until {
+			break
 		}
 	}
 	r.at.position = r.reader.Position()
