@@ -77,8 +77,24 @@ type guardedConn struct {
 
 const writePiece = 16 << 10
 
+// unsent is how many bytes the kernel takes for a peer beyond what is on its
+// way: without this bound a stalled one holds megabytes there.
+const unsent = 128 << 10
+
+// boundUnsent sets that bound.
+func boundUnsent(tcp *net.TCPConn) {
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent) // older kernels hold more
+		})
+	}
+}
+
 func guard(conn net.Conn, patience time.Duration) *guardedConn {
 	c := &guardedConn{Conn: conn, tcp: unwrap(conn), patience: patience}
+	if c.tcp != nil {
+		boundUnsent(c.tcp)
+	}
 	c.heard.Store(time.Now().UnixNano())
 	return c
 }

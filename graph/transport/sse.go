@@ -49,6 +49,9 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	if conn != nil {
 		out.tcp = unwrap(conn)
 	}
+	if out.tcp != nil {
+		boundUnsent(out.tcp)
+	}
 	t.serve(r, op, refused, out)
 }
 

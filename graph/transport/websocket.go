@@ -319,21 +319,21 @@ func (c *connection) keep(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	asked := false
+	var asked time.Time // zero: not since something was heard
 	for {
 		quiet := c.conn.quiet()
-		wait := c.Keepalive - quiet
+		if time.Since(asked) > quiet {
+			asked = time.Time{}
+		}
+		wait := c.Keepalive
 		switch {
 		case quiet < c.Keepalive:
-			asked = false
-		case !asked:
-			asked = true
+			wait -= quiet
+		case asked.IsZero():
+			asked = time.Now()
 			c.out.urgent(textFrame(`{"type":"ping"}`))
-			wait = c.Keepalive
 		case c.gone(quiet):
 			return closing{code: closeAbnormally, reason: "the peer vanished"}
-		default:
-			wait = c.Keepalive
 		}
 		timer.Reset(wait)
 		select {
