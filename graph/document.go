@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
@@ -22,6 +23,7 @@ const (
 	maxLevels      = 20
 	maxAliases     = 100
 	maxDirectives  = 200
+	maxName        = 256 // bytes: similar ones are looked for with the square of it
 	maxDefinitions = 100 // operations, fragments; also variables of one
 )
 
@@ -41,6 +43,9 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if _, known := d.known.Get(ctx, params.Query); known {
 		return nil
 	}
+	if hasLongName(params.Query) {
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes", maxName))
+	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, maxTokens)
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same, and says where
@@ -49,6 +54,45 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
 	}
 	return nil
+}
+
+// hasLongName looks for one outside of strings and comments.
+func hasLongName(text string) bool {
+	for i, run := 0, 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			if run++; run > maxName {
+				return true
+			}
+			continue
+		case c == '#':
+			i += lengthUntil(text[i:], "\n")
+		case strings.HasPrefix(text[i:], `"""`):
+			i += 3
+			for i < len(text) && !strings.HasPrefix(text[i:], `"""`) {
+				if strings.HasPrefix(text[i:], `\"""`) {
+					i += 3
+				}
+				i++
+			}
+			i += 2
+		case c == '"':
+			for i++; i < len(text) && text[i] != '"' && text[i] != '\n'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+		run = 0
+	}
+	return false
+}
+
+func lengthUntil(text, end string) int {
+	if i := strings.Index(text, end); i >= 0 {
+		return i
+	}
+	return len(text)
 }
 
 // measure returns what is too much in a document; "" if nothing is.

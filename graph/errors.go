@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -33,7 +34,7 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
 	var gql *gqlerror.Error
 	if errors.As(err, &gql) {
-		out.Path, out.Locations = gql.Path, gql.Locations
+		out.Path, out.Locations = shortenPath(gql.Path), gql.Locations
 	}
 	typed := p.typed(ctx, err, gql)
 	if message, _, suggests := strings.Cut(typed.Message, " Did you mean"); suggests && !p.hints {
@@ -41,7 +42,7 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 		plain.Message = message
 		typed = &plain
 	}
-	out.Message, out.Extensions = typed.Message, extensions(typed)
+	out.Message, out.Extensions = shorten(typed.Message, maxMessage), extensions(typed)
 	if gql != nil && gql.Extensions["cursor"] != nil {
 		out.Extensions["cursor"] = gql.Extensions["cursor"]
 	}
@@ -55,6 +56,26 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	}
 	// A transport presents some errors twice.
 	out.Err = &presentedError{out}
+	return out
+}
+
+// A message may repeat what the client sent, whatever its length.
+const maxMessage = 500
+
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func shortenPath(path ast.Path) ast.Path {
+	out := slices.Clone(path)
+	for i, part := range out {
+		if name, ok := part.(ast.PathName); ok {
+			out[i] = ast.PathName(shorten(string(name), maxMessage))
+		}
+	}
 	return out
 }
 
@@ -77,6 +98,8 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
 	case gql.Extensions["code"] == runtime.CodeSlowConsumer:
 		return runtime.Errorf(runtime.CodeSlowConsumer, "%s", gql.Message)
+	case strings.HasPrefix(gql.Message, "exceeded maximum nesting depth"):
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", maxTokens)
 	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
@@ -101,7 +124,7 @@ func (e *presentedError) Error() string { return e.gql.Message }
 func extensions(err *runtime.Error) map[string]any {
 	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
-		out["field"] = err.Field
+		out["field"] = shorten(err.Field, maxMessage)
 	}
 	return out
 }

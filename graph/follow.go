@@ -80,7 +80,7 @@ type eventStream struct {
 	events  chan model.ExecutionEvent
 	respond func() *graphql.Response
 	next    graphql.ResponseHandler
-	ctx     context.Context //nolint:containedctx // the executor's own, which its handler must be called with
+	ctx     context.Context // the executor's own, which its handler must be called with
 }
 
 // Next implements transport.Stream.

@@ -127,7 +127,7 @@ func (s Settings) open(ctx context.Context, op operation, after string) Stream {
 // responses are what the executor answers.
 type responses struct {
 	next graphql.ResponseHandler
-	ctx  context.Context //nolint:containedctx // the executor's own, which its handler must be called with
+	ctx  context.Context // the executor's own, which its handler must be called with
 }
 
 func (r responses) Next(context.Context) (Message, error) {
