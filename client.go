@@ -117,9 +117,9 @@ func persist(ctx context.Context, patience time.Duration, again func(error) bool
 	}
 }
 
-// passing reports whether err is of a connection that broke, or of a server
-// that is starting or stopping.
+// passing reports whether err is of a connection that broke, of a server that
+// is starting or stopping, or of a reader that was too slow for it.
 func passing(err error) bool {
 	var refused *apiError
-	return !errors.As(err, &refused) || refused.Extensions.Code == runtime.CodeClusterUnavailable
+	return !errors.As(err, &refused) || refused.Extensions.Code == runtime.CodeClusterUnavailable || refused.Extensions.Code == runtime.CodeSlowConsumer
 }

@@ -19,15 +19,16 @@ import (
 // Config are a server's settings. Each is a flag of rockpool serve, or a
 // variable.
 type Config struct {
-	Listen         string   `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address. Port 0: any that is free. (${default}; $$${env})"`
-	Data           string   `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool; $$${env})"`
-	AllowedHosts   []string `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names in the Host header that are answered beside localhost and the address itself. ($$${env})"`
-	AllowedOrigins []string `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Web pages that may use the API beside the server's own, for example https://admin.example.org. ($$${env})"`
-	MaxBody        int64    `env:"ROCKPOOL_MAX_BODY" default:"33554432" placeholder:"BYTES" help:"Bytes of a request at most, 1024 to 1073741824. (${default}; $$${env})"`
-	Parallel       int      `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners started at once, 1 to 64; 0: as many as there are CPUs. (${default}; $$${env})"`
-	CgroupParent   string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
-	LogLevel       string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
-	LogFormat      string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
+	Listen          string   `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address. Port 0: any that is free. (${default}; $$${env})"`
+	Data            string   `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool; $$${env})"`
+	AllowedHosts    []string `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names in the Host header that are answered beside localhost and the address itself. ($$${env})"`
+	AllowedOrigins  []string `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Web pages that may use the API beside the server's own, for example https://admin.example.org. ($$${env})"`
+	NoIntrospection bool     `env:"ROCKPOOL_NO_INTROSPECTION" help:"Don't show the schema, and suggest no names of it. ($$${env})"`
+	MaxBody         int64    `env:"ROCKPOOL_MAX_BODY" default:"33554432" placeholder:"BYTES" help:"Bytes of a request at most, 1024 to 1073741824. (${default}; $$${env})"`
+	Parallel        int      `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners started at once, 1 to 64; 0: as many as there are CPUs. (${default}; $$${env})"`
+	CgroupParent    string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
+	LogLevel        string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
+	LogFormat       string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 }
 
 // A settingError says which setting is wrong, and what is allowed.
@@ -147,6 +148,7 @@ func (c *Config) logger() (*zap.Logger, error) {
 
 func (c *Config) graphOptions(logger *zap.Logger) graph.Options {
 	return graph.Options{
-		Version: version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, MaxBody: c.MaxBody, Logger: logger,
+		Version: version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Logger: logger,
+		Settings: graph.Settings{MaxBody: c.MaxBody},
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A patientListener cuts off peers that take nothing at all for a while. What
-// writes to a WebSocket has no deadline of its own, and one for a whole message
-// would cut off a slow reader too. Here every piece of a write has its own, so
-// that any progress counts. On loopback a reader of 1 KiB/s opens its window
+// A patientListener cuts off peers that take nothing at all for a while. An
+// answer to a POST has no deadline of its own, and one for a whole answer would
+// cut off a slow reader too. Here every piece of a write has its own, so that
+// any progress counts. On loopback a reader of 1 KiB/s opens its window
 // once in 64 s, hence the patience.
 type patientListener struct {
 	net.Listener
@@ -33,6 +33,9 @@ type patientConn struct {
 	net.Conn
 	patience time.Duration
 }
+
+// Unwrap returns the connection itself, for a writer with deadlines of its own.
+func (c patientConn) Unwrap() net.Conn { return c.Conn }
 
 // Write writes p piece by piece.
 func (c patientConn) Write(p []byte) (int, error) {

@@ -114,6 +114,7 @@ func (s *Server) Run(ctx context.Context) error {
 	httpServer := &http.Server{
 		Handler:           graph.Handler(s.Engine, s.config.graphOptions(s.logger.Named("graph"))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
+		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),

@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 
 // A bed is the API over an engine with a fake cluster and a real store.
 type bed struct {
-	t   *testing.T
+	t   testing.TB
 	url string
 }
 
-func newBed(t *testing.T) bed {
+func newBed(t testing.TB) bed {
 	t.Helper()
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
@@ -42,6 +42,7 @@ func newBed(t *testing.T) bed {
 	<-eng.Restored()
 	server := httptest.NewUnstartedServer(Handler(eng, Options{AllowedHosts: []string{"127.0.0.1"}, Logger: zap.NewNop()}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Config.ConnContext = ConnContext
 	server.Start()
 	t.Cleanup(func() {
 		stop()
@@ -134,4 +135,11 @@ func (c client) next(out any) {
 	if err := json.Unmarshal(payload.Data, out); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// limitless makes an environment whose programs may print and run for long.
+func (b bed) limitless(id string) {
+	b.t.Helper()
+	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+		in{"in": in{"id": id, "poolSize": 1, "outputLimit": "2147483648", "defaultTimeLimit": 600}}, &struct{}{})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -19,7 +20,10 @@ import (
 // A presenter turns every error into what a client may see: a message for
 // people, and extensions with a stable code. What a client may not see it logs,
 // once, with an id that both can name.
-type presenter struct{ logger *zap.Logger }
+type presenter struct {
+	logger *zap.Logger
+	hints  bool // messages may suggest names of the schema
+}
 
 // Present is the one way out for errors. It doesn't change err.
 func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
@@ -30,10 +34,18 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
 	var gql *gqlerror.Error
 	if errors.As(err, &gql) {
-		out.Path, out.Locations = gql.Path, gql.Locations
+		out.Path, out.Locations = shortenPath(gql.Path), gql.Locations
 	}
 	typed := p.typed(ctx, err, gql)
-	out.Message, out.Extensions = typed.Message, extensions(typed)
+	if message, _, suggests := strings.Cut(typed.Message, " Did you mean"); suggests && !p.hints {
+		plain := *typed
+		plain.Message = message
+		typed = &plain
+	}
+	out.Message, out.Extensions = shorten(typed.Message, maxMessage), extensions(typed)
+	if gql != nil && gql.Extensions["cursor"] != nil {
+		out.Extensions["cursor"] = gql.Extensions["cursor"]
+	}
 	if typed.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		out.Extensions["id"] = id
@@ -44,6 +56,26 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	}
 	// A transport presents some errors twice.
 	out.Err = &presentedError{out}
+	return out
+}
+
+// A message may repeat what the client sent, whatever its length.
+const maxMessage = 500
+
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func shortenPath(path ast.Path) ast.Path {
+	out := slices.Clone(path)
+	for i, part := range out {
+		if name, ok := part.(ast.PathName); ok {
+			out[i] = ast.PathName(shorten(string(name), maxMessage))
+		}
+	}
 	return out
 }
 
@@ -64,11 +96,14 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 		return runtime.Wrap(runtime.CodeInternal, err, "")
 	case gql.Extensions["code"] == "COMPLEXITY_LIMIT_EXCEEDED":
 		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
-	case gql.Err == nil || gql.Extensions["code"] != nil:
-		// gqlgen's own: the document or its variables are wrong. The message of
-		// a body that isn't JSON repeats the whole body.
-		message, _, _ := strings.Cut(gql.Message, " body:")
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: message}
+	case gql.Extensions["code"] == runtime.CodeSlowConsumer:
+		return runtime.Errorf(runtime.CodeSlowConsumer, "%s", gql.Message)
+	case strings.HasPrefix(gql.Message, "exceeded maximum nesting depth"):
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
+	case strings.HasPrefix(gql.Message, "exceeded token limit"):
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", maxTokens)
+	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	default:
@@ -89,7 +124,7 @@ func (e *presentedError) Error() string { return e.gql.Message }
 func extensions(err *runtime.Error) map[string]any {
 	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
-		out["field"] = err.Field
+		out["field"] = shorten(err.Field, maxMessage)
 	}
 	return out
 }

@@ -31,7 +31,7 @@ func TestErrorsOfTheDocumentNameTheField(t *testing.T) {
 		{"a directory with text", `{"query": "mutation { updateFiles(input: {runnerId: 1, write: [{path: \"a\", text: \"\", directory: true}]}) { written } }"}`, "INVALID_INPUT", "write.0.directory"},
 		{"a mode that is none", `{"query": "mutation { updateFiles(input: {runnerId: 1, write: [{path: \"a\", text: \"\", mode: \"999\"}]}) { written } }"}`, "INVALID_INPUT", "write.0.mode"},
 		{"too much at once", `{"query": "{ runners(first: 1000) { nodes { files(first: 1000) { nodes { path } } } } }"}`, "LIMIT_EXCEEDED", ""},
-		{"too long a document", fmt.Sprintf(`{"query": "{ %s }"}`, strings.Repeat("version ", 20_001)), "INVALID_INPUT", ""},
+		{"too long a document", fmt.Sprintf(`{"query": "{ %s }"}`, strings.Repeat("version ", 20_001)), "LIMIT_EXCEEDED", ""},
 		{"a subscription by POST", `{"query": "subscription { poolStatus { idle } }"}`, "INVALID_INPUT", ""},
 	} {
 		got := ask(t, "POST", url, test.body, nil)

@@ -102,12 +102,14 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	}
 }
 
-func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string) (<-chan model.ExecutionEvent, error) {
-	source, err := r.engine.Events(ctx, runtime.ExecutionID(id), orZero(after))
-	if err != nil {
-		return nil, err
+// ExecutionEvents passes on what follow hands it: no transport asks for it
+// another way.
+func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string) (<-chan model.ExecutionEvent, error) {
+	handed, ok := ctx.Value(handedKey{}).(chan model.ExecutionEvent)
+	if !ok {
+		return nil, runtime.Errorf(runtime.CodeInternal, "the transport doesn't follow executions")
 	}
-	return r.follow(ctx, source), nil
+	return handed, nil
 }
 
 func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {

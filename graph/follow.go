@@ -2,43 +2,181 @@ package graph
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
+	"strings"
+	"time"
 
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// eventSource is what follow needs of engine.Events.
-type eventSource interface {
-	Next(ctx context.Context) (engine.Event, error)
-	Close() error
+// follow opens executionEvents for a transport. Output, of which there is much,
+// is encoded here, once for all watchers who select the same; the three other
+// events go through the executor, one by one.
+func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *graphql.OperationContext, after string) (transport.Stream, error) {
+	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
+	if len(fields) != 1 || fields[0].Name != "executionEvents" {
+		return nil, nil
+	}
+	field := fields[0]
+	id, after, err := followArguments(field.ArgumentMap(op.Variables), after)
+	if err != nil {
+		return nil, at(field, err)
+	}
+	open := func(after string) (feed.Source, error) { return r.engine.Events(ctx, id, after) }
+	encode := newOutputEncoder(op, field)
+	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection()}, after, open, encode.encode)
+	if err != nil {
+		return nil, at(field, err)
+	}
+	s := &eventStream{watcher: watcher, field: field, events: make(chan model.ExecutionEvent, 1)}
+	s.respond = func() *graphql.Response {
+		if s.next == nil {
+			s.next, s.ctx = exec.DispatchOperation(context.WithValue(ctx, handedKey{}, s.events), op)
+		}
+		return s.next(s.ctx)
+	}
+	return s, nil
 }
 
-// follow hands the events on until there are none, or ctx ends. The channel
-// holds none back: a watcher that reads slowly costs one event of memory, and
-// the rest waits in the log.
-func (r *resolver) follow(ctx context.Context, source eventSource) <-chan model.ExecutionEvent {
-	out := make(chan model.ExecutionEvent)
-	go func() {
-		defer close(out)
-		defer source.Close()
-		for {
-			event, err := source.Next(ctx)
-			if err != nil {
-				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
-					transport.AddSubscriptionError(ctx, r.present(ctx, err))
-				}
-				return
-			}
-			select {
-			case out <- model.NewExecutionEvent(event):
-			case <-ctx.Done():
-				return
-			}
+func followArguments(args map[string]any, resume string) (id runtime.ExecutionID, after string, err error) {
+	id, err = model.UnmarshalExecutionID(args["executionId"])
+	if err != nil {
+		return "", "", runtime.Invalid("executionId", "must be a string or a whole number")
+	}
+	if resume != "" {
+		return id, resume, nil
+	}
+	if args["after"] != nil {
+		if after, err = model.UnmarshalString(args["after"]); err != nil {
+			return "", "", runtime.Invalid("after", "must be a string")
 		}
-	}()
-	return out
+	}
+	return id, after, nil
+}
+
+// at says where an error is.
+func at(field graphql.CollectedField, err error) error {
+	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
+}
+
+// handedKey finds the channel through which a stream hands events to the
+// resolver.
+type handedKey struct{}
+
+// An eventStream is one watcher.
+type eventStream struct {
+	watcher *feed.Watcher
+	field   graphql.CollectedField
+	events  chan model.ExecutionEvent
+	respond func() *graphql.Response
+	next    graphql.ResponseHandler
+	ctx     context.Context // the executor's own, which its handler must be called with
+}
+
+// Next implements transport.Stream.
+func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
+	item, err := s.watcher.Next(ctx)
+	switch {
+	case errors.Is(err, io.EOF):
+		return transport.Message{}, io.EOF
+	case err != nil:
+		return transport.Message{}, at(s.field, err)
+	case item.Encoded != nil:
+		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
+	}
+	s.events <- model.NewExecutionEvent(item.Event)
+	response := s.respond()
+	if response == nil {
+		return transport.Message{}, context.Cause(ctx)
+	}
+	return transport.Message{Payload: transport.AppendResponse(nil, response), Cursor: item.Event.Cursor}, nil
+}
+
+// Close implements transport.Stream.
+func (s *eventStream) Close() { s.watcher.Close() }
+
+// An outputEncoder writes an ExecutionOutput as its fields were selected.
+type outputEncoder struct {
+	start  string // {"data":{"executionEvents":
+	fields []outputField
+}
+
+type outputField struct {
+	key  string // "text":
+	name string
+}
+
+func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField) *outputEncoder {
+	e := &outputEncoder{start: `{"data":{` + quote(field.Alias) + ":"}
+	for _, selected := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
+		e.fields = append(e.fields, outputField{quote(selected.Alias) + ":", selected.Name})
+	}
+	return e
+}
+
+func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
+
+// selection is the same for encoders that encode the same.
+func (e *outputEncoder) selection() string {
+	var text strings.Builder
+	text.WriteString(e.start)
+	for _, field := range e.fields {
+		text.WriteString(field.key + field.name + ",")
+	}
+	return text.String()
+}
+
+func (e *outputEncoder) encode(event engine.Event) []byte {
+	size := len(e.start) + 256
+	for _, field := range e.fields {
+		switch field.name {
+		case "text":
+			size += len(event.Data) + len(event.Data)/16
+		case "base64":
+			size += base64.StdEncoding.EncodedLen(len(event.Data))
+		}
+	}
+	to := append(make([]byte, 0, size), e.start...)
+	separator := byte('{')
+	for _, field := range e.fields {
+		to = append(append(to, separator), field.key...)
+		to = appendField(to, field.name, event)
+		separator = ','
+	}
+	if separator == '{' {
+		to = append(to, '{')
+	}
+	return append(to, "}}}"...)
+}
+
+func appendField(to []byte, name string, event engine.Event) []byte {
+	switch name {
+	case "__typename":
+		return append(to, `"ExecutionOutput"`...)
+	case "cursor":
+		return append(append(append(to, '"'), event.Cursor...), '"')
+	case "stream":
+		if event.Stream == runtime.Stderr {
+			return append(to, `"STDERR"`...)
+		}
+		return append(to, `"STDOUT"`...)
+	case "text":
+		return transport.AppendString(to, event.Data)
+	case "base64":
+		to = base64.StdEncoding.AppendEncode(append(to, '"'), event.Data)
+		return append(to, '"')
+	case "at":
+		return append(event.At.UTC().AppendFormat(append(to, '"'), time.RFC3339Nano), '"')
+	}
+	return append(to, "null"...)
 }

@@ -1,19 +1,16 @@
 package graph
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -39,13 +36,18 @@ func hostName(host string) string {
 }
 
 // checkOrigin refuses requests that a browser sends for another site's page,
-// on every transport. Programs send no Origin.
+// on every transport. Programs send no Origin. A browser leaves it out of a GET
+// that a link or an image makes, but says in Sec-Fetch-Site whose page it is.
 func checkOrigin(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		if origin != "" && !sameOrigin(origin, r.Host) && !allowedOrigin(allowed, origin) {
 			refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 				"requests from pages of %q aren't allowed; origins are added with --allowed-origins", origin))
+			return
+		}
+		if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {
+			refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "requests from pages of another site aren't allowed"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -61,81 +63,13 @@ func allowedOrigin(allowed []string, origin string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
 }
 
-// jsonOnly refuses bodies that a plain HTML form can send: those reach the
-// server from any page, without a preflight.
-func jsonOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			refuse(w, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput,
-				"the Content-Type must be application/json"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// limitBody refuses bodies of more than limit bytes before they are read, or,
-// where no length was told, while they are.
-func limitBody(limit int64, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength < 0 {
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-			var tooLarge *http.MaxBytesError
-			switch {
-			case errors.As(err, &tooLarge):
-				r.ContentLength = limit + 1
-			case err != nil:
-				refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the body broke off"))
-				return
-			default:
-				r.Body = io.NopCloser(bytes.NewReader(body))
-			}
-		}
-		if r.ContentLength > limit {
-			w.Header().Set("Connection", "close") // what follows would have to be read
-			refuse(w, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded,
-				"the body must be at most %d bytes", limit))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// webSocketOnly lets through what wants to become a WebSocket that speaks our
-// one subprotocol.
-func webSocketOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
-			w.Header().Set("Allow", http.MethodPost)
-			refuse(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
-				"ask by POST, or over a WebSocket with the subprotocol %s", subprotocol))
-		case !hasToken(r.Header.Values("Sec-WebSocket-Protocol"), subprotocol):
-			refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
-				"the WebSocket must ask for the subprotocol %s", subprotocol))
-		default:
-			// The transport would take the legacy protocol where it is named first.
-			r.Header.Set("Sec-WebSocket-Protocol", subprotocol)
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-func hasToken(values []string, want string) bool {
-	for _, value := range values {
-		for token := range strings.SplitSeq(value, ",") {
-			if strings.TrimSpace(token) == want {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // refuse answers a request that doesn't reach GraphQL in GraphQL's own form.
 func refuse(w http.ResponseWriter, status int, err *runtime.Error) {
-	w.Header().Set("Content-Type", "application/json")
+	refuseWith(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})
+}
+
+func refuseWith(w http.ResponseWriter, status int, err *gqlerror.Error) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	answer := map[string]any{"errors": []*gqlerror.Error{{Message: err.Message, Extensions: extensions(err)}}}
-	_ = json.NewEncoder(w).Encode(answer) // a client that left needs no answer
+	_, _ = w.Write(transport.AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{err}})) // a client that left needs no answer
 }

@@ -1,12 +1,6 @@
 package graph
 
 import (
-	"context"
-
-	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
@@ -50,15 +44,4 @@ func outputBytes(maxBytes *int) int {
 		return defaultOutputBytes
 	}
 	return min(max(*maxBytes, 1), maxOutputBytes)
-}
-
-// refuseSubscriptionsByPost says what to do instead: a POST would end after the
-// first event.
-func (p presenter) refuseSubscriptionsByPost(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
-	operation := graphql.GetOperationContext(ctx)
-	if operation.Operation.Operation == ast.Subscription && operation.Headers.Get("Upgrade") == "" {
-		err := runtime.Errorf(runtime.CodeInvalidInput, "a subscription needs a WebSocket with the subprotocol %s", subprotocol)
-		return graphql.OneShot(&graphql.Response{Errors: gqlerror.List{p.Present(ctx, err)}})
-	}
-	return next(ctx)
 }

@@ -3,8 +3,7 @@ package graph
 import (
 	"context"
 
-	"github.com/vektah/gqlparser/v2/gqlerror"
-
+	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -14,7 +13,7 @@ import (
 type resolver struct {
 	engine  *engine.Engine
 	version string
-	present func(context.Context, error) *gqlerror.Error
+	feeds   feed.Feeds
 }
 
 type (

@@ -1,25 +1,20 @@
 package graph
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/coder/websocket"
-	"go.uber.org/goleak"
 
-	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/graph/transport"
 )
 
 // A client is a minimal speaker of graphql-transport-ws.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	conn *websocket.Conn
 }
 
@@ -29,10 +24,10 @@ type message struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-func dial(t *testing.T, url string, header http.Header) (client, error) {
+func dial(t testing.TB, url string, header http.Header) (client, error) {
 	t.Helper()
 	conn, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql",
-		&websocket.DialOptions{HTTPHeader: header, Subprotocols: []string{subprotocol}})
+		&websocket.DialOptions{HTTPHeader: header, Subprotocols: []string{transport.Subprotocol}})
 	if err != nil {
 		if response != nil && response.StatusCode != http.StatusForbidden {
 			t.Errorf("refused with %s", response.Status)
@@ -116,64 +111,9 @@ func TestOnlyOurSubprotocolIsSpoken(t *testing.T) {
 		}
 	}
 	conn, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql",
-		&websocket.DialOptions{Subprotocols: []string{"graphql-ws", subprotocol}})
-	if err != nil || conn.Subprotocol() != subprotocol {
+		&websocket.DialOptions{Subprotocols: []string{"graphql-ws", transport.Subprotocol}})
+	if err != nil || conn.Subprotocol() != transport.Subprotocol {
 		t.Fatalf("%v", err)
 	}
 	_ = conn.CloseNow()
-}
-
-// endless is a source whose next event comes at once, for ever.
-type endless struct{ closed chan struct{} }
-
-func (e endless) Next(ctx context.Context) (engine.Event, error) {
-	return engine.Event{Kind: engine.EventOutput}, ctx.Err()
-}
-
-func (e endless) Close() error { close(e.closed); return nil }
-
-func TestFollowEndsWithItsWatcher(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	source := endless{closed: make(chan struct{})}
-	out := (&resolver{}).follow(ctx, source)
-	<-out
-	cancel() // the watcher left without reading on
-	<-source.closed
-	if cap(out) != 0 {
-		t.Errorf("%d events are held back for a slow watcher", cap(out))
-	}
-}
-
-// few is a source that ends after some events.
-type few struct{ kinds []engine.EventKind }
-
-func (f *few) Next(context.Context) (engine.Event, error) {
-	if len(f.kinds) == 0 {
-		return engine.Event{}, io.EOF
-	}
-	kind := f.kinds[0]
-	f.kinds = f.kinds[1:]
-	return engine.Event{Kind: kind}, nil
-}
-
-func (f *few) Close() error { return errors.New("closing what was only read from doesn't matter") }
-
-func TestFollowTellsKindsApart(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	source := &few{kinds: []engine.EventKind{engine.EventStarted, engine.EventOutput, engine.EventLost, engine.EventFinished}}
-	var got []model.ExecutionEvent
-	for event := range (&resolver{}).follow(t.Context(), source) {
-		got = append(got, event)
-	}
-	if len(got) != 4 {
-		t.Fatalf("%d events", len(got))
-	}
-	_, started := got[0].(model.ExecutionStarted)
-	_, output := got[1].(model.ExecutionOutput)
-	_, lost := got[2].(model.ExecutionOutputLost)
-	_, finished := got[3].(model.ExecutionFinished)
-	if !started || !output || !lost || !finished {
-		t.Errorf("%T", got)
-	}
 }

@@ -12,7 +12,8 @@ func welcome(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner.
 
 The API is GraphQL, at http://%[1]s/graphql: queries and mutations by POST,
-subscriptions over a WebSocket with the subprotocol graphql-transport-ws.
+subscriptions over a WebSocket with the subprotocol graphql-transport-ws, or as
+server-sent events (Accept: text/event-stream).
 
     curl http://%[1]s/graphql -H 'Content-Type: application/json' \
          -d '{"query": "{ version environments { id pool { idle size reason } } }"}'

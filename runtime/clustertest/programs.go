@@ -78,6 +78,37 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 		code, _ := strconv.Atoi(args[0])
 		return code
 	},
+	// lines prints that many bytes of text in lines.
+	"lines": func(args []string, _ io.Reader, p *program) int {
+		left, _ := strconv.Atoi(args[0])
+		block := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog, and over again..\n"), 512)
+		for ; left > 0; left -= len(block) {
+			if _, err := p.out.Write(block[:min(left, len(block))]); err != nil {
+				return 1
+			}
+		}
+		return 0
+	},
+	// pace prints that many bytes a second for so many seconds, in pieces of a
+	// millisecond's worth that begin with the time in nanoseconds.
+	"pace": func(args []string, _ io.Reader, p *program) int {
+		perSecond, _ := strconv.Atoi(args[0])
+		seconds, _ := strconv.Atoi(args[1])
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		began := time.Now()
+		for printed := 0; printed < perSecond*seconds; {
+			now := <-tick.C
+			for due := int(now.Sub(began).Seconds() * float64(perSecond)); printed < due; printed += perSecond / 1000 {
+				piece := fmt.Appendf(nil, "at=%d;", now.UnixNano())
+				piece = append(piece, bytes.Repeat([]byte("."), max(0, perSecond/1000-len(piece)-1))...)
+				if _, err := p.out.Write(append(piece, '\n')); err != nil {
+					return 1
+				}
+			}
+		}
+		return 0
+	},
 	"zeros": func(args []string, _ io.Reader, p *program) int {
 		left, _ := strconv.Atoi(args[0])
 		for block := make([]byte, 32<<10); left > 0; left -= len(block) {

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// gather is how many bytes of one stream an event holds at most.
-const gather = 32 << 10
+// MaxEvent is how many bytes of one stream an event holds at most.
+const MaxEvent = 32 << 10
 
 // An EventKind says what an Event is.
 type EventKind int
@@ -60,6 +60,7 @@ type Events struct {
 	ended    runtime.Execution // without a session
 	reader   *output.Reader
 	at       cursor
+	until    int64 // an event ends at this position in the log; 0: wherever
 	finished bool
 }
 
@@ -78,6 +79,27 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 		return nil, badCursor()
 	}
 	return r, err
+}
+
+// Ended returns a channel that is closed once the execution has ended: then
+// Next doesn't wait any more.
+func (r *Events) Ended() <-chan struct{} {
+	if r.session != nil {
+		return r.session.done
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+// Until makes sure that one event ends at this cursor of an earlier one, if it
+// is still to come: then what comes after is the same for both readers. A later
+// call replaces an earlier one.
+func (r *Events) Until(cursor string) {
+	r.until = 0
+	if at, err := parseCursor(r.id, cursor); err == nil {
+		r.until = at.position
+	}
 }
 
 // Close lets go of the log.
@@ -106,8 +128,10 @@ func (r *Events) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// TryNext is Next without waiting: output.ErrWait means that there is no event
-// yet.
+// ErrWait says that there is no event yet.
+var ErrWait = output.ErrWait
+
+// TryNext is Next without waiting: ErrWait means that there is no event yet.
 func (r *Events) TryNext() (Event, error) {
 	if r.finished {
 		return Event{}, io.EOF
@@ -150,7 +174,7 @@ func (r *Events) output(began time.Time) (Event, error) {
 		if err != nil {
 			break // the first is there; another's error comes again with the next call
 		}
-		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > gather) {
+		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > MaxEvent) {
 			break
 		}
 		if event.Data == nil {
@@ -160,6 +184,9 @@ func (r *Events) output(began time.Time) (Event, error) {
 		r.at.offset = record.Offset + int64(len(record.Data))
 		if _, err := r.reader.TryNext(); err != nil {
 			return Event{}, err
+		}
+		if r.reader.Position() == r.until {
+			break
 		}
 	}
 	r.at.position = r.reader.Position()

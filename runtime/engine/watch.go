@@ -76,6 +76,8 @@ func followPool(ctx context.Context, p *pool.Pool, out chan<- runtime.PoolStatus
 		status, changed := p.Watch()
 		select {
 		case out <- status:
+		case <-changed:
+			continue // nobody has taken it yet: the newer one goes instead
 		case <-ctx.Done():
 			return
 		}

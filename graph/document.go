@@ -1,0 +1,215 @@
+package graph
+
+import (
+	"context"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of a document. They are checked before it is validated, which takes
+// time with the square of some of them. GraphiQL's introspection has 15 levels
+// and, fragments counted each time, some 300 fields.
+const (
+	maxTokens      = 20_000
+	maxFields      = 1_000 // as written
+	maxExpanded    = 2_000 // with fragments counted wherever they are spread
+	maxLevels      = 20
+	maxAliases     = 100
+	maxDirectives  = 200
+	maxName        = 256 // bytes: similar ones are looked for with the square of it
+	maxDefinitions = 100 // operations, fragments; also variables of one
+)
+
+// documentLimits is a gqlgen extension that refuses documents out of bounds.
+type documentLimits struct {
+	known graphql.Cache[*ast.QueryDocument] // documents that were let through
+}
+
+// ExtensionName implements graphql.HandlerExtension.
+func (documentLimits) ExtensionName() string { return "DocumentLimits" }
+
+// Validate implements graphql.HandlerExtension.
+func (documentLimits) Validate(graphql.ExecutableSchema) error { return nil }
+
+// MutateOperationParameters implements graphql.OperationParameterMutator.
+func (d documentLimits) MutateOperationParameters(ctx context.Context, params *graphql.RawParams) *gqlerror.Error {
+	if _, known := d.known.Get(ctx, params.Query); known {
+		return nil
+	}
+	if hasLongName(params.Query) {
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes", maxName))
+	}
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, maxTokens)
+	if err != nil {
+		return nil //nolint:nilerr // the executor finds the same, and says where
+	}
+	if message := measure(doc); message != "" {
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
+	}
+	return nil
+}
+
+// hasLongName looks for one outside of strings and comments.
+func hasLongName(text string) bool {
+	for i, run := 0, 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			if run++; run > maxName {
+				return true
+			}
+			continue
+		case c == '#':
+			i += lengthUntil(text[i:], "\n")
+		case strings.HasPrefix(text[i:], `"""`):
+			i += 3
+			for i < len(text) && !strings.HasPrefix(text[i:], `"""`) {
+				if strings.HasPrefix(text[i:], `\"""`) {
+					i += 3
+				}
+				i++
+			}
+			i += 2
+		case c == '"':
+			for i++; i < len(text) && text[i] != '"' && text[i] != '\n'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+		run = 0
+	}
+	return false
+}
+
+func lengthUntil(text, end string) int {
+	if i := strings.Index(text, end); i >= 0 {
+		return i
+	}
+	return len(text)
+}
+
+// measure returns what is too much in a document; "" if nothing is.
+func measure(doc *ast.QueryDocument) string {
+	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
+		return "the document has too many operations and fragments"
+	}
+	m := &meter{fragments: map[string]ast.SelectionSet{}, measured: map[string]extent{}}
+	for _, fragment := range doc.Fragments {
+		m.fragments[fragment.Name] = fragment.SelectionSet
+		m.directives += len(fragment.Directives)
+		m.count(fragment.SelectionSet)
+	}
+	for _, operation := range doc.Operations {
+		if len(operation.VariableDefinitions) > maxDefinitions {
+			return "the operation has too many variables"
+		}
+		m.directives += len(operation.Directives)
+		m.count(operation.SelectionSet)
+	}
+	switch {
+	case m.fields > maxFields:
+		return "the document has too many fields"
+	case m.aliases > maxAliases:
+		return "the document has too many aliases"
+	case m.directives > maxDirectives:
+		return "the document has too many directives"
+	}
+	for _, operation := range doc.Operations {
+		all := m.expand(operation.SelectionSet)
+		if all.levels > maxLevels {
+			return "the operation is nested too deeply"
+		}
+		if all.fields > maxExpanded {
+			return "the operation has too many fields"
+		}
+	}
+	return ""
+}
+
+type meter struct {
+	fields, aliases, directives int
+	fragments                   map[string]ast.SelectionSet
+	measured                    map[string]extent // of fragments; being measured is there, and empty
+}
+
+type extent struct{ fields, levels int }
+
+// count adds what is written.
+func (m *meter) count(set ast.SelectionSet) {
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			m.fields++
+			m.directives += len(s.Directives)
+			if s.Alias != s.Name {
+				m.aliases++
+			}
+			m.count(s.SelectionSet)
+		case *ast.InlineFragment:
+			m.fields++
+			m.directives += len(s.Directives)
+			m.count(s.SelectionSet)
+		case *ast.FragmentSpread:
+			m.fields++
+			m.directives += len(s.Directives)
+		}
+	}
+}
+
+// expand measures a selection with its fragments. One that spreads itself ends
+// there: validation refuses it.
+func (m *meter) expand(set ast.SelectionSet) extent {
+	var all extent
+	add := func(fields, levels int) {
+		all.fields = min(all.fields+fields, maxExpanded+1)
+		all.levels = max(all.levels, levels)
+	}
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			below := m.expand(s.SelectionSet)
+			add(below.fields+1, below.levels+1)
+		case *ast.InlineFragment:
+			below := m.expand(s.SelectionSet)
+			add(below.fields, below.levels)
+		case *ast.FragmentSpread:
+			below, known := m.measured[s.Name]
+			if !known {
+				m.measured[s.Name] = extent{}
+				below = m.expand(m.fragments[s.Name])
+				m.measured[s.Name] = below
+			}
+			add(below.fields, below.levels)
+		}
+	}
+	return all
+}
+
+// A documentCache keeps validated documents, but none that is long: a thousand
+// of those would be all the memory there is.
+type documentCache struct {
+	graphql.Cache[*ast.QueryDocument]
+}
+
+const (
+	cachedDocuments = 1_000
+	cachedLength    = 16 << 10
+)
+
+func newDocumentCache() documentCache {
+	return documentCache{lru.New[*ast.QueryDocument](cachedDocuments)}
+}
+
+// Add implements graphql.Cache.
+func (c documentCache) Add(ctx context.Context, text string, doc *ast.QueryDocument) {
+	if len(text) <= cachedLength {
+		c.Cache.Add(ctx, text, doc)
+	}
+}

@@ -1,0 +1,196 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func body(query string) string {
+	text, _ := json.Marshal(map[string]string{"query": query})
+	return string(text)
+}
+
+// Without their bounds some of these took minutes, and others all the memory
+// there was.
+func TestAbuseIsRefusedEarly(t *testing.T) {
+	url, logs := served(t, Options{})
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	doubling := "{ ...f0 }"
+	for i := range 40 {
+		doubling += fmt.Sprintf(" fragment f%d on Query { ...f%d ...f%d }", i, i+1, i+1)
+	}
+	doubling += " fragment f40 on Query { version }"
+	for name, test := range map[string]struct {
+		body   string
+		status int
+		code   string
+	}{
+		"300 aliases of 1,000 items":   {body("{ " + many(300, "a%d: runners(first: 1000) { nodes { id state } } ") + "}"), 200, "LIMIT_EXCEEDED"},
+		"50 aliases of 1,000 items":    {body("{ " + many(50, "a%d: runners(first: 1000) { nodes { id state } } ") + "}"), 200, "LIMIT_EXCEEDED"},
+		"19,000 bad fields":            {body("{ " + many(19_000, "bad%d ") + "}"), 200, "LIMIT_EXCEEDED"},
+		"20,000 bad fields":            {body("{ " + many(20_000, "bad%d ") + "}"), 200, "LIMIT_EXCEEDED"},
+		"15,000 times the same field":  {body("{ " + strings.Repeat("version ", 15_000) + "}"), 200, "LIMIT_EXCEEDED"},
+		"30,000 directives":            {body("{ version " + strings.Repeat("@a ", 30_000) + "}"), 200, "LIMIT_EXCEEDED"},
+		"9,000 directives":             {body("{ version " + strings.Repeat("@a ", 9_000) + "}"), 200, "LIMIT_EXCEEDED"},
+		"5,000 levels":                 {body(strings.Repeat("{ a ", 5_000) + strings.Repeat("}", 5_000)), 200, "LIMIT_EXCEEDED"},
+		"fragments that double":        {body(doubling), 200, "LIMIT_EXCEEDED"},
+		"fragments in a circle":        {body("{ ...a } fragment a on Query { ...b } fragment b on Query { ...a }"), 200, "INVALID_INPUT"},
+		"5,000 fragments":              {body("{ version } " + many(5_000, "fragment f%d on Query { version } ")), 200, "LIMIT_EXCEEDED"},
+		"a list 9,000 deep":            {body("{ runners(states: " + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + ") { totalCount } }"), 200, "LIMIT_EXCEEDED"},
+		"JSON of depth 10,000":         {`{"query": "{ version }", "variables": {"a": ` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}}`, 400, "LIMIT_EXCEEDED"},
+		"JSON of depth 10 million":     {strings.Repeat("[", 10_000_000), 400, "LIMIT_EXCEEDED"},
+		"10 million values":            {`{"query": "{ version }", "variables": {"a": [` + strings.Repeat("1,", 10_000_000) + `1]}}`, 400, "LIMIT_EXCEEDED"},
+		"invalid UTF-8":                {"{\"query\": \"{ version }\", \"variables\": {\"a\": \"\xff\"}}", 400, "INVALID_INPUT"},
+		"invalid UTF-8 in the query":   {"{\"query\": \"{ version # \xc3\x28 \n }\"}", 400, "INVALID_INPUT"},
+		"a string of 30 MB":            {body(`{ runner(id: "` + strings.Repeat("x", 30<<20) + `") { nope } }`), 200, "INVALID_INPUT"},
+		"a name of 30 MB":              {body("{ " + strings.Repeat("x", 30<<20) + " }"), 200, "LIMIT_EXCEEDED"},
+		"a variable's name of 1 MB":    {`{"query": "mutation($i: WriteStdinInput!) { writeStdin(input: $i) { offset } }", "variables": {"i": {"executionId": "1", "` + strings.Repeat("x", 1<<20) + `": 1}}}`, 200, "INVALID_INPUT"},
+		"a string of 1 MB for an enum": {body(`{ runners(states: ["` + strings.Repeat("x", 1<<20) + `"]) { totalCount } }`), 200, "INVALID_INPUT"},
+		"more than the body's limit":   {body(strings.Repeat(" ", 33<<20)), 413, "LIMIT_EXCEEDED"},
+	} {
+		began := time.Now()
+		got := ask(t, "POST", url, test.body, nil)
+		took := time.Since(began)
+		if got.Status != test.status || got.code() != test.code {
+			t.Errorf("%s: %d %.300v", name, got.Status, got.Errors)
+		}
+		size := 0
+		for _, e := range got.Errors {
+			size += len(e.Message)
+		}
+		if len(got.Errors) > 21 || size > 20_000 || took > 15*time.Second {
+			t.Errorf("%s: %d errors of %d bytes after %v", name, len(got.Errors), size, took)
+		}
+	}
+	if logs.Len() > 0 {
+		t.Errorf("what a client did wrong was logged: %.2000v", logs.All())
+	}
+}
+
+func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
+	long := strings.Repeat("x", maxName+1)
+	for text, want := range map[string]bool{
+		"{ " + long + " }": true, "{ a(b: \"" + long + "\") }": false, "{ a # " + long + "\n b }": false, "{ a # b\n " + long + " }": true,
+		`{ a(b: """ ` + long + ` \""" ` + long + ` """) }`: false, `{ a(b: """c""") ` + long + ` }`: true, `{ a(b: "\"` + long + `") }`: false,
+		`{ a(b: "") ` + long + ` }`: true, `"""`: false, `"`: false, `"\`: false, long[1:]: false,
+	} {
+		if hasLongName(text) != want {
+			t.Errorf("%.40s: %v", text, !want)
+		}
+	}
+}
+
+func TestErrorsOfAnAnswerAreFew(t *testing.T) {
+	url, _ := served(t, Options{})
+	got := ask(t, "POST", url, body("{ "+strings.Repeat("a b c d e f g h i j ", 90)+"}"), nil)
+	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "errors more") {
+		t.Errorf("%d errors", len(got.Errors))
+	}
+}
+
+// A body of 200 MB is refused before it is read, or at the bound where its
+// length isn't told.
+func TestHugeBodiesTakeNoMemory(t *testing.T) {
+	url, _ := served(t, Options{Settings: Settings{MaxBody: 1 << 20}})
+	for _, length := range []int64{200 << 20, -1} {
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", io.LimitReader(spaces{}, 200<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = length
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			response.Body.Close()
+		}
+		// The server closes while the client still writes, which it may see first.
+		if err == nil && response.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("length %d: %d", length, response.StatusCode)
+		}
+		goruntime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+			t.Errorf("length %d took %d MiB", length, took>>20)
+		}
+	}
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestIntrospectionCanBeOff(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		url, _ := served(t, Options{NoIntrospection: off})
+		got := ask(t, "POST", url, body("{ __schema { types { name } } }"), nil)
+		if hidden := len(got.Errors) > 0; hidden != off {
+			t.Errorf("off is %v: %v", off, got.Errors)
+		}
+		for _, query := range []string{"{ versio }", "{ runner(idd: 1) { id } }", "{ runners(states: [IDL]) { totalCount } }", "{ ... on Querry { version } }", "query($a: Sting) { version }"} {
+			got := ask(t, "POST", url, body(query), nil)
+			if len(got.Errors) == 0 {
+				t.Fatalf("%s was answered", query)
+			}
+			text := fmt.Sprint(got.Errors)
+			if off && (strings.Contains(text, "Did you mean") || strings.Contains(text, "IDLE")) {
+				t.Errorf("%s: %s", query, text)
+			}
+		}
+	}
+}
+
+// The longest document that tools send: GraphiQL's introspection.
+func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
+	url, _ := served(t, Options{})
+	deep := strings.Repeat("ofType { kind name ", 9) + strings.Repeat("}", 9)
+	got := ask(t, "POST", url, body(`query IntrospectionQuery { __schema { queryType { name kind } mutationType { name kind } subscriptionType { name kind }
+		types { ...FullType } directives { name description isRepeatable locations args(includeDeprecated: true) { ...InputValue } } } }
+		fragment FullType on __Type { kind name description specifiedByURL fields(includeDeprecated: true) { name description
+			args(includeDeprecated: true) { ...InputValue } type { ...TypeRef } isDeprecated deprecationReason }
+			inputFields(includeDeprecated: true) { ...InputValue } interfaces { ...TypeRef } enumValues(includeDeprecated: true) { name description isDeprecated deprecationReason }
+			possibleTypes { ...TypeRef } }
+		fragment InputValue on __InputValue { name description type { ...TypeRef } defaultValue isDeprecated deprecationReason }
+		fragment TypeRef on __Type { kind name `+deep+` }`), nil)
+	if len(got.Errors) > 0 {
+		t.Errorf("%v", got.Errors)
+	}
+}
+
+func TestCrossSiteRequestsAreRefused(t *testing.T) {
+	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	get := func(site string) int {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql?query={version}", nil)
+		if site != "" {
+			request.Header.Set("Sec-Fetch-Site", site)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for site, status := range map[string]int{"": 200, "none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403} {
+		if got := get(site); got != status {
+			t.Errorf("%q: %d", site, got)
+		}
+	}
+}

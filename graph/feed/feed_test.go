@@ -1,0 +1,300 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A program is an execution whose output is pieces; a cursor is how many of
+// them were before it.
+type program struct {
+	mu      sync.Mutex
+	pieces  [][]byte
+	changed chan struct{}
+	over    bool
+	ended   chan struct{}
+	opened  int
+}
+
+func newProgram() *program {
+	return &program{changed: make(chan struct{}), ended: make(chan struct{})}
+}
+
+func (p *program) print(piece []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pieces = append(p.pieces, piece)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *program) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	close(p.changed)
+	close(p.ended)
+}
+
+func (p *program) open(after string) (Source, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened++
+	at, _ := strconv.Atoi(after)
+	return &reader{program: p, at: at}, nil
+}
+
+type reader struct {
+	program *program
+	at      int
+	until   int
+	done    bool
+}
+
+func (r *reader) TryNext() (engine.Event, error) {
+	event, _, err := r.try()
+	return event, err
+}
+
+func (r *reader) try() (engine.Event, <-chan struct{}, error) {
+	p := r.program
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.done {
+		return engine.Event{}, nil, io.EOF
+	}
+	event := engine.Event{Kind: engine.EventOutput}
+	for r.at < len(p.pieces) && len(event.Data)+len(p.pieces[r.at]) <= engine.MaxEvent {
+		event.Data = append(event.Data, p.pieces[r.at]...)
+		if r.at++; r.at == r.until {
+			break
+		}
+	}
+	event.Cursor = strconv.Itoa(r.at)
+	switch {
+	case event.Data != nil:
+		return event, nil, nil
+	case p.over:
+		r.done = true
+		event.Kind = engine.EventFinished
+		return event, nil, nil
+	}
+	return engine.Event{}, p.changed, engine.ErrWait
+}
+
+func (r *reader) Next(ctx context.Context) (engine.Event, error) {
+	for {
+		event, changed, err := r.try()
+		if !errors.Is(err, engine.ErrWait) {
+			return event, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return engine.Event{}, ctx.Err()
+		}
+	}
+}
+
+func (r *reader) Until(cursor string)    { r.until, _ = strconv.Atoi(cursor) }
+func (r *reader) Ended() <-chan struct{} { return r.program.ended }
+func (r *reader) Close() error           { return nil }
+
+func encode(e engine.Event) []byte { return append([]byte(nil), e.Data...) }
+
+// read reads to the end, and counts the ends.
+func read(t *testing.T, w *Watcher, slow func()) []byte {
+	t.Helper()
+	var got []byte
+	for {
+		item, err := w.Next(t.Context())
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if item.Event.Kind == engine.EventFinished {
+			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
+				t.Errorf("after the end comes %v", err)
+			}
+			return got
+		}
+		got = append(got, item.Encoded...)
+		slow()
+	}
+}
+
+// Whatever watchers do, each gets every byte once, in order: those that come
+// early and late, resume anywhere, read fast, slowly or not at all for a while.
+func TestEveryWatcherGetsEveryByteOnce(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			p := newProgram()
+			var all []byte
+			starts := []int{0}
+			pieces := make([][]byte, 400)
+			for i := range pieces {
+				pieces[i] = bytes.Repeat([]byte(strconv.Itoa(i)+" "), 1+random.IntN(1+6000*random.IntN(2)))
+				pieces[i] = pieces[i][:min(len(pieces[i]), engine.MaxEvent)]
+				all = append(all, pieces[i]...)
+				starts = append(starts, len(all))
+			}
+			var feeds Feeds
+			var group sync.WaitGroup
+			for i := range 20 {
+				delay := time.Duration(random.IntN(400)) * time.Millisecond
+				pace := time.Duration(random.IntN(3)*random.IntN(20)) * time.Millisecond
+				group.Go(func() {
+					time.Sleep(delay)
+					p.mu.Lock()
+					after := i % 3 * len(p.pieces) / 3
+					p.mu.Unlock()
+					cursor := ""
+					if after > 0 {
+						cursor = strconv.Itoa(after)
+					}
+					w, err := feeds.Watch(Key{Execution: "x"}, cursor, p.open, encode)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer w.Close()
+					if got := read(t, w, func() { time.Sleep(pace) }); !bytes.Equal(got, all[starts[after]:]) {
+						t.Errorf("seed %d: a watcher from %d got %d bytes of %d", seed, after, len(got), len(all)-starts[after])
+					}
+				})
+			}
+			for _, piece := range pieces {
+				p.print(piece)
+				if random.IntN(4) > 0 {
+					time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+				}
+			}
+			p.end()
+			group.Wait()
+			if len(feeds.live) != 0 {
+				t.Error("a feed is left")
+			}
+		})
+	}
+}
+
+// The first piece after a silence goes at once, those after it together, and
+// the end isn't held back.
+func TestPiecesAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram()
+		var feeds Feeds
+		w, _ := feeds.Watch(Key{}, "", p.open, encode)
+		defer w.Close()
+		next := make(chan Item)
+		go func() {
+			defer close(next)
+			for {
+				item, err := w.Next(t.Context())
+				if err != nil {
+					return
+				}
+				next <- item
+			}
+		}()
+		synctest.Wait()
+		began := time.Now()
+		p.print([]byte("1"))
+		if item := <-next; string(item.Encoded) != "1" || time.Since(began) != 0 {
+			t.Errorf("%q after %v", item.Encoded, time.Since(began))
+		}
+		p.print([]byte("2"))
+		time.Sleep(tick / 2)
+		p.print([]byte("3"))
+		if item := <-next; string(item.Encoded) != "23" || time.Since(began) > tick+tickMember {
+			t.Errorf("%q after %v", item.Encoded, time.Since(began))
+		}
+		began = time.Now()
+		p.end()
+		if item := <-next; item.Event.Kind != engine.EventFinished || time.Since(began) != 0 {
+			t.Errorf("%v after %v", item.Event.Kind, time.Since(began))
+		}
+		<-next
+	})
+}
+
+// Those who watch live share what was encoded.
+func TestOutputIsEncodedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram()
+		var feeds Feeds
+		var mu sync.Mutex
+		encoded := 0
+		count := func(e engine.Event) []byte {
+			mu.Lock()
+			defer mu.Unlock()
+			encoded++
+			return encode(e)
+		}
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				w, _ := feeds.Watch(Key{}, "", p.open, count)
+				defer w.Close()
+				read(t, w, func() {})
+			})
+		}
+		synctest.Wait()
+		for range 50 {
+			p.print([]byte("x"))
+			time.Sleep(time.Second)
+		}
+		p.end()
+		group.Wait()
+		if encoded != 50 {
+			t.Errorf("50 events for 100 watchers were encoded %d times", encoded)
+		}
+	})
+}
+
+// A member that reads nothing holds one event; the others go on, and what it
+// missed it reads by itself.
+func TestSlowMembersHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram()
+		var feeds Feeds
+		slow, _ := feeds.Watch(Key{}, "", p.open, encode)
+		defer slow.Close()
+		p.print([]byte("x"))
+		if _, err := slow.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range 4 * keep / engine.MaxEvent {
+				p.print(make([]byte, engine.MaxEvent))
+			}
+			p.end()
+		}()
+		fast, _ := feeds.Watch(Key{}, "1", p.open, encode)
+		if got := read(t, fast, func() {}); len(got) != 4*keep {
+			t.Errorf("%d bytes", len(got))
+		}
+		fast.Close()
+		if f := slow.feed; f != nil && f.bytes > keep {
+			t.Errorf("%d bytes are kept", f.bytes)
+		}
+		if got := read(t, slow, func() {}); len(got) != 4*keep {
+			t.Errorf("the slow one got %d bytes", len(got))
+		}
+	})
+}

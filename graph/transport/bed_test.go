@@ -1,0 +1,226 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
+	"go.uber.org/goleak"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stub is an executor that knows any document and answers it with its name.
+type stub struct{}
+
+func (stub) CreateOperationContext(_ context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	doc, err := parser.ParseQuery(&ast.Source{Input: params.Query})
+	if err != nil {
+		return &graphql.OperationContext{}, gqlerror.List{gqlerror.Wrap(err)}
+	}
+	return &graphql.OperationContext{Doc: doc, Operation: doc.Operations[0], RecoverFunc: graphql.DefaultRecover}, nil
+}
+
+func (stub) DispatchOperation(ctx context.Context, op *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+	if op.Operation.Name == "panics" {
+		return func(context.Context) *graphql.Response { panic("stub") }, ctx
+	}
+	return graphql.OneShot(&graphql.Response{Data: []byte(`{"name":"` + op.Operation.Name + `"}`)}), ctx
+}
+
+func (stub) DispatchError(_ context.Context, list gqlerror.List) *graphql.Response {
+	return &graphql.Response{Errors: list}
+}
+
+// printer is a stream whose messages have size bytes and their number as
+// cursor. Without a size it is silent.
+type printer struct {
+	size, most int
+	number     int
+	open       *atomic.Int64
+}
+
+func (p *printer) Next(ctx context.Context) (Message, error) {
+	if p.size == 0 {
+		<-ctx.Done()
+		return Message{}, context.Cause(ctx)
+	}
+	if p.most > 0 && p.number == p.most {
+		return Message{}, io.EOF
+	}
+	if ctx.Err() != nil {
+		return Message{}, ctx.Err()
+	}
+	p.number++
+	cursor, _ := json.Marshal(p.number)
+	payload := append(append([]byte(`{"data":{"n":`), cursor...), `,"text":"`...)
+	if p.size > len(payload) {
+		payload = append(payload, filler[:p.size-len(payload)]...)
+	}
+	return Message{Payload: append(payload, `"}}`...), Cursor: string(cursor)}, nil
+}
+
+var filler = bytes.Repeat([]byte("x"), 64<<10)
+
+func (p *printer) Close() { p.open.Add(-1) }
+
+// A bed serves all transports over the stub. Subscriptions are named after
+// what they print: silent, flood, three.
+type bed struct {
+	url  string
+	open atomic.Int64 // streams
+}
+
+func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
+	t.Helper()
+	b := &bed{}
+	settings.Present = func(_ context.Context, err error) *gqlerror.Error {
+		var gql *gqlerror.Error
+		if errors.As(err, &gql) {
+			return gql
+		}
+		return gqlerror.Wrap(err)
+	}
+	settings.Recover = func(context.Context, any) error { return errors.New("recovered") }
+	settings.Source = func(_ context.Context, _ graphql.GraphExecutor, op *graphql.OperationContext, after string) (Stream, error) {
+		p := &printer{open: &b.open}
+		if after != "" {
+			_ = json.Unmarshal([]byte(after), &p.number)
+		}
+		switch op.Operation.Name {
+		case "refused":
+			return nil, errors.New("no such execution")
+		case "flood":
+			p.size = 32 << 10
+		case "three":
+			p.size, p.most = 10, 3
+		}
+		b.open.Add(1)
+		return p, nil
+	}
+	settings = settings.WithDefaults()
+	transports := []graphql.Transport{WebSocket{settings}, SSE{settings}, POST{settings}, GET{settings}}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, transport := range transports {
+			if transport.Supports(r) {
+				transport.Do(w, r, stub{})
+				return
+			}
+		}
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Config.ConnContext = ConnContext
+	if len(listeners) > 0 {
+		_ = server.Listener.Close()
+		server.Listener = listeners[0]
+	}
+	server.Start()
+	b.url = server.URL
+	t.Cleanup(func() {
+		stop()
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return b
+}
+
+// idle waits until no subscription is open.
+func (b *bed) idle(t testing.TB, within time.Duration) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(within)
+	for b.open.Load() != 0 {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%d subscriptions are open after %v", b.open.Load(), within)
+		}
+	}
+}
+
+// A peer is a client that speaks WebSocket message by message.
+type peer struct {
+	t    testing.TB
+	conn *websocket.Conn
+}
+
+func (b *bed) dial(t testing.TB) peer {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.url, "http"), &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadLimit(1 << 20)
+	t.Cleanup(func() { conn.CloseNow() })
+	return peer{t, conn}
+}
+
+func (b *bed) hello(t testing.TB) peer {
+	t.Helper()
+	p := b.dial(t)
+	p.send(`{"type":"connection_init","payload":{}}`)
+	p.want(`{"type":"connection_ack"}`)
+	return p
+}
+
+func (p peer) send(text string) {
+	p.t.Helper()
+	if err := p.conn.Write(p.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p peer) subscribe(id, name string) {
+	p.t.Helper()
+	p.send(`{"id":"` + id + `","type":"subscribe","payload":{"query":"subscription ` + name + ` { x }"}}`)
+}
+
+func (p peer) read() string {
+	p.t.Helper()
+	_, text, err := p.conn.Read(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (p peer) want(text string) {
+	p.t.Helper()
+	if got := p.read(); got != text {
+		p.t.Fatalf("got %s instead of %s", got, text)
+	}
+}
+
+// wantClose reads on until the connection is closed with a code.
+func (p peer) wantClose(code websocket.StatusCode, reason string) {
+	p.t.Helper()
+	for {
+		_, _, err := p.conn.Read(p.t.Context())
+		if err == nil {
+			continue
+		}
+		var closed websocket.CloseError
+		if !errors.As(err, &closed) || closed.Code != code || !strings.Contains(closed.Reason, reason) {
+			p.t.Fatalf("closed with %v instead of %d %s", err, code, reason)
+		}
+		return
+	}
+}

@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"net"
+)
+
+// Frames of a WebSocket as a server sends them (RFC 6455, section 5.2): whole,
+// and without a mask. They are made here so that the payload, which many
+// watchers share, goes from where it is to the kernel without being copied.
+const (
+	opText  = 0x81
+	opClose = 0x88
+	opPong  = 0x8a
+)
+
+func frame(op byte, payload []byte) []byte {
+	return append(appendHeader(nil, op, len(payload)), payload...)
+}
+
+func textFrame(text string) []byte { return frame(opText, []byte(text)) }
+
+func appendHeader(to []byte, op byte, size int) []byte {
+	switch {
+	case size < 126:
+		return append(to, op, byte(size))
+	case size < 1<<16:
+		return binary.BigEndian.AppendUint16(append(to, op, 126), uint16(size))
+	default:
+		return binary.BigEndian.AppendUint64(append(to, op, 127), uint64(size))
+	}
+}
+
+// An envelope is what one operation's messages begin with.
+type envelope struct{ next, err, complete string }
+
+func newEnvelope(id string) envelope {
+	quoted, _ := json.Marshal(id) // a string always can
+	start := `{"id":` + string(quoted) + `,"type":`
+	return envelope{start + `"next","payload":`, start + `"error","payload":`, start + `"complete"`}
+}
+
+// small payloads are copied, so that many go into one piece.
+const small = 1 << 10
+
+// A batch is what is written at once. What is made for it goes into scratch.
+type batch struct {
+	buffers net.Buffers
+	scratch []byte
+	mark    int // where the part of scratch begins that isn't in buffers yet
+}
+
+func (b *batch) reset() {
+	clear(b.buffers)
+	b.buffers, b.scratch, b.mark = b.buffers[:0], b.scratch[:0], 0
+}
+
+// add appends a parcel's frame.
+func (b *batch) add(p parcel) {
+	before := ""
+	switch p.kind {
+	case parcelRaw:
+		b.scratch = append(b.scratch, p.payload...)
+		return
+	case parcelNext:
+		before = p.lane.envelope.next
+	case parcelError:
+		before = p.lane.envelope.err
+	case parcelComplete:
+		before = p.lane.envelope.complete
+	}
+	b.scratch = appendHeader(b.scratch, opText, len(before)+len(p.payload)+1)
+	b.scratch = append(b.scratch, before...)
+	if len(p.payload) <= small {
+		b.scratch = append(b.scratch, p.payload...)
+	} else {
+		b.flush()
+		b.buffers = append(b.buffers, p.payload)
+	}
+	b.scratch = append(b.scratch, '}')
+}
+
+func (b *batch) flush() {
+	if b.mark < len(b.scratch) {
+		b.buffers = append(b.buffers, b.scratch[b.mark:])
+		b.mark = len(b.scratch)
+	}
+}
+
+// write sends what waits in the outbox, until ctx ends.
+func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
+	var parcels []parcel
+	var b batch
+	for ctx.Err() == nil {
+		parcels = c.out.take(parcels[:0])
+		if len(parcels) == 0 {
+			select {
+			case <-c.out.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		for _, p := range parcels {
+			b.add(p)
+		}
+		b.flush()
+		_, err := c.conn.writeAll(b.buffers)
+		c.out.wrote(parcels)
+		clear(parcels)
+		b.reset()
+		if err != nil {
+			end(closing{code: closeAbnormally, reason: "the peer takes nothing"})
+		}
+	}
+}

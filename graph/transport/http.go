@@ -1,0 +1,192 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// The media types of answers.
+const (
+	typeJSON     = "application/json"
+	typeResponse = "application/graphql-response+json"
+	typeEvents   = "text/event-stream"
+)
+
+// accepted returns which of the offered media types a request likes best; the
+// first where it says nothing, "" if none will do.
+func accepted(r *http.Request, offered ...string) string {
+	header := strings.Join(r.Header.Values("Accept"), ",")
+	if strings.TrimSpace(header) == "" {
+		return offered[0]
+	}
+	best, bestQuality := "", 0.0
+	for part := range strings.SplitSeq(header, ",") {
+		kind, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		quality := 1.0
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			quality = q
+		}
+		for _, offer := range offered {
+			group, _, _ := strings.Cut(offer, "/")
+			if quality > bestQuality && (kind == offer || kind == "*/*" || kind == group+"/*") {
+				best, bestQuality = offer, quality
+				break
+			}
+		}
+	}
+	return best
+}
+
+func wantsEvents(r *http.Request) bool {
+	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), typeEvents) &&
+		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
+}
+
+func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// bodyTime is how long a body may take to arrive.
+const bodyTime = 5 * time.Minute
+
+// readBody reads a body of at most limit bytes, and refuses a longer one
+// without reading it where its length was told.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, int, error) {
+	tooLarge := runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", limit)
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // what follows would have to be read
+		return nil, http.StatusRequestEntityTooLarge, tooLarge
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	_ = control.SetReadDeadline(time.Time{})
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, http.StatusRequestEntityTooLarge, tooLarge
+	case err != nil:
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the body broke off")
+	}
+	return body, 0, nil
+}
+
+// readParams reads an operation from a POST's body or a GET's address.
+func readParams(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, int, error) {
+	if r.Method == http.MethodGet {
+		params, err := addressParams(r)
+		return params, http.StatusBadRequest, err
+	}
+	if kind, args, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
+		// What a plain HTML form can send reaches the server from any page.
+		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type must be %s", typeJSON)
+	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
+	}
+	body, status, err := readBody(w, r, limit)
+	if err != nil {
+		return nil, status, err
+	}
+	params, err := decodeParams(body)
+	return params, http.StatusBadRequest, err
+}
+
+func addressParams(r *http.Request) (*graphql.RawParams, error) {
+	values := r.URL.Query()
+	if !values.Has("query") {
+		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: ask with ?query={…}, or by POST")
+	}
+	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
+	for name, into := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
+		if text := values.Get(name); text != "" {
+			if err := decode([]byte(text), into); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return params, checkJSON([]byte(params.Query))
+}
+
+// refuse answers a request that is no operation.
+func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	kind := accepted(r, typeJSON, typeResponse)
+	if kind == "" {
+		kind = typeJSON
+	}
+	answer(w, kind, status, &graphql.Response{Errors: gqlerror.List{s.Present(r.Context(), err)}})
+}
+
+func answer(w http.ResponseWriter, kind string, status int, response *graphql.Response) {
+	body := AppendResponse(nil, response)
+	header := w.Header()
+	header.Set("Content-Type", kind+"; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that left needs no answer
+}
+
+// serve answers a query or mutation. An operation that can't begin has status
+// 400, but 200 where plain JSON was asked for: older clients take anything else
+// for a broken server.
+func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	ctx := r.Context()
+	kind := accepted(r, typeJSON, typeResponse)
+	if kind == "" {
+		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "answers are %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
+		return
+	}
+	params, status, err := readParams(w, r, s.MaxBody)
+	if err != nil {
+		s.refuse(w, r, status, err)
+		return
+	}
+	failed := http.StatusOK
+	if kind == typeResponse {
+		failed = http.StatusBadRequest
+	}
+	op, refused := prepare(ctx, exec, params, r.Header)
+	if refused != nil {
+		answer(w, kind, failed, refused)
+		return
+	}
+	switch {
+	case op.kind() == ast.Mutation && r.Method == http.MethodGet:
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+		return
+	case op.kind() == ast.Subscription:
+		err := s.Present(ctx, runtime.Errorf(runtime.CodeInvalidInput,
+			"a subscription needs a WebSocket with the subprotocol %s, or a request that accepts %s", Subprotocol, typeEvents))
+		answer(w, kind, failed, &graphql.Response{Errors: gqlerror.List{err}})
+		return
+	}
+	next, ctx := exec.DispatchOperation(ctx, op.context)
+	answer(w, kind, http.StatusOK, orFailure(ctx, next(ctx)))
+}
+
+// orFailure stands for an operation that answered nothing because its request
+// was cancelled.
+func orFailure(ctx context.Context, response *graphql.Response) *graphql.Response {
+	if response != nil {
+		return response
+	}
+	return &graphql.Response{Errors: gqlerror.List{{
+		Message:    "the request was cancelled, or the server is stopping",
+		Extensions: map[string]any{"code": runtime.CodeClusterUnavailable, "retryable": ctx.Err() != nil},
+	}}}
+}

@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// errSlow says that a lane's reader took nothing for too long.
+var errSlow = errors.New("slow reader")
+
+// An outbox is what waits to be written to one peer: a lane for each operation,
+// served in turn, so that one that floods can't hold up the others. Any number
+// may put in; one takes out.
+type outbox struct {
+	wake chan struct{} // capacity 1: there is something to take
+
+	mu    sync.Mutex // guards what follows, and the lanes
+	first [][]byte   // what goes before all lanes: acknowledgements, pings, pongs
+	lanes []*lane    // those with something to send
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+// A lane is one operation's part of an outbox.
+type lane struct {
+	box      *outbox
+	budget   int
+	envelope envelope
+	taken    chan struct{} // capacity 1: something was written
+	queue    []parcel
+	bytes    int // in queue, and being written
+}
+
+// A parcel is a message on its way.
+type parcel struct {
+	lane    *lane
+	kind    parcelKind
+	payload []byte
+	cursor  string
+}
+
+type parcelKind int
+
+const (
+	parcelRaw parcelKind = iota // payload is the whole message
+	parcelNext
+	parcelError
+	parcelComplete
+)
+
+func (b *outbox) lane(id string, budget int) *lane {
+	return &lane{box: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
+}
+
+// urgent puts a whole message before all others. Whoever sends more than a few
+// of these and reads none is not held: it reports false, and drops them.
+func (b *outbox) urgent(message []byte) bool {
+	const most = 64
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.first) >= most {
+		return false
+	}
+	b.first = append(b.first, message)
+	hint(b.wake)
+	return true
+}
+
+// room waits until less than the budget waits in the lane. errSlow means that
+// nothing of it was taken for as long as patience.
+func (l *lane) room(ctx context.Context, patience time.Duration) error {
+	if l.free() {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.taken:
+			if l.free() {
+				return nil
+			}
+			timer.Reset(patience)
+		case <-timer.C:
+			return errSlow
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *lane) free() bool {
+	l.box.mu.Lock()
+	defer l.box.mu.Unlock()
+	return l.bytes < l.budget
+}
+
+// push puts an answer into the lane; it never blocks.
+func (l *lane) push(m Message) {
+	l.put(parcel{kind: parcelNext, payload: m.Payload, cursor: m.Cursor})
+}
+
+func (l *lane) put(p parcel) {
+	p.lane = l
+	l.box.mu.Lock()
+	defer l.box.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.box.lanes = append(l.box.lanes, l)
+	}
+	l.queue = append(l.queue, p)
+	l.bytes += len(p.payload)
+	hint(l.box.wake)
+}
+
+// drop forgets what waits in the lane: its reader doesn't want it any more.
+func (l *lane) drop() {
+	l.box.mu.Lock()
+	defer l.box.mu.Unlock()
+	for _, p := range l.queue {
+		l.bytes -= len(p.payload)
+	}
+	l.queue = nil // next skips the empty lane
+	hint(l.taken)
+}
+
+// batchBytes is how much is written at once.
+const batchBytes = 64 << 10
+
+// take moves to batch what is to be written next: all that is urgent, and from
+// each lane in turn one message, while that is little. Nothing is an empty
+// batch.
+func (b *outbox) take(batch []parcel) []parcel {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, message := range b.first {
+		batch = append(batch, parcel{payload: message})
+	}
+	clear(b.first)
+	b.first = b.first[:0]
+	for size := 0; len(b.lanes) > 0 && size < batchBytes; {
+		l := b.lanes[0]
+		copy(b.lanes, b.lanes[1:])
+		b.lanes[len(b.lanes)-1] = nil
+		b.lanes = b.lanes[:len(b.lanes)-1]
+		if len(l.queue) == 0 {
+			continue
+		}
+		p := l.queue[0]
+		l.queue[0] = parcel{}
+		if l.queue = l.queue[1:]; len(l.queue) > 0 {
+			b.lanes = append(b.lanes, l)
+		}
+		batch = append(batch, p)
+		size += len(p.payload)
+	}
+	return batch
+}
+
+// wrote says that a batch is with the peer, or lost with it.
+func (b *outbox) wrote(batch []parcel) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range batch {
+		if p.lane != nil {
+			p.lane.bytes -= len(p.payload)
+			hint(p.lane.taken)
+		}
+	}
+}
+
+func hint(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,22 @@
+package transport
+
+import (
+	"net/http"
+
+	"github.com/99designs/gqlgen/graphql"
+)
+
+// POST answers queries and mutations in a JSON body. No other type of body is
+// taken: what a form can send reaches a server from any page, without the
+// browser asking first.
+type POST struct{ Settings }
+
+// Supports reports whether it is for this transport.
+func (POST) Supports(r *http.Request) bool {
+	return r.Method == http.MethodPost && !isUpgrade(r)
+}
+
+// Do answers.
+func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	t.serve(w, r, exec)
+}

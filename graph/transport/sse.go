@@ -1,0 +1,145 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// SSE carries one operation of any kind as server-sent events: the distinct
+// connections mode of GraphQL over SSE. Events have the cursor as their id, and
+// a client that comes back with Last-Event-ID goes on after it.
+type SSE struct{ Settings }
+
+// Supports reports whether it is for this transport. It goes before POST and
+// GET.
+func (SSE) Supports(r *http.Request) bool {
+	return (r.Method == http.MethodPost || r.Method == http.MethodGet) && !isUpgrade(r) && wantsEvents(r)
+}
+
+// Do serves one operation.
+func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	params, status, err := readParams(w, r, t.MaxBody)
+	if err != nil {
+		t.refuse(w, r, status, err)
+		return
+	}
+	op, refused := prepare(r.Context(), exec, params, r.Header)
+	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
+		w.Header().Set("Allow", http.MethodPost)
+		t.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", typeEvents+"; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	header.Set("X-Content-Type-Options", "nosniff")
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	out := &events{w: w, control: http.NewResponseController(w), patience: t.Patience}
+	if conn != nil {
+		out.tcp = unwrap(conn)
+	}
+	if out.tcp != nil {
+		boundUnsent(out.tcp)
+	}
+	t.serve(r, op, refused, out)
+}
+
+// serve runs the operation in a goroutine of its own: this one writes, and
+// stays with a peer that takes nothing, while the operation can end.
+func (t SSE) serve(r *http.Request, op operation, refused *graphql.Response, out *events) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	box := newOutbox()
+	l := box.lane("", t.Budget)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel() // before the wait
+	running.Go(func() {
+		defer l.put(parcel{kind: parcelComplete})
+		if refused != nil {
+			l.push(Message{Payload: AppendResponse(nil, refused)})
+			return
+		}
+		stream := t.open(ctx, op, r.Header.Get("Last-Event-ID"))
+		defer stream.Close()
+		if err := t.pump(ctx, stream, l); err != nil && ctx.Err() == nil {
+			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
+		}
+	})
+	if out.write(nil) != nil { // the headers
+		return
+	}
+	keepalive := time.NewTicker(t.Keepalive)
+	defer keepalive.Stop()
+	var parcels []parcel
+	for {
+		parcels = box.take(parcels[:0])
+		for _, p := range parcels {
+			if out.parcel(p) != nil || p.kind == parcelComplete {
+				return
+			}
+		}
+		box.wrote(parcels)
+		if len(parcels) > 0 {
+			keepalive.Reset(t.Keepalive)
+			continue
+		}
+		select {
+		case <-box.wake:
+		case <-keepalive.C:
+			if gone, _ := vanished(out.tcp); gone || out.write([]byte(":\n\n")) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// events is the one writer of a response. Each piece has its own deadline.
+type events struct {
+	w        http.ResponseWriter
+	control  *http.ResponseController
+	tcp      *net.TCPConn // nil if it isn't plain TCP
+	patience time.Duration
+	scratch  []byte
+}
+
+func (e *events) parcel(p parcel) error {
+	e.scratch = e.scratch[:0]
+	if p.cursor != "" {
+		e.scratch = append(append(append(e.scratch, "id: "...), strings.ReplaceAll(p.cursor, "\n", "")...), '\n')
+	}
+	if p.kind == parcelComplete {
+		e.scratch = append(e.scratch, "event: complete\ndata: \n\n"...)
+		return e.write(e.scratch)
+	}
+	e.scratch = append(e.scratch, "event: next\ndata: "...) // a payload is one line: strings hold no line end
+	e.scratch = append(append(e.scratch, p.payload...), "\n\n"...)
+	return e.write(e.scratch)
+}
+
+func (e *events) write(text []byte) error {
+	for {
+		piece := text[:min(len(text), writePiece)]
+		// A writer that can't have a deadline is a test's.
+		_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
+		if _, err := e.w.Write(piece); err != nil {
+			return err
+		}
+		if text = text[len(piece):]; len(text) == 0 {
+			return e.control.Flush()
+		}
+	}
+}

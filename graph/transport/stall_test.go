@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// vanish makes a socket drop all that comes: no acknowledgement, no reset. So
+// is a peer whose cable was pulled.
+func vanish(t *testing.T, conn net.Conn) {
+	t.Helper()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	}); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+}
+
+// Nothing is printed, and nothing closes the connection: only asking helps.
+func TestVanishedPeersAreForgotten(t *testing.T) {
+	b := newBed(t, Settings{Keepalive: 50 * time.Millisecond, Patience: time.Hour})
+	t.Run("WebSocket", func(t *testing.T) {
+		conn := b.raw(t, 0)
+		_, _ = conn.Write(masked(initMessage))
+		_, _ = conn.Write(masked(`{"id":"1","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
+		waitFor(t, func() bool { return b.open.Load() == 1 })
+		vanish(t, conn)
+		b.idle(t, 10*time.Second)
+	})
+	t.Run("SSE", func(t *testing.T) {
+		conn, _ := b.events(t, "silent", 0)
+		waitFor(t, func() bool { return b.open.Load() == 1 })
+		vanish(t, conn)
+		b.idle(t, 10*time.Second)
+	})
+}
+
+// Its kernel answers, so it might only be slow; but not for ever.
+func TestPeersThatAnswerNoPingAreCutOff(t *testing.T) {
+	b := newBed(t, Settings{Keepalive: 10 * time.Millisecond, Patience: 100 * time.Millisecond})
+	conn := b.raw(t, 0)
+	_, _ = conn.Write(masked(initMessage))
+	_, _ = conn.Write(masked(`{"id":"1","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
+	got, _ := io.ReadAll(conn) // it reads, and says nothing
+	if !strings.Contains(string(got), `{"type":"ping"}`) {
+		t.Errorf("got %q", got)
+	}
+	b.idle(t, 10*time.Second)
+}
+
+func TestPeersThatAnswerPingsStay(t *testing.T) {
+	b := newBed(t, Settings{Keepalive: 5 * time.Millisecond, Patience: 100 * time.Millisecond})
+	p := b.hello(t)
+	p.subscribe("1", "silent")
+	for range 50 { // longer than any patience
+		p.want(`{"type":"ping"}`)
+		p.send(`{"type":"pong"}`)
+	}
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(30 * time.Second); !condition(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("it never happened")
+		}
+	}
+}
+
+// A thousand take nothing of a flood. They hold no more than their budget, the
+// operations end, and one that reads has its pace.
+func TestStalledReadersStayInTheirBudget(t *testing.T) {
+	const stalled = 1000
+	b := newBed(t, Settings{SlowAfter: 500 * time.Millisecond, Keepalive: time.Minute})
+	var before, during goruntime.MemStats
+	goruntime.GC()
+	goruntime.ReadMemStats(&before)
+	conns := make([]net.Conn, stalled)
+	for i := range conns {
+		conns[i] = b.raw(t, 4<<10)
+		_, _ = conns[i].Write(masked(initMessage))
+		_, _ = conns[i].Write(masked(floodMessage))
+	}
+	waitFor(t, func() bool { return b.open.Load() > 0 })
+
+	reader := b.hello(t)
+	reader.subscribe("1", "flood")
+	began := time.Now()
+	for range 500 {
+		reader.read()
+	}
+	t.Logf("beside %d stalled readers one got %d MB/s", b.open.Load()-1, int(500*32/1024/time.Since(began).Seconds()))
+
+	goruntime.GC()
+	goruntime.ReadMemStats(&during)
+	each := (int64(during.HeapAlloc) - int64(before.HeapAlloc)) / stalled
+	t.Logf("a stalled reader holds %d KiB", each>>10)
+	if budget := int64(DefaultBudget + 64<<10 + 32<<10); each > budget {
+		t.Errorf("a stalled reader holds %d bytes, more than %d", each, budget)
+	}
+	if reader.conn.CloseNow() != nil {
+		t.Error("closing failed")
+	}
+	b.idle(t, 30*time.Second) // all subscriptions have ended, though nobody has read that
+
+	// Who reads on is told, and where to resume.
+	_ = conns[0].SetReadDeadline(time.Now().Add(10 * time.Second))
+	last := untilError(t, bufio.NewReader(conns[0]))
+	var failure struct {
+		Payload []struct {
+			Extensions struct {
+				Code, Cursor string
+				Retryable    bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(last), &failure); err != nil || len(failure.Payload) != 1 {
+		t.Fatalf("%s: %v", last, err)
+	}
+	ext := failure.Payload[0].Extensions
+	if n, err := strconv.Atoi(ext.Cursor); err != nil || n < 1 || ext.Code != "SLOW_CONSUMER" || !ext.Retryable {
+		t.Errorf("%s", last)
+	}
+}
+
+// untilError returns the first error message, and checks that the cursor in it
+// is that of the last event before.
+func untilError(t *testing.T, reader *bufio.Reader) string {
+	t.Helper()
+	last := ""
+	for {
+		head := make([]byte, 2)
+		if _, err := io.ReadFull(reader, head); err != nil {
+			t.Fatal(err)
+		}
+		size := int(head[1])
+		switch size {
+		case 126:
+			size = int(readUint(t, reader, 2))
+		case 127:
+			size = int(readUint(t, reader, 8))
+		}
+		text := make([]byte, size)
+		if _, err := io.ReadFull(reader, text); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(text), `{"id":"1","type":"error"`) {
+			if !strings.Contains(string(text), `"cursor":"`+last+`"`) {
+				t.Errorf("the last event was %s, but %s", last, text)
+			}
+			return string(text)
+		}
+		if _, rest, ok := strings.Cut(string(text), `{"n":`); ok {
+			last, _, _ = strings.Cut(rest, ",")
+		}
+	}
+}
+
+func readUint(t *testing.T, reader io.Reader, size int) (n uint64) {
+	t.Helper()
+	raw := make([]byte, size)
+	if _, err := io.ReadFull(reader, raw); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range raw {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
+	b := newBed(t, Settings{SlowAfter: time.Hour, Patience: 100 * time.Millisecond, Keepalive: time.Hour})
+	t.Run("WebSocket", func(t *testing.T) {
+		conn := b.raw(t, 4<<10)
+		_, _ = conn.Write(masked(initMessage))
+		_, _ = conn.Write(masked(floodMessage))
+		waitFor(t, func() bool { return b.open.Load() == 1 })
+		b.idle(t, 30*time.Second)
+	})
+	t.Run("SSE", func(t *testing.T) {
+		_, _ = b.events(t, "flood", 4<<10)
+		b.idle(t, 30*time.Second)
+	})
+}
+
+func TestOneLaneCannotHoldUpAnother(t *testing.T) {
+	box := newOutbox()
+	flood, quiet := box.lane("a", 10), box.lane("b", 10)
+	for range 100 {
+		flood.push(Message{Payload: make([]byte, 40<<10)})
+	}
+	quiet.push(Message{Payload: []byte("x")})
+	box.urgent([]byte("pong"))
+	batch := box.take(nil)
+	if len(batch) != 4 || batch[0].lane != nil || batch[1].lane != flood || batch[2].lane != quiet || batch[3].lane != flood {
+		t.Errorf("%d in the first batch", len(batch))
+	}
+	for i := range 1000 {
+		if box.urgent([]byte("pong")) != (i < 64) {
+			t.Fatalf("%d pongs are held for whom reads none", i)
+		}
+	}
+}
+
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		box := newOutbox()
+		l := box.lane("1", 10)
+		began := time.Now()
+		l.push(Message{Payload: []byte("0123456789")})
+		go func() {
+			for range 3 { // progress, but never room: another one is always pushed
+				time.Sleep(50 * time.Second)
+				l.push(Message{Payload: []byte("0123456789")})
+				box.wrote(box.take(nil)[:1])
+			}
+		}()
+		if err := l.room(t.Context(), time.Minute); err != errSlow || time.Since(began) != 210*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.room(ctx, time.Minute); err != context.Canceled {
+			t.Errorf("%v", err)
+		}
+		other := box.lane("2", 10)
+		other.push(Message{Payload: []byte("0123456789")})
+		other.drop()
+		if err := other.room(t.Context(), time.Minute); err != nil {
+			t.Errorf("%v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// events opens a subscription over SSE, by hand.
+func (b *bed) events(t *testing.T, name string, readBuffer int) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if readBuffer > 0 {
+		_ = conn.(*net.TCPConn).SetReadBuffer(readBuffer)
+	}
+	request, _ := http.NewRequest(http.MethodGet, b.url+"/?query=subscription+"+name+"+{x}", nil)
+	request.Header.Set("Accept", "text/event-stream")
+	if err := request.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}

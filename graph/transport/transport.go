@@ -1,0 +1,201 @@
+// Package transport carries GraphQL operations over HTTP: POST, GET, server-sent
+// events in the distinct connections mode of GraphQL over SSE, and WebSockets
+// with the subprotocol graphql-transport-ws. Each is a graphql.Transport.
+//
+// What they guarantee: no peer makes the server hold more than a fixed number
+// of bytes, operations and goroutines, whatever it sends and however slowly it
+// reads; a peer that vanished is forgotten within the keepalive; and when Do
+// returns, every goroutine that served the request has ended.
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Message is one answer of an operation, ready to be sent.
+type Message struct {
+	Payload []byte // a GraphQL response as JSON; many watchers may share it, so nobody changes it
+	Cursor  string // resumes after it; "" where nothing can be resumed
+}
+
+// A Stream is an operation's answers. It is for one goroutine.
+type Stream interface {
+	// Next waits for the next answer; io.EOF is the end. Another error is
+	// presented to the client, and ends the operation.
+	Next(ctx context.Context) (Message, error)
+	Close()
+}
+
+// A Source opens subscriptions that have a faster way than the executor's; nil
+// without an error means that this one has none. A client that resumes by a
+// header gives the cursor as after, which goes before the operation's own.
+type Source func(ctx context.Context, exec graphql.GraphExecutor, op *graphql.OperationContext, after string) (Stream, error)
+
+// Settings are what all transports share. The zero value of each bound is its
+// default; see the constants.
+type Settings struct {
+	Source  Source                                               // may be nil
+	Present func(ctx context.Context, err error) *gqlerror.Error // the one way out for errors
+	Recover func(ctx context.Context, panicked any) error
+
+	MaxBody       int64         // bytes of a body, and of a WebSocket's message
+	MaxOperations int           // on one WebSocket at a time
+	Budget        int           // bytes that may wait for a subscription's reader; one message more at most
+	SlowAfter     time.Duration // without a byte of its budget coming free a subscription that can be resumed ends
+	Patience      time.Duration // a peer that takes nothing at all for so long is cut off
+	InitTimeout   time.Duration // for connection_init
+	Keepalive     time.Duration // a quiet peer is asked for a sign after it, and forgotten after twice of it
+}
+
+// The defaults of Settings.
+const (
+	DefaultMaxBody       = 32 << 20 // fits the files of an exercise many times over
+	DefaultMaxOperations = 100
+	DefaultBudget        = 64 << 10
+	DefaultSlowAfter     = 30 * time.Second
+	DefaultPatience      = 2 * time.Minute // on loopback a reader of 1 KiB/s opens its window once in 64 s
+	DefaultInitTimeout   = 10 * time.Second
+	DefaultKeepalive     = 12 * time.Second
+)
+
+// WithDefaults fills in what is zero.
+func (s Settings) WithDefaults() Settings {
+	orDefault(&s.MaxBody, DefaultMaxBody)
+	orDefault(&s.MaxOperations, DefaultMaxOperations)
+	orDefault(&s.Budget, DefaultBudget)
+	orDefault(&s.SlowAfter, DefaultSlowAfter)
+	orDefault(&s.Patience, DefaultPatience)
+	orDefault(&s.InitTimeout, DefaultInitTimeout)
+	orDefault(&s.Keepalive, DefaultKeepalive)
+	return s
+}
+
+func orDefault[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// An operation is one that was parsed and validated.
+type operation struct {
+	exec    graphql.GraphExecutor
+	context *graphql.OperationContext
+}
+
+// prepare parses and validates. refused, if not nil, is what the client gets
+// instead of an operation.
+func prepare(ctx context.Context, exec graphql.GraphExecutor, params *graphql.RawParams, header http.Header) (op operation, refused *graphql.Response) {
+	now := graphql.Now()
+	params.Headers, params.ReadTime = header, graphql.TraceTiming{Start: now, End: now}
+	opCtx, errs := exec.CreateOperationContext(ctx, params)
+	if errs != nil {
+		return operation{}, exec.DispatchError(graphql.WithOperationContext(ctx, opCtx), errs)
+	}
+	return operation{exec, opCtx}, nil
+}
+
+func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
+
+// open starts an operation. An error of the source becomes a stream's only
+// answer, as one of a resolver does.
+func (s Settings) open(ctx context.Context, op operation, after string) Stream {
+	if op.kind() == ast.Subscription && s.Source != nil {
+		stream, err := s.Source(ctx, op.exec, op.context, after)
+		if err != nil {
+			ctx = graphql.WithOperationContext(ctx, op.context)
+			return &once{Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
+		}
+		if stream != nil {
+			return stream
+		}
+	}
+	next, ctx := op.exec.DispatchOperation(ctx, op.context)
+	return responses{next, ctx}
+}
+
+// responses are what the executor answers.
+type responses struct {
+	next graphql.ResponseHandler
+	ctx  context.Context // the executor's own, which its handler must be called with
+}
+
+func (r responses) Next(context.Context) (Message, error) {
+	response := r.next(r.ctx)
+	if response == nil {
+		return Message{}, io.EOF
+	}
+	return Message{Payload: AppendResponse(nil, response)}, nil
+}
+
+func (responses) Close() {}
+
+// once has one answer.
+type once struct{ message Message }
+
+func (o *once) Next(context.Context) (Message, error) {
+	if o.message.Payload == nil {
+		return Message{}, io.EOF
+	}
+	m := o.message
+	o.message.Payload = nil
+	return m, nil
+}
+
+func (*once) Close() {}
+
+// pump sends a stream's answers to a lane until the end (nil), or until ctx
+// ends. It waits for room before it asks for the next, so that the newest is
+// sent where only that counts. Another error is the operation's last word.
+func (s Settings) pump(ctx context.Context, stream Stream, lane *lane) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = s.Recover(ctx, panicked)
+		}
+	}()
+	cursor := ""
+	for {
+		patience := s.SlowAfter
+		if cursor == "" {
+			patience = s.Patience // it couldn't go on after an end
+		}
+		if err := lane.room(ctx, patience); err != nil {
+			if errors.Is(err, errSlow) {
+				return slowConsumer(cursor)
+			}
+			return err
+		}
+		message, err := stream.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		cursor = message.Cursor
+		lane.push(message)
+	}
+}
+
+// slowConsumer is the error for a reader that fell behind; the cursor is that
+// of the last event before it.
+func slowConsumer(cursor string) error {
+	err := &gqlerror.Error{Message: "you read too slowly, and what you watch goes on without you: subscribe again with this cursor as after"}
+	err.Extensions = map[string]any{"code": runtime.CodeSlowConsumer, "retryable": true}
+	if cursor == "" {
+		err.Message = "you read too slowly, and what you watch goes on without you: subscribe again"
+	} else {
+		err.Extensions["cursor"] = cursor
+	}
+	return err
+}

@@ -1,0 +1,352 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Subprotocol is the one that WebSockets speak: that of npm graphql-ws.
+const Subprotocol = "graphql-transport-ws"
+
+// The codes that the subprotocol closes a WebSocket with.
+const (
+	closeBadRequest   websocket.StatusCode = 4400
+	closeUnauthorized websocket.StatusCode = 4401
+	closeInitTimeout  websocket.StatusCode = 4408
+	closeDuplicate    websocket.StatusCode = 4409
+	closeTooManyInits websocket.StatusCode = 4429
+	closeGoingAway                         = websocket.StatusGoingAway
+	closeAbnormally                        = websocket.StatusCode(0) // without a word: nobody hears it
+	maxReason                              = 120                     // bytes, of 123 that a close frame has
+	initLimit                              = 64 << 10                // bytes of a message before the acknowledgement
+	closeTime                              = time.Second             // for the peer's answer to a close
+)
+
+// WebSocket carries operations of all three kinds, any number at a time up to
+// a cap. Compression is off.
+type WebSocket struct{ Settings }
+
+// Supports reports whether it is for this transport.
+func (WebSocket) Supports(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// Do serves a WebSocket until it ends. Cancelling the request's context ends it
+// with 1001.
+func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	if !hasToken(r.Header.Values("Sec-WebSocket-Protocol"), Subprotocol) {
+		t.refuse(w, r, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
+			"the WebSocket must ask for the subprotocol %s", Subprotocol))
+		return
+	}
+	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newOutbox(), lanes: map[string]*subscriber{}, inits: make(chan struct{})}
+	hijack := &hijacker{ResponseWriter: w, patience: t.Patience}
+	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
+		Subprotocols:    []string{Subprotocol},
+		CompressionMode: websocket.CompressionDisabled,
+		// Origins were checked before this is reached.
+		InsecureSkipVerify: true,
+		OnPingReceived: func(_ context.Context, payload []byte) bool {
+			c.out.urgent(frame(opPong, payload)) // it waits for a message that is being written
+			return false
+		},
+	})
+	if err != nil {
+		return // Accept has answered
+	}
+	ws.SetReadLimit(initLimit)
+	c.ws, c.conn = ws, hijack.conn
+	c.serve(r.Context())
+}
+
+func hasToken(values []string, want string) bool {
+	for _, value := range values {
+		for token := range strings.SplitSeq(value, ",") {
+			if strings.TrimSpace(token) == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A connection is one WebSocket. Three kinds of goroutines share it: one reads,
+// one writes, and each operation has its own.
+type connection struct {
+	Settings
+	exec    graphql.GraphExecutor
+	header  http.Header
+	ws      *websocket.Conn
+	conn    *guardedConn
+	out     *outbox
+	running sync.WaitGroup // operations, which the reader starts
+	inits   chan struct{}  // closed with connection_init
+	acked   bool           // the reader's
+
+	mu    sync.Mutex // guards lanes
+	lanes map[string]*subscriber
+}
+
+// A subscriber is an operation that runs.
+type subscriber struct {
+	lane   *lane
+	cancel context.CancelFunc
+}
+
+// A closing is why a connection ends, and how the peer is told.
+type closing struct {
+	code   websocket.StatusCode
+	reason string
+}
+
+func (c closing) Error() string { return c.reason }
+
+func (c *connection) serve(parent context.Context) {
+	ctx, end := context.WithCancelCause(parent)
+	defer end(nil)
+	var others sync.WaitGroup
+	others.Go(func() { c.write(ctx, end) })
+	others.Go(func() { end(c.keep(ctx)) })
+	// The reader waits for the peer, whatever happens here.
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		end(c.read(ctx, end))
+	}()
+	<-ctx.Done()
+	c.conn.hurry(closeTime)
+	others.Wait()
+	c.sayWhy(context.Cause(ctx), read)
+	_ = c.ws.CloseNow()
+	<-read
+	c.running.Wait()
+}
+
+// sayWhy sends the close frame, and gives the peer a moment to answer.
+func (c *connection) sayWhy(cause error, read <-chan struct{}) {
+	why := closing{closeGoingAway, "the server is stopping"}
+	errors.As(cause, &why)
+	if why.code == closeAbnormally {
+		return
+	}
+	reason := strings.ToValidUTF8(why.reason[:min(len(why.reason), maxReason)], "")
+	payload := append([]byte{byte(why.code >> 8), byte(why.code)}, reason...)
+	if _, err := c.conn.Write(frame(opClose, payload)); err != nil {
+		return
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))
+	<-read
+}
+
+// read takes in messages until there are no more, and returns why. What comes
+// after the end of ctx, or after a mistake, is dropped: an unread message would
+// make the kernel take the close frame back.
+func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
+	reading := context.WithoutCancel(ctx) // else the library would close at once
+	left := closing{code: closeAbnormally, reason: "the peer left"}
+	for {
+		kind, reader, err := c.ws.Reader(reading)
+		if err != nil {
+			return left
+		}
+		text, err := io.ReadAll(reader)
+		switch {
+		case err != nil:
+			return left // the library told it if the message was too long
+		case ctx.Err() != nil:
+		case kind != websocket.MessageText:
+			end(closing{closeBadRequest, "messages must be text"})
+		default:
+			if err := c.handle(ctx, text); err != nil {
+				end(err)
+			}
+		}
+	}
+}
+
+// A message is one of the subprotocol's.
+type message struct {
+	ID      *string         `json:"id"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func (c *connection) handle(ctx context.Context, text []byte) error {
+	var m message
+	if err := decode(text, &m); err != nil {
+		return closing{closeBadRequest, "invalid message: " + err.Error()}
+	}
+	switch m.Type {
+	case "connection_init":
+		return c.init(m)
+	case "ping":
+		c.out.urgent(textFrame(`{"type":"pong"}`))
+	case "pong":
+	case "subscribe":
+		return c.subscribe(ctx, m)
+	case "complete":
+		if m.ID == nil {
+			return closing{closeBadRequest, "invalid message: complete has no id"}
+		}
+		c.complete(*m.ID)
+	default:
+		return closing{closeBadRequest, "invalid message: its type is none of the protocol's"}
+	}
+	return nil
+}
+
+func (c *connection) init(m message) error {
+	if c.acked {
+		return closing{closeTooManyInits, "Too many initialisation requests"}
+	}
+	var payload map[string]any
+	if m.Payload != nil && json.Unmarshal(m.Payload, &payload) != nil {
+		return closing{closeBadRequest, "invalid message: the payload of connection_init must be an object"}
+	}
+	c.acked = true
+	close(c.inits)
+	c.ws.SetReadLimit(c.MaxBody)
+	c.out.urgent(textFrame(`{"type":"connection_ack"}`))
+	return nil
+}
+
+func (c *connection) subscribe(ctx context.Context, m message) error {
+	switch {
+	case !c.acked:
+		return closing{closeUnauthorized, "Unauthorized"}
+	case m.ID == nil || *m.ID == "" || len(*m.ID) > 128:
+		return closing{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}
+	}
+	id := *m.ID
+	params, err := decodeParams(m.Payload)
+	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
+		return closing{closeBadRequest, "invalid message: " + err.Error()}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
+	c.mu.Lock()
+	_, there := c.lanes[id]
+	full := len(c.lanes) >= c.MaxOperations
+	if !there && !full {
+		c.lanes[id] = s
+	}
+	c.mu.Unlock()
+	switch {
+	case there:
+		cancel()
+		return closing{closeDuplicate, "Subscriber for " + id + " already exists"}
+	case full:
+		cancel()
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
+		s.lane.put(parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})})
+		return nil
+	}
+	c.running.Go(func() {
+		defer cancel()
+		last := c.operate(ctx, s.lane, params, err)
+		if c.forget(id, s) { // else the client has completed it
+			s.lane.put(last)
+		}
+	})
+	return nil
+}
+
+// operate runs an operation, and returns what is to be said last.
+func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, err error) parcel {
+	failed := func(err error) parcel {
+		return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
+	}
+	if err != nil {
+		return failed(err)
+	}
+	ctx = graphql.StartOperationTrace(ctx)
+	op, refused := prepare(ctx, c.exec, params, c.header)
+	if refused != nil {
+		return parcel{kind: parcelError, payload: appendErrors(nil, refused.Errors)}
+	}
+	stream := c.open(ctx, op, "")
+	defer stream.Close()
+	if err := c.pump(ctx, stream, l); err != nil {
+		return failed(err)
+	}
+	return parcel{kind: parcelComplete}
+}
+
+// forget reports whether s was there. Then its id is free again.
+func (c *connection) forget(id string, s *subscriber) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lanes[id] != s {
+		return false
+	}
+	delete(c.lanes, id)
+	return true
+}
+
+// complete ends an operation that the client doesn't want any more. One that
+// isn't there has ended by itself.
+func (c *connection) complete(id string) {
+	c.mu.Lock()
+	s := c.lanes[id]
+	delete(c.lanes, id)
+	c.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		s.lane.drop()
+	}
+}
+
+// keep returns when the peer is gone, or has not begun in time.
+func (c *connection) keep(ctx context.Context) error {
+	timer := time.NewTimer(c.InitTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.inits:
+	case <-timer.C:
+		return closing{closeInitTimeout, "Connection initialisation timeout"}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	var asked time.Time // zero: not since something was heard
+	for {
+		quiet := c.conn.quiet()
+		if time.Since(asked) > quiet {
+			asked = time.Time{}
+		}
+		wait := c.Keepalive
+		switch {
+		case quiet < c.Keepalive:
+			wait -= quiet
+		case asked.IsZero():
+			asked = time.Now()
+			c.out.urgent(textFrame(`{"type":"ping"}`))
+		case c.gone(quiet):
+			return closing{code: closeAbnormally, reason: "the peer vanished"}
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// gone judges a peer that didn't answer a ping. One whose kernel answers may
+// have much to read before: it has as long as a slow reader has.
+func (c *connection) gone(quiet time.Duration) bool {
+	vanished, known := vanished(c.conn.tcp)
+	return vanished || !known || quiet > c.Patience
+}
