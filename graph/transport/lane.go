@@ -41,6 +41,9 @@ type parcel struct {
 	cursor  string
 }
 
+// size is what a parcel counts for: also one that says little takes memory.
+func (p parcel) size() int { return len(p.payload) + 64 }
+
 type parcelKind int
 
 const (
@@ -97,6 +100,12 @@ func (l *lane) free() bool {
 	return l.bytes < l.budget
 }
 
+// drained waits until all of the lane was written. Nothing is pushed any more.
+func (l *lane) drained(ctx context.Context, patience time.Duration) {
+	l.budget = 1
+	_ = l.room(ctx, patience) // a peer that takes nothing is cut off by the writer
+}
+
 // push puts an answer into the lane; it never blocks.
 func (l *lane) push(m Message) {
 	l.put(parcel{kind: parcelNext, payload: m.Payload, cursor: m.Cursor})
@@ -110,7 +119,7 @@ func (l *lane) put(p parcel) {
 		l.box.lanes = append(l.box.lanes, l)
 	}
 	l.queue = append(l.queue, p)
-	l.bytes += len(p.payload)
+	l.bytes += p.size()
 	hint(l.box.wake)
 }
 
@@ -119,7 +128,7 @@ func (l *lane) drop() {
 	l.box.mu.Lock()
 	defer l.box.mu.Unlock()
 	for _, p := range l.queue {
-		l.bytes -= len(p.payload)
+		l.bytes -= p.size()
 	}
 	l.queue = nil // next skips the empty lane
 	hint(l.taken)
@@ -164,7 +173,7 @@ func (b *outbox) wrote(batch []parcel) {
 	defer b.mu.Unlock()
 	for _, p := range batch {
 		if p.lane != nil {
-			p.lane.bytes -= len(p.payload)
+			p.lane.bytes -= p.size()
 			hint(p.lane.taken)
 		}
 	}

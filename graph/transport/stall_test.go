@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -188,6 +189,31 @@ func readUint(t *testing.T, reader io.Reader, size int) (n uint64) {
 		n = n<<8 | uint64(b)
 	}
 	return n
+}
+
+// Also answers that come at once are held only so far for whom reads none: then
+// no more questions are read.
+func TestWhoAsksMustRead(t *testing.T) {
+	b := newBed(t, Settings{MaxOperations: 4})
+	conn := b.raw(t, 4<<10)
+	_, _ = conn.Write(masked(initMessage))
+	name := strings.Repeat("q", 60_000)
+	sent := 0
+	for ; sent < 2000; sent++ { // 120 MB of answers
+		_ = conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+		query := fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"query %s { x }"}}`, sent, name)
+		if _, err := conn.Write(masked(query)); err != nil {
+			break
+		}
+	}
+	if sent == 2000 {
+		t.Error("it was heard for ever")
+	}
+	// It was held up, not sent away: it reads, and is heard again.
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := io.CopyN(io.Discard, conn, 200_000); err != nil {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
 }
 
 func TestPeersThatTakeNothingAreCutOff(t *testing.T) {

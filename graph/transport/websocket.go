@@ -51,7 +51,8 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 			"the WebSocket must ask for the subprotocol %s", Subprotocol))
 		return
 	}
-	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newOutbox(), lanes: map[string]*subscriber{}, inits: make(chan struct{})}
+	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newOutbox(), lanes: map[string]*subscriber{}, inits: make(chan struct{}),
+		slots: make(chan struct{}, 2*t.MaxOperations)}
 	hijack := &hijacker{ResponseWriter: w, patience: t.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
@@ -94,6 +95,7 @@ type connection struct {
 	running sync.WaitGroup // operations, which the reader starts
 	inits   chan struct{}  // closed with connection_init
 	acked   bool           // the reader's
+	slots   chan struct{}  // holds one for each operation that isn't wholly written
 
 	mu    sync.Mutex // guards lanes
 	lanes map[string]*subscriber
@@ -234,33 +236,43 @@ func (c *connection) subscribe(ctx context.Context, m message) error {
 	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
+	// Whoever asks much and reads nothing isn't heard any more.
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
-	c.mu.Lock()
-	_, there := c.lanes[id]
-	full := len(c.lanes) >= c.MaxOperations
-	if !there && !full {
-		c.lanes[id] = s
-	}
-	c.mu.Unlock()
-	switch {
+	switch there, full := c.remember(id, s); {
 	case there:
 		cancel()
 		return closing{closeDuplicate, "Subscriber for " + id + " already exists"}
-	case full:
-		cancel()
+	case full && err == nil:
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
-		s.lane.put(parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})})
-		return nil
 	}
 	c.running.Go(func() {
+		defer func() { <-c.slots }()
 		defer cancel()
 		last := c.operate(ctx, s.lane, params, err)
 		if c.forget(id, s) { // else the client has completed it
 			s.lane.put(last)
 		}
+		s.lane.drained(ctx, c.Patience)
 	})
 	return nil
+}
+
+// remember takes an id, unless an operation has it. Above the cap it has no
+// more to do than to say so.
+func (c *connection) remember(id string, s *subscriber) (there, full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, there = c.lanes[id]; !there {
+		full = len(c.lanes) >= c.MaxOperations
+		c.lanes[id] = s
+	}
+	return there, full
 }
 
 // operate runs an operation, and returns what is to be said last.
