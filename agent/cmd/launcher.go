@@ -3,9 +3,15 @@ package main
 import (
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// A forkExec is syscall.ForkExec, or does the same in another place.
+// oomScore makes the kernel, when a runner's memory is full, choose what was
+// started, not the agent.
+const oomScore = "500"
+
+// A forkExec starts a program as syscall.ForkExec does.
 type forkExec func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error)
 
 // A launcher starts the user's commands from one thread of the agent, which has
@@ -28,10 +34,23 @@ func newLauncher() (*launcher, error) {
 	return l, <-ready
 }
 
-func (l *launcher) forkExec(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+// fork starts a program on the calling thread.
+func fork(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	pid, err := syscall.ForkExec(file, argv, attr)
+	if err != nil {
+		return 0, err
+	}
+	if f, err := unix.Open("/proc/"+itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(f, []byte(oomScore)) // it may have ended, or be refused: no more than a preference
+		_ = unix.Close(f)
+	}
+	return pid, nil
+}
+
+func (l *launcher) fork(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	done := make(chan struct{})
 	l.calls <- func() {
-		pid, err = syscall.ForkExec(file, argv, attr)
+		pid, err = fork(file, argv, attr)
 		close(done)
 	}
 	<-done

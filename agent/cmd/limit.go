@@ -45,6 +45,9 @@ func (h *host) executeLimited(p *process, launch forkExec, start agent.Start, ca
 		limits.Processes += running(start.Privileged) + 1
 	}
 	seconds := (limits.CPU + time.Second - 1) / time.Second
+	if seconds > 0 {
+		seconds++ // the kernel's is each process's: it is there for what the watch can't see
+	}
 	argv := []string{"agent", limitCommand, strconv.FormatInt(int64(seconds), 10), itoa(limits.Processes), itoa(limits.OpenFiles),
 		strconv.FormatInt(limits.FileSize, 10), itoa(len(candidates)), itoa(len(start.Env))}
 	argv = slices.Concat(argv, candidates, start.Env, start.Argv)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -14,10 +13,6 @@ import (
 )
 
 const (
-	// oomScore makes the kernel, when a runner's memory is full, choose what was
-	// started, not the agent.
-	oomScore = "500"
-
 	// stuckStart is after how long a start counts as held up: another process of
 	// the same user can stop a child before its exec.
 	stuckStart = 2 * time.Second
@@ -72,9 +67,9 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 
 // execute starts the first of candidates that the kernel takes.
 func (h *host) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
-	launch := h.launcher.forkExec
+	launch := forkExec(h.launcher.fork)
 	if start.Privileged {
-		launch = syscall.ForkExec
+		launch = fork
 	}
 	if limits := start.Limits; limits != nil && *limits != (agent.Limits{}) {
 		return h.executeLimited(p, launch, start, candidates, attr)
@@ -118,10 +113,6 @@ func (r *reaper) start(p *process, launch forkExec, file string, argv []string, 
 	p.pid = pid
 	r.leaders[pid] = p
 	r.groups[p.gid] = p
-	if f, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
-		_, _ = unix.Write(f, []byte(oomScore)) // it may have ended, or be refused: no more than a preference
-		_ = unix.Close(f)
-	}
 	return nil
 }
 

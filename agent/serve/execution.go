@@ -100,7 +100,7 @@ func (x *execution) run() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
-		// The kernel was faster than the watch, whose limit is per process.
+		// It ended before the watch looked again.
 		x.cause = agent.CauseCPULimit
 	}
 	x.exit = &agent.Exit{
