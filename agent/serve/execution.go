@@ -85,6 +85,7 @@ func (x *execution) run() {
 	x.mu.Lock()
 	x.ended = true // from here on nobody starts a Kill but us
 	x.mu.Unlock()
+	x.lookBack(status)
 	x.linger(&copies)
 	x.process.Kill(0)
 	x.killing.Wait()

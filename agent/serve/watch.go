@@ -10,6 +10,21 @@ import (
 // on all of two cores is ended at most 100 ms of processor time late.
 const watchTick = 50 * time.Millisecond
 
+// lookBack tells, when a command has failed, whether it had more processes than
+// it may in its last moment, itself included: a shell that can't fork ends at
+// once, between two looks of the watch.
+func (x *execution) lookBack(status Status) {
+	limits := x.start.Limits
+	if limits == nil || limits.Processes == 0 || status == (Status{}) || x.process.Measure().Processes < limits.Processes {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cause == agent.CauseSelf {
+		x.cause = agent.CauseProcessLimit
+	}
+}
+
 // watch ends the execution when it has used its processor time, or has more
 // processes than it may, summed over all that it started; the kernel's own
 // limits of these are each process's, or its user's. What it returns ends the
