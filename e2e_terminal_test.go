@@ -22,7 +22,6 @@ type person struct {
 	id     string
 	events chan executionEvent
 	seen   map[string]string // by stream, what wasn't waited for yet
-	end    executionEvent
 }
 
 func (b bed) sit(t *testing.T, input object) *person {
@@ -79,7 +78,7 @@ func TestE2ETerminal(t *testing.T) {
 	p.types(t, "print(os.popen('stty size').read()); print('apart', file=sys.stderr)\n")
 	p.sees(t, "STDOUT", "43 132\r\n")
 	p.sees(t, "STDERR", "apart\r\n")
-	p.types(t, "x = getpass.getpass('key: ', sys.stdout); print('<' + x + '>')\n")
+	p.types(t, "x = getpass.getpass('k' + 'ey: ', sys.stdout); print('<' + x + '>')\n")
 	p.sees(t, "STDOUT", "key: ")
 	p.types(t, "se"+"cret\n")
 	p.sees(t, "STDOUT", "<secret>")
@@ -87,6 +86,8 @@ func TestE2ETerminal(t *testing.T) {
 	p.sees(t, "STDOUT", "before\r\n")
 	p.types(t, "\x03")
 	p.sees(t, "STDERR", "KeyboardInterrupt")
+	p.types(t, "print('al' + 'ive')\n") // else python ends as one that was interrupted
+	p.sees(t, "STDOUT", "alive\r\n")
 	p.types(t, "\x04")
 	if got := b.await(t, p.id); got.Outcome != "EXITED" || *got.ExitCode != 0 || strings.Count(got.stream("STDOUT"), "secret") != 1 {
 		t.Errorf("%+v", got)

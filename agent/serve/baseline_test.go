@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -194,8 +195,8 @@ func TestOldAgent(t *testing.T) {
 
 func wantCode(t *testing.T, err error, code agent.ErrorCode) {
 	t.Helper()
-	e, ok := err.(*agent.Error)
-	if !ok || e.Code != code {
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != code {
 		t.Errorf("%v, want %s", err, code)
 	}
 }
