@@ -88,6 +88,7 @@ func TestE2ETerminal(t *testing.T) {
 	p.sees(t, "STDERR", "KeyboardInterrupt")
 	p.types(t, "print('al' + 'ive')\n") // else python ends as one that was interrupted
 	p.sees(t, "STDOUT", "alive\r\n")
+	p.sees(t, "STDOUT", ">>> ") // a Ctrl-D before it would be read as another byte, as on any terminal
 	p.types(t, "\x04")
 	if got := b.await(t, p.id); got.Outcome != "EXITED" || *got.ExitCode != 0 || strings.Count(got.stream("STDOUT"), "secret") != 1 {
 		t.Errorf("%+v", got)

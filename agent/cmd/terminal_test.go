@@ -32,7 +32,7 @@ func (b *bed) sit(t testing.TB, start agent.Start) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience := time.AfterFunc(4*time.Second, func() { _ = s.Close() }) // then next fails, and tells what was seen
+	patience := time.AfterFunc(20*time.Second, func() { _ = s.Close() }) // then next fails, and tells what was seen
 	t.Cleanup(func() {
 		patience.Stop()
 		_ = s.Close()
@@ -156,6 +156,7 @@ func TestTerminalPython(t *testing.T) {
 	p.sees(2, "KeyboardInterrupt")
 	p.types("x = 'é🎉'; print(x)\n")
 	p.sees(1, "é🎉\r\n")
+	p.sees(1, ">>> ") // a Ctrl-D before it would be read as another byte, as on any terminal
 	p.types("\x04")
 	if exit := p.ends(); exit.Code != 0 || exit.Signal != "" || exit.Cause != agent.CauseSelf {
 		t.Errorf("%+v", exit)
