@@ -39,11 +39,12 @@ var e2eCgroups = fmt.Sprintf("rockpool/e2e-%d", os.Getpid())
 var shared sharedServer
 
 type sharedServer struct {
-	once  sync.Once
-	bed   bed
-	err   error
-	end   context.CancelFunc
-	ended chan error
+	once   sync.Once
+	bed    bed
+	server *Server
+	err    error
+	end    context.CancelFunc
+	ended  chan error
 }
 
 // A bed is a server and a client of it.
@@ -77,6 +78,7 @@ func (s *sharedServer) start() error {
 		return err
 	}
 	ctx, end := context.WithCancel(context.Background())
+	s.server = server
 	s.end, s.ended = end, make(chan error, 1)
 	go func() { s.ended <- server.Run(ctx) }()
 	<-server.Engine.Restored()

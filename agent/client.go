@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,7 +33,7 @@ func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
 // belongs to the session, and is closed on an error, which is an [*Error] if
 // the agent answered it.
 func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, error) {
-	for _, s := range append(append([]string{start.ID, start.Dir}, start.Argv...), start.Env...) {
+	for _, s := range slices.Concat([]string{start.ID, start.Dir}, start.Argv, start.Env) {
 		if !utf8.ValidString(s) {
 			_ = conn.Close()
 			return nil, &Error{Code: ErrInvalid, Field: "argv", Message: "a command must be valid UTF-8"}
@@ -73,7 +74,7 @@ func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Respo
 }
 
 func (x *exchange) ask(request Request) (Response, error) {
-	request.Protocol = Protocol
+	request.Protocol = request.version()
 	frame, err := AppendJSON(nil, KindRequest, request)
 	if err != nil {
 		return Response{}, &Error{Code: ErrInvalid, Message: err.Error()}
@@ -88,6 +89,17 @@ func (x *exchange) ask(request Request) (Response, error) {
 	return parseResponse(body)
 }
 
+// version returns the oldest version that has all that is asked for.
+func (r Request) version() int {
+	if s := r.Start; s != nil && (s.Terminal != nil || s.Limits != nil || s.Privileged) {
+		return 2
+	}
+	if r.Update != nil && slices.ContainsFunc(r.Update.Write, func(w Write) bool { return w.Size < 0 }) {
+		return 2
+	}
+	return Oldest
+}
+
 func parseResponse(body []byte) (Response, error) {
 	var response Response
 	if err := ParseJSON(body, &response); err != nil {
@@ -97,10 +109,11 @@ func parseResponse(body []byte) (Response, error) {
 		response.Error.Message = shorten(response.Error.Message)
 		return Response{}, response.Error
 	}
-	if response.Protocol != Protocol {
+	if response.Protocol < Oldest || response.Protocol > Protocol {
 		return Response{}, &Error{Code: ErrIncompatible,
-			Message: fmt.Sprintf("the agent speaks protocol %d, this side %d", response.Protocol, Protocol)}
+			Message: fmt.Sprintf("the agent speaks protocol %d, this side %d to %d", response.Protocol, Oldest, Protocol)}
 	}
+	response.Speaks = max(response.Speaks, response.Protocol)
 	return response, nil
 }
 

@@ -29,12 +29,26 @@
 //	KindAck          offset (uint64): all output before it is in the server's log
 //	KindData         bytes of a file
 //
+// # Versions
+//
+// An agent answers each request in the request's version of the protocol, and
+// tells in Response.Speaks which is its newest; a client asks in the oldest that
+// has what it asks for. So a client works with agents that are older than it
+// is, but for what these can't do, which is ErrIncompatible; an agent works with
+// clients of every version from Oldest on. Bytes of version 1 are recorded in
+// testdata, and tests insist that they're still understood.
+//
+// Version 2 adds terminals, limits and root (members of Start), KindResize and
+// KindSignal, files of unknown size (Write.Size -1), the causes cpuLimit and
+// processLimit, and Response.Speaks. Version 1's KindEnd went to the client
+// only.
+//
 // # An execution
 //
 // After a start or attach request that was answered without an error:
 //
 //	agent → client   KindStarted, KindOutput …, KindStdinWindow …, KindExited
-//	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindKill, KindSettled
+//	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindResize …, KindSignal …, KindKill, KindSettled
 //
 // A start is idempotent by the execution's id: a second one with the same id
 // attaches at output offset 0. An attach says from which output offset to go
@@ -56,6 +70,32 @@
 // When the command itself has ended, the agent reads on until both outputs
 // end, for at most 100 ms, kills what was left behind, and sends the exit.
 //
+// # Terminals
+//
+// With Start.Terminal the descriptors 0 and 1 are one terminal, the command's
+// controlling one, and 2 is a second one: all three are terminals, and the
+// outputs stay apart. Both have one size. What is typed is stdin, Ctrl-C and
+// Ctrl-D are the bytes 3 and 4; KindStdinEnd types what the terminal takes for
+// the end. KindKill with a grace hangs up first (SIGHUP), since interactive
+// shells ignore SIGTERM. A program that does job control through descriptor 2, as
+// bash does, has it only with 2>&1.
+//
+// # Limits and users
+//
+// Start.Limits hold from the command's first instruction on. OpenFiles and
+// FileSize are the kernel's (RLIMIT_NOFILE, RLIMIT_FSIZE), for each process. CPU
+// and Processes are the execution's: every 50 ms the agent sums over all that it
+// started, and kills it when it is over; the kernel's limits stand behind, a
+// second above CPU for each process, and for the user's processes one above
+// Processes and what runs already. Processes whose parent ignores SIGCHLD count
+// for CPU as long as they live. A failed command that had more than Processes
+// when it ended counts as one that was killed for it.
+//
+// A Privileged command is uid 0 of the runner's user namespace, with CAP_CHOWN,
+// CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_KILL there, and the same bounding set,
+// no_new_privs and filter. Without CAP_SETGID it keeps the group by which its
+// execution is known. It can end its own agent, and so its runner.
+//
 // # Files
 //
 // A list is answered by KindFile frames, sorted by path element by element and
@@ -63,8 +103,9 @@
 // KindFile, KindData frames that add up to its size, and KindEnd. An
 // update's request carries every path and size; all are checked first, and an
 // error then means that nothing was touched. After an answer without an error
-// the client sends the contents, in order, as KindData frames, and the agent
-// ends with KindUpdated.
+// the client sends the contents, in order, as KindData frames, and KindEnd after
+// one whose size is -1, and the agent ends with KindUpdated. A stream that is cut
+// before leaves the file that was on its way as it was.
 //
 // A peer that breaks the protocol is cut off. The server treats every agent as
 // hostile, and the agent every client that isn't the server.

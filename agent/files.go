@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"unicode/utf8"
 )
@@ -176,7 +177,7 @@ func (r *fileReader) Close() error {
 
 // UpdateFiles deletes and writes files. Content is called once for each file
 // of update.Write that isn't a directory, in order, for a reader of exactly
-// its Size bytes. An [*Error] means that nothing was touched; after any other
+// its Size bytes, or for a Size of -1 of any number. An [*Error] means that nothing was touched; after any other
 // error nobody knows. Ctx bounds the whole. It closes conn.
 func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func(i int) io.Reader) (Updated, error) {
 	for i, path := range update.Delete {
@@ -199,7 +200,7 @@ func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func
 			continue
 		}
 		if err := x.send(buffer, content(i), write.Size); err != nil {
-			return Updated{}, x.fail(fmt.Errorf("send %s: %w", write.Path, err))
+			return Updated{}, x.fail(err)
 		}
 	}
 	body, err := x.expect(KindUpdated)
@@ -225,21 +226,40 @@ func inUpdate(err error, field string, index int) error {
 	return err
 }
 
-// send writes size bytes of content as KindData frames.
+// A ContentError is in the chain of an UpdateFiles error that says that a
+// content could not be read, or ended early.
+type ContentError struct{ Err error }
+
+func (e *ContentError) Error() string { return "read content: " + e.Err.Error() }
+
+func (e *ContentError) Unwrap() error { return e.Err }
+
+// send writes size bytes of content as KindData frames, or for -1 all of it
+// and KindEnd.
 func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
-	for size > 0 {
-		n := min(size, MaxData)
-		if _, err := io.ReadFull(content, buffer[headerSize:headerSize+n]); err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
+	left := size
+	if size < 0 {
+		left = math.MaxInt64
+	}
+	for left > 0 {
+		n, err := io.ReadFull(content, buffer[headerSize:headerSize+min(left, MaxData)])
+		ended := err == io.EOF || err == io.ErrUnexpectedEOF
+		switch {
+		case ended && size >= 0:
+			return &ContentError{io.ErrUnexpectedEOF}
+		case err != nil && !ended:
+			return &ContentError{err}
+		}
+		if n > 0 {
+			appendHeader(buffer[:0], KindData, n)
+			if err := x.write(buffer[:headerSize+n]); err != nil {
+				return err
 			}
-			return err
 		}
-		appendHeader(buffer[:0], KindData, int(n))
-		if err := x.write(buffer[:headerSize+n]); err != nil {
-			return err
+		if ended {
+			return x.write(AppendFrame(nil, KindEnd, nil))
 		}
-		size -= n
+		left -= int64(n)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	ClientSide = Side(1<<KindResponse | 1<<KindStarted | 1<<KindOutput | 1<<KindStdinWindow | 1<<KindExited |
 		1<<KindFile | 1<<KindData | 1<<KindEnd | 1<<KindUpdated)
 	AgentSide = Side(1<<KindRequest | 1<<KindStdin | 1<<KindStdinEnd | 1<<KindAck | 1<<KindKill |
-		1<<KindSettled | 1<<KindData)
+		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal)
 )
 
 const (
@@ -55,7 +55,7 @@ func (k Kind) bounds() (least, most int) {
 		return 8, 8
 	case KindStdinEnd, KindSettled:
 		return 0, 0
-	case KindKill:
+	case KindKill, KindResize, KindSignal:
 		return 2, 1 << 10
 	case KindEnd:
 		return 0, maxJSON

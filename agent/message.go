@@ -2,9 +2,13 @@ package agent
 
 import "time"
 
-// Protocol is the version that this package speaks. An agent answers a
-// request of this version and of the one before.
-const Protocol = 1
+// Versions of the protocol. An agent answers a request of each from Oldest to
+// Protocol, in the request's own version; a client asks in the oldest version
+// that has what it asks for, so that it can talk to agents older than itself.
+const (
+	Protocol = 2
+	Oldest   = 1
+)
 
 // Bounds of the protocol.
 const (
@@ -31,8 +35,10 @@ const (
 	KindSettled     Kind = 11 // client → agent: empty
 	KindFile        Kind = 12 // agent → client: FileInfo
 	KindData        Kind = 13 // either way: bytes
-	KindEnd         Kind = 14 // agent → client: empty, or Response with an error
+	KindEnd         Kind = 14 // agent → client: empty, or Response with an error; client → agent, since version 2: empty
 	KindUpdated     Kind = 15 // agent → client: Updated
+	KindResize      Kind = 16 // client → agent: Size; since version 2
+	KindSignal      Kind = 17 // client → agent: Signal; since version 2
 )
 
 // A Request opens a stream. Exactly one of its pointers is set.
@@ -48,7 +54,8 @@ type Request struct {
 
 // A Response answers a Request.
 type Response struct {
-	Protocol   int         `json:"protocol"`
+	Protocol   int         `json:"protocol"`             // the request's
+	Speaks     int         `json:"speaks,omitempty"`     // the newest version that the agent speaks; version 1 didn't tell
 	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
 	Executions []Execution `json:"executions,omitempty"` // to a Ping
 	Error      *Error      `json:"error,omitempty"`
@@ -72,6 +79,34 @@ type Start struct {
 	Stdin       bool          `json:"stdin,omitempty"`       // false: at its end from the start
 	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time; 0: none
 	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs; 0: none
+
+	// Since version 2.
+	Terminal   *Size   `json:"terminal,omitempty"`   // 0 and 1 are one terminal of this size, 2 is another; implies Stdin
+	Limits     *Limits `json:"limits,omitempty"`     // of what the kernel gives to it
+	Privileged bool    `json:"privileged,omitempty"` // as root of the runner
+}
+
+// A Size is a terminal's, in characters; each is 1 to MaxSize.
+type Size struct {
+	Columns int `json:"columns"`
+	Rows    int `json:"rows"`
+}
+
+// MaxSize bounds a terminal's columns and rows.
+const MaxSize = 4096
+
+// Limits hold from a command's first instruction on; 0 is none.
+type Limits struct {
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time of it and all that it starts, whole seconds
+	Processes int           `json:"processes,omitempty"` // processes and threads at once
+	OpenFiles int           `json:"openFiles,omitempty"` // descriptors of each process
+	FileSize  int64         `json:"fileSize,omitempty"`  // bytes of each file that is written
+}
+
+// A Signal asks for a signal to the command's process group and, on a
+// terminal, to the group in the foreground there.
+type Signal struct {
+	Name string `json:"name"` // "SIGTERM"
 }
 
 // Attach asks to go on with an execution that was started before.
@@ -94,6 +129,10 @@ const (
 	CauseKill        Cause = "kill"        // a Kill frame
 	CauseTimeLimit   Cause = "timeLimit"   // it ran for its TimeLimit
 	CauseOutputLimit Cause = "outputLimit" // it printed OutputLimit bytes and wanted to print more
+
+	// Since version 2, and only with Start.Limits.
+	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU
+	CauseProcessLimit Cause = "processLimit" // it had more than Limits.Processes
 )
 
 // Exit tells how an execution ended, after its last output. Either Code is
@@ -156,7 +195,7 @@ type Update struct {
 // directory that is there stays as it is, but for a Mode that isn't 0.
 type Write struct {
 	Path      string `json:"path"`
-	Size      int64  `json:"size"`
+	Size      int64  `json:"size"` // -1, since version 2: as many bytes as come before a KindEnd
 	Directory bool   `json:"directory,omitempty"`
 	Mode      uint32 `json:"mode,omitempty"` // 0: 0744 for a file, 0755 for a directory
 }

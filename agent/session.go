@@ -16,6 +16,7 @@ import (
 type Session struct {
 	conn    net.Conn
 	frames  *FrameReader
+	speaks  int   // the newest version that the agent speaks
 	offset  int64 // of the next output byte; for Next only
 	started bool  // for Next only
 	exited  bool  // for Next only
@@ -36,7 +37,7 @@ type Event struct {
 }
 
 func openSession(ctx context.Context, conn net.Conn, request Request, offset int64) (*Session, error) {
-	x, _, err := open(ctx, conn, request)
+	x, response, err := open(ctx, conn, request)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func openSession(ctx context.Context, conn net.Conn, request Request, offset int
 		_ = conn.Close()
 		return nil, context.Cause(ctx)
 	}
-	s := &Session{conn: conn, frames: x.frames, offset: offset}
+	s := &Session{conn: conn, frames: x.frames, speaks: response.Speaks, offset: offset}
 	s.stdin.init()
 	return s, nil
 }
@@ -134,7 +135,26 @@ func (s *Session) Ack(offset int64) error { return s.write(AppendAck(nil, offset
 // Kill ends the execution and everything that it started: with SIGTERM, and
 // with SIGKILL after grace. The end comes as KindExited.
 func (s *Session) Kill(grace time.Duration) error {
-	frame, err := AppendJSON(nil, KindKill, Kill{Grace: grace})
+	return s.tell(KindKill, Kill{Grace: grace}, 1)
+}
+
+// Resize gives both terminals another size; those who have them open get
+// SIGWINCH. An execution without a terminal, or that has ended, ignores it. The
+// error is ErrIncompatible for an agent of version 1; nothing was sent then.
+func (s *Session) Resize(size Size) error { return s.tell(KindResize, size, 2) }
+
+// Signal sends a signal ("SIGTERM") to the command's process group and, on a
+// terminal, to the group in the foreground there. An execution that has ended
+// ignores it. Errors are as for Resize; the name must be one that the agent
+// knows.
+func (s *Session) Signal(name string) error { return s.tell(KindSignal, Signal{Name: name}, 2) }
+
+// tell sends a control frame that there is since a version.
+func (s *Session) tell(kind Kind, v any, since int) error {
+	if s.speaks < since {
+		return &Error{Code: ErrIncompatible, Message: "the runner's agent is older than the server and can't do this"}
+	}
+	frame, err := AppendJSON(nil, kind, v)
 	if err != nil {
 		return err
 	}

@@ -54,9 +54,25 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 		WorkingDirectory: orZero(in.WorkingDirectory),
 		TimeLimit:        in.TimeLimit,
 		OutputLimit:      orZero(in.Limits).OutputBytes,
+		CPUSeconds:       orZero(in.Limits).CPUSeconds,
+		Processes:        orZero(in.Limits).Processes,
+		OpenFiles:        orZero(in.Limits).OpenFiles,
+		FileSize:         orZero(in.Limits).FileSize,
 		Stdin:            orZero(in.Stdin),
+		Terminal:         in.Terminal,
+		Privileged:       orZero(in.Privileged),
 		Key:              orZero(in.IdempotencyKey),
 	}
+}
+
+func (r mutation) ResizeTerminal(ctx context.Context, in generated.ResizeTerminalInput) (generated.ResizeTerminalPayload, error) {
+	resized, err := r.engine.Resize(ctx, runtime.ExecutionID(in.ExecutionID), runtime.TerminalSize{Columns: in.Columns, Rows: in.Rows})
+	return generated.ResizeTerminalPayload{Execution: resized}, err
+}
+
+func (r mutation) SignalExecution(ctx context.Context, in generated.SignalExecutionInput) (generated.SignalExecutionPayload, error) {
+	signalled, err := r.engine.Signal(ctx, runtime.ExecutionID(in.ExecutionID), in.Signal)
+	return generated.SignalExecutionPayload{Execution: signalled}, err
 }
 
 func (r mutation) WriteStdin(ctx context.Context, in generated.WriteStdinInput) (generated.WriteStdinPayload, error) {

@@ -11,6 +11,9 @@ type Execution struct {
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`
+	Terminal      *TerminalSize  `json:"terminal,omitempty"` // as it was at the start; nil: none
+	Privileged    bool           `json:"privileged,omitempty"`
+	Limits        Limits         `json:"limits"`
 	Key           string         `json:"key,omitempty"`
 	Input         string         `json:"input,omitempty"`   // digest of what was asked with Key
 	Release       bool           `json:"release,omitempty"` // its runner goes when it ends
@@ -19,6 +22,31 @@ type Execution struct {
 	Usage         Usage          `json:"usage"`
 	Marks         Marks          `json:"marks"`
 }
+
+// A TerminalSize is in characters; each is 1 to MaxTerminalSize.
+type TerminalSize struct {
+	Columns int `json:"columns"`
+	Rows    int `json:"rows"`
+}
+
+// MaxTerminalSize bounds a terminal's columns and rows.
+const MaxTerminalSize = 4096
+
+// Limits are an execution's own, beside those of its runner; 0 is none.
+type Limits struct {
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time of the command and all that it starts, whole seconds
+	Processes int           `json:"processes,omitempty"` // processes and threads at once
+	OpenFiles int           `json:"openFiles,omitempty"` // descriptors of each process
+	FileSize  int64         `json:"fileSize,omitempty"`  // bytes of each file that is written
+}
+
+// Bounds of Limits that are given.
+const (
+	MinOpenFiles = 8 // fewer, and hardly any program can start
+	MaxOpenFiles = 1 << 20
+	MaxFileSize  = 1 << 40
+	MaxProcesses = 1 << 16
+)
 
 // An ExecutionState only moves forward: PENDING → RUNNING → FINISHED;
 // RUNNING may be skipped.

@@ -84,6 +84,11 @@ func becomeAgent(dir string) error {
 		must(os.WriteFile(root+"/dev/"+device, nil, 0o666), device)
 		must(unix.Mount("/dev/"+device, root+"/dev/"+device, "", unix.MS_BIND, ""), device)
 	}
+	must(os.WriteFile(root+"/dev/tty", nil, 0o666), "tty")
+	must(unix.Mount("/dev/tty", root+"/dev/tty", "", unix.MS_BIND, ""), "tty")
+	must(os.Mkdir(root+"/dev/pts", 0o755), "pts")
+	must(unix.Mount("devpts", root+"/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"), "devpts")
+	must(os.Symlink("pts/ptmx", root+"/dev/ptmx"), "ptmx")
 	must(os.WriteFile(root+"/agent", nil, 0o755), "agent")
 	must(unix.Mount(filepath.Join(dir, "agent"), root+"/agent", "", unix.MS_BIND, ""), "agent")
 	must(unix.PivotRoot(root, root+"/old"), "pivot")

@@ -3,17 +3,26 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// rootCapabilities are all that a privileged command can have: what root needs
+// to work with the runner's files and processes. Without CAP_SETGID it can't
+// leave the group by which its execution is known, and without CAP_SYS_PTRACE it
+// can't read the agent, which isn't dumpable. All are those of the runner's user
+// namespace, and the seccomp filter holds for root too.
+var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
+
 // confine gives up, for this process and all that it will start, what user
 // code must not have: capabilities that an exec could gain, new privileges,
-// system calls that reach beyond a runner, core files. It returns what could
-// not be had; without privileges that is the bounding set.
-func confine() (gaps []error) {
+// system calls that reach beyond a runner, core files. It returns what starts
+// commands of the user, and what could not be had; without privileges that is
+// the bounding set.
+func confine() (l *launcher, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
@@ -30,10 +39,12 @@ func confine() (gaps []error) {
 	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
 	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
 	try("inheritable capabilities", emptyInheritable())
-	try("bounding capabilities", emptyBounding())
+	try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
+	l, err := newLauncher()
+	try("bounding capabilities of commands", err)
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	try("seccomp", loadFilter(denyList()))
-	return gaps
+	return l, gaps
 }
 
 // emptyInheritable empties the inheritable set. What the agent itself holds it
@@ -48,14 +59,17 @@ func emptyInheritable() error {
 	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 
-// emptyBounding empties the bounding set, so that nothing that is executed can
-// gain a capability.
-func emptyBounding() error {
+// dropBounding drops all but some capabilities from the bounding set, so that
+// nothing that is executed can gain another.
+func dropBounding(call func(trap, a, b, c uintptr) error, keep ...uintptr) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if slices.Contains(keep, c) {
+			continue
+		}
 		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || has == 0 {
 			continue
 		}
-		if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
+		if err := call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
 			return err
 		}
 	}
@@ -66,6 +80,14 @@ func emptyBounding() error {
 // every thread there is; those to come inherit it.
 func allThreads(trap, a, b, c uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// thisThread makes a system call for the calling thread only.
+func thisThread(trap, a, b, c uintptr) error {
+	if _, _, errno := unix.Syscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

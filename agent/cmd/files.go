@@ -30,6 +30,10 @@ func newFiles(workspace string) (*files, error) {
 	return &files{root: root, workspace: workspace}, nil
 }
 
+// maxHole is how much of a file that is read may be missing on disk: a command
+// makes a file of a terabyte for nothing, and reading it would take hours.
+const maxHole = 1 << 30
+
 // absolute returns the path that a client means.
 func (f *files) absolute(p string) string {
 	if strings.HasPrefix(p, "/") {
@@ -107,6 +111,8 @@ func (f *files) Open(p string) (agent.FileInfo, io.ReadCloser, error) {
 		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "not a regular file"}
 	case pseudo(fd):
 		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrDenied, Path: p, Message: "not a file but a view of the kernel"}
+	case stat.Size-512*stat.Blocks > maxHole:
+		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "a sparse file, most of which isn't there"}
 	}
 	content, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -19,13 +19,14 @@ const user = 1000
 // in.
 type host struct {
 	*files
-	reaper  *reaper
-	null    int  // /dev/null, for commands without stdin
-	marking bool // commands run as user, each execution with a group id of its own
-	slots   slots
+	reaper   *reaper
+	launcher *launcher
+	null     int  // /dev/null, for commands without stdin
+	marking  bool // commands run as user, each execution with a group id of its own
+	slots    slots
 }
 
-func newHost(workspace string) (*host, error) {
+func newHost(workspace string, launcher *launcher) (*host, error) {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("/dev/null: %w", err)
@@ -34,7 +35,7 @@ func newHost(workspace string) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{files: f, reaper: newReaper(), null: null, marking: canMark()}
+	h := &host{files: f, reaper: newReaper(), launcher: launcher, null: null, marking: canMark()}
 	if !h.marking {
 		fmt.Fprintln(os.Stderr, "agent: can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution")
 	}

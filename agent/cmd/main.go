@@ -46,6 +46,8 @@ func run(args []string) error {
 			return err
 		}
 		return listen(*fd, *workspace, *degraded)
+	case limitCommand:
+		return becomeLimited(args[1:])
 	case "version":
 		fmt.Println(version(), "protocol", agent.Protocol)
 		return nil
@@ -78,7 +80,8 @@ func listen(fd int, workspace string, degraded bool) error {
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 
 	tuneMemory()
-	if gaps := confine(); len(gaps) > 0 {
+	launcher, gaps := confine()
+	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if os.Getpid() == 1 && !degraded {
 			return err // a runner that isn't what it should be is refused
@@ -93,7 +96,7 @@ func listen(fd int, workspace string, degraded bool) error {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
 	_ = file.Close()
-	host, err := newHost(workspace)
+	host, err := newHost(workspace, launcher)
 	if err != nil {
 		return err
 	}

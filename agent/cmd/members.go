@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,8 +11,10 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 // A status is what /proc tells about a process and the kernel vouches for.
 type status struct {
-	dead    bool   // a zombie none of whose threads runs
-	parent  int    // 0: outside of the PID namespace
+	dead    bool // a zombie none of whose threads runs
+	parent  int  // 0: outside of the PID namespace
+	group   int  // process group, likewise
+	threads int
 	session int    // in the agent's PID namespace
 	slot    uint32 // the group id of its execution; 0: none
 }
@@ -36,7 +37,7 @@ func readStatus(pid int) (status, error) {
 // parseStatus takes the text of /proc/PID/status apart. The process's name,
 // which it may choose, comes first, with newlines escaped.
 func parseStatus(text []byte) (s status) {
-	state, threads := byte(0), 0
+	state := byte(0)
 	for line := range bytes.Lines(text) {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
 		value = bytes.TrimSpace(value)
@@ -54,16 +55,24 @@ func parseStatus(text []byte) (s status) {
 				}
 			}
 		case "NSsid":
-			// One number for each PID namespace from the agent's own inwards.
-			first, _, _ := bytes.Cut(value, []byte("\t"))
-			s.session, _ = strconv.Atoi(string(first))
+			s.session = firstOf(value)
+		case "NSpgid":
+			s.group = firstOf(value)
 		case "Threads":
-			threads, _ = strconv.Atoi(string(value))
+			s.threads, _ = strconv.Atoi(string(value))
 		}
 	}
 	// A process whose first thread has ended looks like a zombie while others run.
-	s.dead = (state == 'Z' || state == 'X') && threads <= 1
+	s.dead = (state == 'Z' || state == 'X') && s.threads <= 1
 	return s
+}
+
+// firstOf returns the first of the numbers that an id has, one for each PID
+// namespace from the agent's own inwards.
+func firstOf(value []byte) int {
+	first, _, _ := bytes.Cut(value, []byte("\t"))
+	n, _ := strconv.Atoi(string(first))
+	return n
 }
 
 // members returns the processes of p's execution that aren't dead.
@@ -135,87 +144,5 @@ func pids() []int {
 				found = append(found, pid)
 			}
 		}
-	}
-}
-
-// signal sends a signal to a process if it is still a member of p.
-func (p *process) signal(pid int, signal unix.Signal) {
-	// The descriptor makes sure that it isn't another one with the same number.
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		if err == unix.ENOSYS {
-			_ = unix.Kill(pid, signal)
-		}
-		return
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if p.host.marking {
-		if s, err := readStatus(pid); err != nil || s.slot != p.gid {
-			return
-		}
-	}
-	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
-}
-
-func (p *process) signalAll(signals ...unix.Signal) func() {
-	return func() {
-		for _, pid := range p.members() {
-			for _, signal := range signals {
-				p.signal(pid, signal)
-			}
-		}
-	}
-}
-
-// Kill is of [serve.Process].
-func (p *process) Kill(grace time.Duration) {
-	if grace > 0 {
-		p.signalAll(unix.SIGTERM, unix.SIGCONT)()
-		p.waitGone(grace)
-	}
-	p.killAll()
-	p.stdout.finish()
-	p.stderr.finish()
-}
-
-// waitGone returns when no member is left, or after the time.
-func (p *process) waitGone(most time.Duration) {
-	end := time.After(most)
-	pause := time.Millisecond
-	for len(p.members()) > 0 {
-		select {
-		case <-end:
-			return
-		case <-time.After(pause):
-			pause = min(2*pause, 20*time.Millisecond)
-		}
-	}
-}
-
-// killAll kills until none is left. First all are stopped, again and again
-// until there is no new one: else some fork while others die. Stopped ones
-// still take room, so that a fork bomb at its limit of processes stands still.
-func (p *process) killAll() {
-	pause := 100 * time.Microsecond
-	for {
-		stopped := map[int]bool{}
-		for fresh := true; fresh; {
-			fresh = false
-			for _, pid := range p.members() {
-				if !stopped[pid] {
-					p.signal(pid, unix.SIGSTOP)
-					stopped[pid], fresh = true, true
-				}
-			}
-		}
-		if len(stopped) == 0 {
-			return
-		}
-		for pid := range stopped {
-			p.signal(pid, unix.SIGKILL)
-		}
-		// They take a moment to die.
-		<-time.After(pause)
-		pause = min(2*pause, 10*time.Millisecond)
 	}
 }

@@ -339,7 +339,7 @@ func (b *bed) memory(t testing.TB) (kib int) {
 
 func TestVersion(t *testing.T) {
 	out, err := exec.Command(agentBinary, "version").Output()
-	if err != nil || !strings.Contains(string(out), "protocol 1") {
+	if err != nil || !strings.Contains(string(out), "protocol 2") {
 		t.Errorf("%q, %v", out, err)
 	}
 	if err := exec.Command(agentBinary).Run(); err == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -162,10 +163,16 @@ func (f *files) write(p string, w agent.Write, content io.Reader) error {
 
 // fill writes the content, and sets the mode.
 func fill(fd int, w agent.Write, content io.Reader) error {
-	buf := make([]byte, min(max(w.Size, 1), agent.MaxData))
-	for left := w.Size; left > 0; {
-		n, err := io.ReadFull(content, buf[:min(left, int64(len(buf)))])
-		if err != nil {
+	left := w.Size
+	if left < 0 {
+		left = math.MaxInt64 // until it ends
+	}
+	buf := make([]byte, min(max(left, 1), agent.MaxData))
+	for left > 0 {
+		n, err := content.Read(buf[:min(left, int64(len(buf)))])
+		if err == io.EOF && w.Size < 0 {
+			left = int64(n)
+		} else if err != nil {
 			return &contentError{err}
 		}
 		left -= int64(n)

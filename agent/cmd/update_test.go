@@ -115,7 +115,7 @@ func TestUpdateRefused(t *testing.T) {
 		{write("new", "dev/x"), agent.ErrDenied, "write", 1},
 		{write("new", "/proc/1/cwd/x"), agent.ErrDenied, "write", 1},
 		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "file", Directory: true}}}, agent.ErrWrongType, "write", 1},
-		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "x", Size: -1}}}, agent.ErrInvalid, "write", 1},
+		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "x", Size: -2}}}, agent.ErrInvalid, "write", 1},
 		{agent.Update{Write: []agent.Write{{Path: "new", Size: 1}, {Path: "x", Mode: 0o17777}}}, agent.ErrInvalid, "write", 1},
 		{write(many...), agent.ErrTooMany, "write", 0},
 		{remove("dir", ""), agent.ErrInvalid, "delete", 1},

@@ -78,15 +78,18 @@ func (x *execution) run() {
 		timer := time.AfterFunc(limit, func() { x.kill(agent.CauseTimeLimit, 0) })
 		defer timer.Stop()
 	}
+	stopWatch := x.watch()
 
 	status := x.process.Wait()
 	end := time.Now()
 	x.mu.Lock()
 	x.ended = true // from here on nobody starts a Kill but us
 	x.mu.Unlock()
+	x.lookBack(status)
 	x.linger(&copies)
 	x.process.Kill(0)
 	x.killing.Wait()
+	stopWatch()
 	x.in.close()
 	if stdin != nil {
 		_ = stdin.Close()
@@ -97,6 +100,10 @@ func (x *execution) run() {
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
+		// It ended before the watch looked again.
+		x.cause = agent.CauseCPULimit
+	}
 	x.exit = &agent.Exit{
 		At: end, Code: status.Code, Signal: status.Signal, Cause: x.cause, Wall: end.Sub(x.at),
 		User: usage.User, System: usage.System, PeakMemory: usage.PeakMemory, Output: x.backlog.end,
@@ -141,6 +148,16 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	}
 	x.dying, x.grace = true, grace
 	x.killing.Go(func() { x.process.Kill(grace) })
+}
+
+// alive calls f unless the command has ended.
+func (x *execution) alive(f func(Process)) {
+	x.mu.Lock()
+	ended := x.ended
+	x.mu.Unlock()
+	if !ended {
+		f(x.process)
+	}
 }
 
 // emit adds output to the backlog. It blocks while there is no room.

@@ -26,6 +26,8 @@ type fakeHost struct {
 	mu      sync.Mutex
 	started int
 	kills   []time.Duration
+	sizes   []agent.Size
+	signals []string
 }
 
 // A fakeProcess is one such function while it runs.
@@ -54,7 +56,7 @@ func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {
 	p := &fakeProcess{host: h, start: start, killed: make(chan struct{}), ended: make(chan struct{})}
 	p.out, p.stdout = io.Pipe()
 	p.err, p.stderr = io.Pipe()
-	if start.Stdin {
+	if start.Stdin || start.Terminal != nil {
 		p.stdin, p.in = io.Pipe()
 	}
 	go func() {
@@ -101,6 +103,29 @@ func (p *fakeProcess) Kill(grace time.Duration) {
 	p.once.Do(func() { close(p.killed) })
 	<-p.ended
 	p.background.Wait()
+}
+
+func (p *fakeProcess) Resize(size agent.Size) {
+	p.host.mu.Lock()
+	defer p.host.mu.Unlock()
+	p.host.sizes = append(p.host.sizes, size)
+}
+
+func (p *fakeProcess) Signal(name string) bool {
+	p.host.mu.Lock()
+	defer p.host.mu.Unlock()
+	p.host.signals = append(p.host.signals, name)
+	return name != "SIGNONE"
+}
+
+// Measure has used what the command's second argument says, and has three
+// processes.
+func (p *fakeProcess) Measure() serve.Measure {
+	used := time.Duration(0)
+	if len(p.start.Argv) > 1 {
+		used, _ = time.ParseDuration(p.start.Argv[1])
+	}
+	return serve.Measure{CPU: used, Processes: 3}
 }
 
 func (p *fakeProcess) Close() serve.Usage {

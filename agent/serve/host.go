@@ -17,7 +17,9 @@ import (
 // Errors that are an [*agent.Error] go to the client; others become
 // agent.ErrInternal without their text.
 type Host interface {
-	// Start starts a command. The limits of start are the server's business.
+	// Start starts a command, in its terminal, within what Limits has the
+	// kernel enforce, and as root if it is Privileged. The limits of time and
+	// output are the server's business, as is what Measure tells.
 	Start(start agent.Start) (Process, error)
 	Files
 }
@@ -41,7 +43,8 @@ type Files interface {
 type Process interface {
 	// Pipes returns the ends of the command's pipes; stdin is nil for a command
 	// without. Both outputs are read until they end or fail. Close of stdin
-	// also ends a Write that blocks.
+	// also ends a Write that blocks. If stdin is an Ender, End is called in
+	// place of Close when the client said that no more comes.
 	Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader)
 	// Wait returns when the command itself has ended; what it started may go
 	// on. It is called once.
@@ -51,6 +54,14 @@ type Process interface {
 	// when nothing is left; the outputs then end after what was printed. It may
 	// be called many times, at once, and after the end.
 	Kill(grace time.Duration)
+	// Resize gives the terminals another size; without any it does nothing.
+	Resize(size agent.Size)
+	// Signal sends a signal to the process group of the command, if that hasn't
+	// ended, and to that in its terminal's foreground. It reports whether there
+	// is a signal of this name.
+	Signal(name string) bool
+	// Measure tells what all that runs uses now. It may be called until Close.
+	Measure() Measure
 	// Close frees what the process holds, after Wait, a last Kill and the end
 	// of both outputs, and tells what it used.
 	Close() Usage
@@ -61,6 +72,17 @@ type Process interface {
 type Status struct {
 	Code   int
 	Signal string
+}
+
+// An Ender is a stdin that tells its end in another way than by being closed,
+// as a terminal does.
+type Ender interface{ End() error }
+
+// Measure is what an execution has used until now, and how many processes and
+// threads it has.
+type Measure struct {
+	CPU       time.Duration
+	Processes int
 }
 
 // Usage is what a command and all that it started used.

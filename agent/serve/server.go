@@ -82,10 +82,10 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	err := s.handle(conn)
+	version, err := s.handle(conn)
 	var e *agent.Error
 	if errors.As(err, &e) {
-		response := agent.Response{Protocol: agent.Protocol, Version: s.config.Version, Error: e}
+		response := agent.Response{Protocol: version, Speaks: agent.Protocol, Version: s.config.Version, Error: e}
 		if frame, err := agent.AppendJSON(nil, agent.KindResponse, response); err == nil {
 			_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
 			_, _ = conn.Write(frame)
@@ -93,17 +93,18 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// handle returns an [*agent.Error] if the request is to be answered with one.
-func (s *Server) handle(conn net.Conn) error {
+// handle returns an [*agent.Error] if the request is to be answered with one,
+// and the version of the protocol to answer in.
+func (s *Server) handle(conn net.Conn) (version int, err error) {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	kind, body, err := frames.Next()
 	if err != nil || kind != agent.KindRequest {
-		return err
+		return agent.Oldest, err
 	}
 	var request agent.Request
 	if err := agent.ParseJSON(body, &request); err != nil {
-		return &agent.Error{Code: agent.ErrInvalid, Message: "the request isn't understood"}
+		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request isn't understood"}
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if request.Ping == nil {
@@ -111,9 +112,14 @@ func (s *Server) handle(conn net.Conn) error {
 		s.worked = true
 		s.mu.Unlock()
 	}
-	if request.Protocol != agent.Protocol {
-		return &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}
+	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
+	if request.Protocol != version {
+		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}
 	}
+	return version, s.serve(conn, frames, request)
+}
+
+func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
 	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
 	if err != nil {
 		return s.visible(err)
@@ -137,7 +143,7 @@ func (s *Server) handle(conn net.Conn) error {
 	case request.List != nil, request.Read != nil, request.Update != nil:
 		s.transfers <- struct{}{}
 		defer func() { <-s.transfers }()
-		t := &transfer{server: s, conn: conn, frames: frames, out: hello}
+		t := &transfer{server: s, conn: conn, frames: frames, version: request.Protocol, out: hello}
 		return s.visible(t.run(request))
 	default:
 		return &agent.Error{Code: agent.ErrInvalid, Message: "the request asks for nothing"}
@@ -145,7 +151,7 @@ func (s *Server) handle(conn net.Conn) error {
 }
 
 func (s *Server) response(request agent.Request) agent.Response {
-	response := agent.Response{Protocol: agent.Protocol, Version: s.config.Version}
+	response := agent.Response{Protocol: request.Protocol, Speaks: agent.Protocol, Version: s.config.Version}
 	if request.Ping == nil {
 		return response
 	}
@@ -226,6 +232,11 @@ func check(start agent.Start) error {
 		return invalid("timeLimit", "must not be negative")
 	case start.OutputLimit < 0:
 		return invalid("outputLimit", "must not be negative")
+	case start.Terminal != nil && checkSize(*start.Terminal) != nil:
+		return invalid("terminal", "must be of 1 to 4096 columns and rows")
+	}
+	if l := start.Limits; l != nil && (l.CPU < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0) {
+		return invalid("limits", "must not be negative")
 	}
 	return nil
 }

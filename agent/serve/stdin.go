@@ -34,19 +34,32 @@ func newStdin(tell func()) *stdin {
 // feed gives the program what arrives, until the end or until it doesn't want
 // more, and closes w.
 func (in *stdin) feed(w io.WriteCloser) {
-	defer func() { _ = w.Close() }()
 	var buf []byte
 	for {
 		chunk, ok := in.next(&buf)
 		if !ok {
+			in.finished(w)
 			return
 		}
 		if _, err := w.Write(chunk); err != nil {
 			in.close()
+			_ = w.Close()
 			return
 		}
 		in.consume(int64(len(chunk)))
 	}
+}
+
+// finished tells the program that no more comes.
+func (in *stdin) finished(w io.WriteCloser) {
+	in.mu.Lock()
+	deaf := in.deaf
+	in.mu.Unlock()
+	if ender, ok := w.(Ender); ok && !deaf {
+		_ = ender.End()
+		return
+	}
+	_ = w.Close()
 }
 
 // next waits for bytes and copies some to *buf, so that none is written with

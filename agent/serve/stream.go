@@ -171,6 +171,22 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 			if err = agent.ParseJSON(body, &kill); err == nil {
 				x.kill(agent.CauseKill, max(kill.Grace, 0))
 			}
+		case agent.KindResize:
+			var size agent.Size
+			if err = agent.ParseJSON(body, &size); err == nil {
+				if err = checkSize(size); err == nil {
+					x.alive(func(p Process) { p.Resize(size) })
+				}
+			}
+		case agent.KindSignal:
+			var signal agent.Signal
+			if err = agent.ParseJSON(body, &signal); err == nil {
+				known := true
+				x.alive(func(p Process) { known = p.Signal(signal.Name) })
+				if !known {
+					err = fmt.Errorf("%w: signal %.20q", agent.ErrProtocol, signal.Name)
+				}
+			}
 		case agent.KindSettled:
 			x.mu.Lock()
 			exited := x.exit != nil
@@ -187,6 +203,13 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 			return false, err
 		}
 	}
+}
+
+func checkSize(size agent.Size) error {
+	if size.Columns < 1 || size.Columns > agent.MaxSize || size.Rows < 1 || size.Rows > agent.MaxSize {
+		return fmt.Errorf("%w: a terminal of %d by %d", agent.ErrProtocol, size.Columns, size.Rows)
+	}
+	return nil
 }
 
 func (st *stream) acknowledged(offset int64) error {

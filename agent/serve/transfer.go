@@ -20,11 +20,12 @@ var errStream = errors.New("stream of a transfer")
 
 // A transfer is one request about files on its stream.
 type transfer struct {
-	server *Server
-	conn   net.Conn
-	frames *agent.FrameReader
-	out    []byte // frames to write; at first the response
-	opened bool   // the response was written, or is about to be: errors come as KindEnd
+	server  *Server
+	conn    net.Conn
+	frames  *agent.FrameReader
+	out     []byte // frames to write; at first the response
+	version int    // of the protocol, in which it is answered
+	opened  bool   // the response was written, or is about to be: errors come as KindEnd
 }
 
 func (t *transfer) run(request agent.Request) error {
@@ -66,7 +67,7 @@ func (t *transfer) end(err error) error {
 		t.out = agent.AppendFrame(t.out, agent.KindEnd, nil)
 		return t.flush()
 	}
-	response := agent.Response{Protocol: agent.Protocol}
+	response := agent.Response{Protocol: t.version}
 	if !errors.As(t.server.visible(err), &response.Error) {
 		return err
 	}
@@ -117,7 +118,7 @@ func (t *transfer) read(path string) error {
 
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
-		if w.Size < 0 || w.Directory && w.Size > 0 || w.Mode > 0o7777 {
+		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
 			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an impossible size or mode"}
 		}
 	}
@@ -147,7 +148,7 @@ type incoming struct {
 	t     *transfer
 	files []agent.Write
 	next  int    // the file that is due
-	left  int64  // bytes of the one before it that were not taken
+	left  int64  // bytes of the one before it that were not taken; -1: until a KindEnd
 	data  []byte // of the last frame
 }
 
@@ -193,14 +194,20 @@ func (in *incoming) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if kind != agent.KindData || int64(len(body)) > in.left {
+		if kind == agent.KindEnd && in.left < 0 && len(body) == 0 {
+			in.left = 0
+			return 0, io.EOF
+		}
+		if kind != agent.KindData || in.left >= 0 && int64(len(body)) > in.left {
 			return 0, fmt.Errorf("%w: kind %d of %d bytes in a file", agent.ErrProtocol, kind, len(body))
 		}
 		in.data = body
 	}
 	n := copy(p, in.data)
 	in.data = in.data[n:]
-	in.left -= int64(n)
+	if in.left >= 0 {
+		in.left -= int64(n)
+	}
 	return n, nil
 }
 

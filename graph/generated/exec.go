@@ -191,7 +191,9 @@ type ComplexityRoot struct {
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
+		ResizeTerminal    func(childComplexity int, input ResizeTerminalInput) int
 		Run               func(childComplexity int, input RunInput) int
+		SignalExecution   func(childComplexity int, input SignalExecutionInput) int
 		StartExecution    func(childComplexity int, input StartExecutionInput) int
 		UpdateFiles       func(childComplexity int, input UpdateFilesInput) int
 		WriteStdin        func(childComplexity int, input WriteStdinInput) int
@@ -262,6 +264,10 @@ type ComplexityRoot struct {
 		Runner func(childComplexity int) int
 	}
 
+	ResizeTerminalPayload struct {
+		Execution func(childComplexity int) int
+	}
+
 	Resources struct {
 		CPUMHz       func(childComplexity int) int
 		MemoryMiB    func(childComplexity int) int
@@ -296,6 +302,10 @@ type ComplexityRoot struct {
 	RunnerEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
+	}
+
+	SignalExecutionPayload struct {
+		Execution func(childComplexity int) int
 	}
 
 	StartExecutionPayload struct {
@@ -366,6 +376,8 @@ type MutationResolver interface {
 	UpdateFiles(ctx context.Context, input UpdateFilesInput) (engine.FilesUpdated, error)
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
+	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
+	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
 }
@@ -974,6 +986,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RenewRunner(childComplexity, args["id"].(string)), true
+	case "Mutation.resizeTerminal":
+		if e.ComplexityRoot.Mutation.ResizeTerminal == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_resizeTerminal_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ResizeTerminal(childComplexity, args["input"].(ResizeTerminalInput)), true
 	case "Mutation.run":
 		if e.ComplexityRoot.Mutation.Run == nil {
 			break
@@ -985,6 +1008,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Run(childComplexity, args["input"].(RunInput)), true
+	case "Mutation.signalExecution":
+		if e.ComplexityRoot.Mutation.SignalExecution == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_signalExecution_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SignalExecution(childComplexity, args["input"].(SignalExecutionInput)), true
 	case "Mutation.startExecution":
 		if e.ComplexityRoot.Mutation.StartExecution == nil {
 			break
@@ -1265,6 +1299,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RenewRunnerPayload.Runner(childComplexity), true
 
+	case "ResizeTerminalPayload.execution":
+		if e.ComplexityRoot.ResizeTerminalPayload.Execution == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResizeTerminalPayload.Execution(childComplexity), true
+
 	case "Resources.cpuMHz":
 		if e.ComplexityRoot.Resources.CPUMHz == nil {
 			break
@@ -1406,6 +1447,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RunnerEdge.Node(childComplexity), true
 
+	case "SignalExecutionPayload.execution":
+		if e.ComplexityRoot.SignalExecutionPayload.Execution == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SignalExecutionPayload.Execution(childComplexity), true
+
 	case "StartExecutionPayload.execution":
 		if e.ComplexityRoot.StartExecutionPayload.Execution == nil {
 			break
@@ -1521,9 +1569,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLimitsInput,
 		ec.unmarshalInputNetworkInput,
 		ec.unmarshalInputPutEnvironmentInput,
+		ec.unmarshalInputResizeTerminalInput,
 		ec.unmarshalInputResourcesInput,
 		ec.unmarshalInputRunInput,
+		ec.unmarshalInputSignalExecutionInput,
 		ec.unmarshalInputStartExecutionInput,
+		ec.unmarshalInputTerminalInput,
 		ec.unmarshalInputUpdateFilesInput,
 		ec.unmarshalInputVariableInput,
 		ec.unmarshalInputWriteStdinInput,
@@ -1751,11 +1802,29 @@ type Mutation {
     input: StartExecutionInput!
   ): StartExecutionPayload!
 
-  "Feeds the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + `. Safe to repeat with ` + "`" + `offset` + "`" + `. EXECUTION_NOT_FOUND; INVALID_INPUT for an ` + "`" + `offset` + "`" + ` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s."
+  "Feeds the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + ` or with a terminal. Safe to repeat with ` + "`" + `offset` + "`" + `. EXECUTION_NOT_FOUND; INVALID_INPUT for an ` + "`" + `offset` + "`" + ` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s."
   writeStdin(
     "The bytes, and where they belong."
     input: WriteStdinInput!
   ): WriteStdinPayload!
+
+  """
+  Gives the terminal of a running execution another size; programs on it get SIGWINCH.
+  INVALID_INPUT for a size out of range and for an execution without a terminal; EXECUTION_NOT_FOUND; CONFLICT when it has ended.
+  """
+  resizeTerminal(
+    "The new size."
+    input: ResizeTerminalInput!
+  ): ResizeTerminalPayload!
+
+  """
+  Sends a signal to a running execution: to the process group of its command and, on a terminal, also to the job in the foreground. What the program does about it is the program's; ` + "`" + `cancelExecution` + "`" + ` ends it for certain.
+  INVALID_INPUT for the field ` + "`" + `signal` + "`" + ` names those that there are; EXECUTION_NOT_FOUND; CONFLICT when it has ended.
+  """
+  signalExecution(
+    "Which signal."
+    input: SignalExecutionInput!
+  ): SignalExecutionPayload!
 
   "Ends an execution and every process that it started; its outcome is CANCELLED unless it had ended already. The runner stays usable. Safe to repeat. EXECUTION_NOT_FOUND."
   cancelExecution(
@@ -2322,16 +2391,57 @@ input StartExecutionInput {
   timeLimit: Int
   "Further limits of this execution."
   limits: LimitsInput
-  "Whether ` + "`" + `writeStdin` + "`" + ` will feed it. Default: false, its standard input is at its end from the start."
+  "Whether ` + "`" + `writeStdin` + "`" + ` will feed it. Default: false, its standard input is at its end from the start; true with a terminal."
   stdin: Boolean
+  """
+  Runs it on a terminal of this size, as an interactive program wants it: with echo, line editing, job control, and Ctrl-C and Ctrl-D as the bytes 3 and 4 of its standard input. TERM is xterm-256color unless ` + "`" + `variables` + "`" + ` say otherwise.
+  Standard error is a terminal of its own, so that it stays apart in the output; a program that controls its jobs through standard error, as bash does, is started with ` + "`" + `2>&1` + "`" + `. Closing the input types Ctrl-D; cancelling hangs up.
+  """
+  terminal: TerminalInput
+  "Whether it runs as root of the runner: it owns all files there and may give them away, and has no more power over the machine than any other. Default: false."
+  privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
 }
 
-"Limits of one execution. What is null is as the environment says."
+"Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it."
 input LimitsInput {
+  "Seconds of processor time, 1 to 86400. Used up: CPU_LIMIT."
+  cpuSeconds: Int
+  "Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier."
+  processes: Int
+  "Files that each process may have open, 8 to 1048576. Opening more fails in the program."
+  openFiles: Int
+  "Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ."
+  fileSize: Int64
   "Bytes that it may print: 1024 to the ` + "`" + `outputLimit` + "`" + ` of the environment, which is also what holds when this is null."
   outputBytes: Int64
+}
+
+"A terminal's size."
+input TerminalInput {
+  "Characters in a row, 1 to 4096."
+  columns: Int!
+  "Rows, 1 to 4096."
+  rows: Int!
+}
+
+"Which terminal is to have which size."
+input ResizeTerminalInput {
+  "The execution's id."
+  executionId: ID!
+  "Characters in a row, 1 to 4096."
+  columns: Int!
+  "Rows, 1 to 4096."
+  rows: Int!
+}
+
+"Which execution is to get which signal."
+input SignalExecutionInput {
+  "The execution's id."
+  executionId: ID!
+  "The signal's name, with or without SIG before it, for example ` + "`" + `TERM` + "`" + ` or ` + "`" + `SIGINT` + "`" + `."
+  signal: String!
 }
 
 "Bytes for an execution's standard input. At most one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` is given; neither only with ` + "`" + `close` + "`" + `."
@@ -2430,6 +2540,18 @@ type StartExecutionPayload {
 type WriteStdinPayload {
   "Bytes that were written in all: the ` + "`" + `offset` + "`" + ` of the next call."
   offset: Int64!
+}
+
+"What resizeTerminal did."
+type ResizeTerminalPayload {
+  "The execution."
+  execution: Execution!
+}
+
+"What signalExecution did."
+type SignalExecutionPayload {
+  "The execution, which may not have done anything about it yet."
+  execution: Execution!
 }
 
 "What cancelExecution did."
@@ -2915,6 +3037,14 @@ func (ec *executionContext) childFields_RenewRunnerPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type RenewRunnerPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_ResizeTerminalPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "execution":
+		return ec.fieldContext_ResizeTerminalPayload_execution(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ResizeTerminalPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Resources(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "cpuMHz":
@@ -2985,6 +3115,14 @@ func (ec *executionContext) childFields_RunnerEdge(ctx context.Context, field gr
 		return ec.fieldContext_RunnerEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunnerEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_SignalExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "execution":
+		return ec.fieldContext_SignalExecutionPayload_execution(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SignalExecutionPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_StartExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3263,12 +3401,40 @@ func (ec *executionContext) field_Mutation_renewRunner_args(ctx context.Context,
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_resizeTerminal_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (ResizeTerminalInput, error) {
+			return ec.unmarshalNResizeTerminalInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResizeTerminalInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_run_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (RunInput, error) {
 			return ec.unmarshalNRunInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRunInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_signalExecution_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (SignalExecutionInput, error) {
+			return ec.unmarshalNSignalExecutionInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐSignalExecutionInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5939,6 +6105,94 @@ func (ec *executionContext) fieldContext_Mutation_writeStdin(ctx context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_resizeTerminal(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_resizeTerminal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().ResizeTerminal(ctx, fc.Args["input"].(ResizeTerminalInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ResizeTerminalPayload) graphql.Marshaler {
+			return ec.marshalNResizeTerminalPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResizeTerminalPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_resizeTerminal(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ResizeTerminalPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_resizeTerminal_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_signalExecution(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_signalExecution(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SignalExecution(ctx, fc.Args["input"].(SignalExecutionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v SignalExecutionPayload) graphql.Marshaler {
+			return ec.marshalNSignalExecutionPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐSignalExecutionPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_signalExecution(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SignalExecutionPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_signalExecution_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_cancelExecution(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7058,6 +7312,38 @@ func (ec *executionContext) fieldContext_RenewRunnerPayload_runner(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _ResizeTerminalPayload_execution(ctx context.Context, field graphql.CollectedField, obj *ResizeTerminalPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ResizeTerminalPayload_execution(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Execution, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Execution) graphql.Marshaler {
+			return ec.marshalNExecution2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ResizeTerminalPayload_execution(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ResizeTerminalPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Execution(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Resources_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.Resources) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7641,6 +7927,38 @@ func (ec *executionContext) fieldContext_RunnerEdge_node(_ context.Context, fiel
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Runner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SignalExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *SignalExecutionPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SignalExecutionPayload_execution(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Execution, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Execution) graphql.Marshaler {
+			return ec.marshalNExecution2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SignalExecutionPayload_execution(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SignalExecutionPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Execution(ctx, field)
 		},
 	}
 	return fc, nil
@@ -9288,13 +9606,41 @@ func (ec *executionContext) unmarshalInputLimitsInput(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"outputBytes"}
+	fieldsInOrder := [...]string{"cpuSeconds", "processes", "openFiles", "fileSize", "outputBytes"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
 			continue
 		}
 		switch k {
+		case "cpuSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cpuSeconds"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CPUSeconds = data
+		case "processes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("processes"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Processes = data
+		case "openFiles":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("openFiles"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OpenFiles = data
+		case "fileSize":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fileSize"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.FileSize = data
 		case "outputBytes":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("outputBytes"))
 			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
@@ -9437,6 +9783,50 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputResizeTerminalInput(ctx context.Context, obj any) (ResizeTerminalInput, error) {
+	var it ResizeTerminalInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"executionId", "columns", "rows"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "executionId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("executionId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExecutionID = data
+		case "columns":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("columns"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Columns = data
+		case "rows":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rows"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Rows = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputResourcesInput(ctx context.Context, obj any) (ResourcesInput, error) {
 	var it ResourcesInput
 	if obj == nil {
@@ -9574,6 +9964,43 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSignalExecutionInput(ctx context.Context, obj any) (SignalExecutionInput, error) {
+	var it SignalExecutionInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"executionId", "signal"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "executionId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("executionId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExecutionID = data
+		case "signal":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("signal"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Signal = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Context, obj any) (StartExecutionInput, error) {
 	var it StartExecutionInput
 	if obj == nil {
@@ -9585,7 +10012,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "idempotencyKey"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -9648,6 +10075,20 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.Stdin = data
+		case "terminal":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("terminal"))
+			data, err := ec.unmarshalOTerminalInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTerminalSize(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Terminal = data
+		case "privileged":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("privileged"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Privileged = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -9655,6 +10096,43 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.IdempotencyKey = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputTerminalInput(ctx context.Context, obj any) (runtime.TerminalSize, error) {
+	var it runtime.TerminalSize
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"columns", "rows"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "columns":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("columns"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Columns = data
+		case "rows":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rows"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Rows = data
 		}
 	}
 	return it, nil
@@ -11365,6 +11843,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "resizeTerminal":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_resizeTerminal(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "signalExecution":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_signalExecution(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "cancelExecution":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cancelExecution(ctx, field)
@@ -12096,6 +12588,44 @@ func (ec *executionContext) _RenewRunnerPayload(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var resizeTerminalPayloadImplementors = []string{"ResizeTerminalPayload"}
+
+func (ec *executionContext) _ResizeTerminalPayload(ctx context.Context, sel ast.SelectionSet, obj *ResizeTerminalPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, resizeTerminalPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ResizeTerminalPayload")
+		case "execution":
+			out.Values[i] = ec._ResizeTerminalPayload_execution(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var resourcesImplementors = []string{"Resources"}
 
 func (ec *executionContext) _Resources(ctx context.Context, sel ast.SelectionSet, obj *runtime.Resources) graphql.Marshaler {
@@ -12540,6 +13070,44 @@ func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSe
 			}
 		case "node":
 			out.Values[i] = ec._RunnerEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var signalExecutionPayloadImplementors = []string{"SignalExecutionPayload"}
+
+func (ec *executionContext) _SignalExecutionPayload(ctx context.Context, sel ast.SelectionSet, obj *SignalExecutionPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, signalExecutionPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SignalExecutionPayload")
+		case "execution":
+			out.Values[i] = ec._SignalExecutionPayload_execution(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -13901,6 +14469,15 @@ func (ec *executionContext) marshalNRenewRunnerPayload2githubᚗcomᚋrockpool�
 	return ec._RenewRunnerPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNResizeTerminalInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResizeTerminalInput(ctx context.Context, v any) (ResizeTerminalInput, error) {
+	res, err := ec.unmarshalInputResizeTerminalInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNResizeTerminalPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResizeTerminalPayload(ctx context.Context, sel ast.SelectionSet, v ResizeTerminalPayload) graphql.Marshaler {
+	return ec._ResizeTerminalPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNResources2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐResources(ctx context.Context, sel ast.SelectionSet, v runtime.Resources) graphql.Marshaler {
 	return ec._Resources(ctx, sel, &v)
 }
@@ -13973,6 +14550,15 @@ func (ec *executionContext) marshalNRunnerState2githubᚗcomᚋrockpoolᚋrockpo
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) unmarshalNSignalExecutionInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐSignalExecutionInput(ctx context.Context, v any) (SignalExecutionInput, error) {
+	res, err := ec.unmarshalInputSignalExecutionInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSignalExecutionPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐSignalExecutionPayload(ctx context.Context, sel ast.SelectionSet, v SignalExecutionPayload) graphql.Marshaler {
+	return ec._SignalExecutionPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNStartExecutionInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐStartExecutionInput(ctx context.Context, v any) (StartExecutionInput, error) {
@@ -14656,6 +15242,14 @@ func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel as
 	_ = ctx
 	res := model.MarshalString(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOTerminalInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTerminalSize(ctx context.Context, v any) (*runtime.TerminalSize, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputTerminalInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalOTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {

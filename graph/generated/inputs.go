@@ -60,8 +60,16 @@ type FileInput struct {
 	Mode *string `json:"mode,omitempty"`
 }
 
-// Limits of one execution. What is null is as the environment says.
+// Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it.
 type LimitsInput struct {
+	// Seconds of processor time, 1 to 86400. Used up: CPU_LIMIT.
+	CPUSeconds *int `json:"cpuSeconds,omitempty"`
+	// Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier.
+	Processes *int `json:"processes,omitempty"`
+	// Files that each process may have open, 8 to 1048576. Opening more fails in the program.
+	OpenFiles *int `json:"openFiles,omitempty"`
+	// Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ.
+	FileSize *int64 `json:"fileSize,omitempty"`
 	// Bytes that it may print: 1024 to the `outputLimit` of the environment, which is also what holds when this is null.
 	OutputBytes *int64 `json:"outputBytes,omitempty"`
 }
@@ -126,6 +134,22 @@ type RenewRunnerPayload struct {
 	Runner runtime.Runner `json:"runner"`
 }
 
+// Which terminal is to have which size.
+type ResizeTerminalInput struct {
+	// The execution's id.
+	ExecutionID string `json:"executionId"`
+	// Characters in a row, 1 to 4096.
+	Columns int `json:"columns"`
+	// Rows, 1 to 4096.
+	Rows int `json:"rows"`
+}
+
+// What resizeTerminal did.
+type ResizeTerminalPayload struct {
+	// The execution.
+	Execution runtime.Execution `json:"execution"`
+}
+
 // Limits of one runner. What is null stays as stored, or gets its default.
 type ResourcesInput struct {
 	// CPU share in MHz, 10 to 1048576. Default: 2000.
@@ -166,6 +190,20 @@ type RunPayload struct {
 	Execution runtime.Execution `json:"execution"`
 }
 
+// Which execution is to get which signal.
+type SignalExecutionInput struct {
+	// The execution's id.
+	ExecutionID string `json:"executionId"`
+	// The signal's name, with or without SIG before it, for example `TERM` or `SIGINT`.
+	Signal string `json:"signal"`
+}
+
+// What signalExecution did.
+type SignalExecutionPayload struct {
+	// The execution, which may not have done anything about it yet.
+	Execution runtime.Execution `json:"execution"`
+}
+
 // What to run in a claimed runner. Exactly one of `command` and `shell` is given.
 type StartExecutionInput struct {
 	// The runner's id.
@@ -182,8 +220,13 @@ type StartExecutionInput struct {
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// Further limits of this execution.
 	Limits *LimitsInput `json:"limits,omitempty"`
-	// Whether `writeStdin` will feed it. Default: false, its standard input is at its end from the start.
+	// Whether `writeStdin` will feed it. Default: false, its standard input is at its end from the start; true with a terminal.
 	Stdin *bool `json:"stdin,omitempty"`
+	// Runs it on a terminal of this size, as an interactive program wants it: with echo, line editing, job control, and Ctrl-C and Ctrl-D as the bytes 3 and 4 of its standard input. TERM is xterm-256color unless `variables` say otherwise.
+	// Standard error is a terminal of its own, so that it stays apart in the output; a program that controls its jobs through standard error, as bash does, is started with `2>&1`. Closing the input types Ctrl-D; cancelling hangs up.
+	Terminal *runtime.TerminalSize `json:"terminal,omitempty"`
+	// Whether it runs as root of the runner: it owns all files there and may give them away, and has no more power over the machine than any other. Default: false.
+	Privileged *bool `json:"privileged,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }

@@ -37,7 +37,7 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	p.stdout, p.out = io.Pipe()
 	p.stderr, p.err = io.Pipe()
 	var in io.Reader = bytes.NewReader(nil)
-	if start.Stdin {
+	if start.Stdin || start.Terminal != nil {
 		r, w := io.Pipe()
 		in, p.stdin = r, w
 	}
@@ -162,6 +162,24 @@ func (p *program) Kill(time.Duration) {
 	if p.stdin != nil {
 		_ = p.stdin.Close()
 	}
+}
+
+// Resize implements serve.Process: it prints the size.
+func (p *program) Resize(size agent.Size) {
+	go func() { _, _ = fmt.Fprintf(p.out, "%dx%d\n", size.Columns, size.Rows) }()
+}
+
+// Signal implements serve.Process: it ends the command.
+func (p *program) Signal(name string) bool {
+	p.kill.Do(func() { close(p.killed) })
+	p.finish(serve.Status{Signal: name})
+	return true
+}
+
+// Measure implements serve.Process: whatever runs uses a second and two
+// processes.
+func (p *program) Measure() serve.Measure {
+	return serve.Measure{CPU: time.Second, Processes: 2}
 }
 
 // Close implements serve.Process.

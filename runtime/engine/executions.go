@@ -69,7 +69,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}
-	s := newSession(e, p, runner, x, commandEnvironment(env.Variables, in.Variables), in.WorkingDirectory)
+	s := newSession(e, p, runner, x, commandEnvironment(x, env.Variables, in.Variables), in.WorkingDirectory)
 	e.addSession(s)
 	if err := e.background(s.run); err != nil {
 		return runtime.Execution{}, err // the next start ends it as LOST
@@ -115,7 +115,7 @@ func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 		return 0, ended(x)
 	}
 	if !s.execution().Stdin {
-		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true")
+		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true, or with a terminal")
 	}
 	return s.writeStdin(ctx, in)
 }
@@ -172,7 +172,8 @@ func lost(x runtime.Execution, outputBytes int64, at time.Time) runtime.Executio
 // execution checks the input.
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{
-		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending, Stdin: in.Stdin,
+		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending,
+		Stdin: in.Stdin || in.Terminal != nil, Terminal: in.Terminal, Privileged: in.Privileged,
 	}
 	var err error
 	if x.Command, err = command(in.Command, in.Shell); err != nil {
@@ -189,6 +190,14 @@ func (in StartInput) execution() (runtime.Execution, error) {
 			return x, err
 		}
 	}
+	if in.Terminal != nil {
+		if err := validateTerminal("terminal.", *in.Terminal); err != nil {
+			return x, err
+		}
+	}
+	if x.Limits, err = in.limits(); err != nil {
+		return x, err
+	}
 	if in.OutputLimit != nil {
 		if err := runtime.Between("limits.outputBytes", *in.OutputLimit, runtime.MinOutputLimit, runtime.MaxOutputLimit, "bytes"); err != nil {
 			return x, err
@@ -201,6 +210,42 @@ func (in StartInput) execution() (runtime.Execution, error) {
 	asked.Key = ""
 	x.Input = digest(asked)
 	return x, nil
+}
+
+// limits checks the limits that the agent keeps.
+func (in StartInput) limits() (l runtime.Limits, err error) {
+	if in.CPUSeconds != nil {
+		if err := runtime.Between("limits.cpuSeconds", int64(*in.CPUSeconds), 1, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
+			return l, err
+		}
+		l.CPU = time.Duration(*in.CPUSeconds) * time.Second
+	}
+	if in.Processes != nil {
+		if err := runtime.Between("limits.processes", int64(*in.Processes), 1, runtime.MaxProcesses, "processes"); err != nil {
+			return l, err
+		}
+		l.Processes = *in.Processes
+	}
+	if in.OpenFiles != nil {
+		if err := runtime.Between("limits.openFiles", int64(*in.OpenFiles), runtime.MinOpenFiles, runtime.MaxOpenFiles, "files"); err != nil {
+			return l, err
+		}
+		l.OpenFiles = *in.OpenFiles
+	}
+	if in.FileSize != nil {
+		if err := runtime.Between("limits.fileSize", *in.FileSize, 1, runtime.MaxFileSize, "bytes"); err != nil {
+			return l, err
+		}
+		l.FileSize = *in.FileSize
+	}
+	return l, nil
+}
+
+func validateTerminal(prefix string, size runtime.TerminalSize) error {
+	if err := runtime.Between(prefix+"columns", int64(size.Columns), 1, runtime.MaxTerminalSize, "columns"); err != nil {
+		return err
+	}
+	return runtime.Between(prefix+"rows", int64(size.Rows), 1, runtime.MaxTerminalSize, "rows")
 }
 
 // command returns the argv that a client asked for.
@@ -245,14 +290,21 @@ func argument(field, arg string) error {
 
 // commandEnvironment returns a command's whole environment: ours, then the
 // environment's, then the execution's; later ones win.
-func commandEnvironment(lists ...[]runtime.Variable) []string {
+func commandEnvironment(x runtime.Execution, lists ...[]runtime.Variable) []string {
+	user := "runner"
+	if x.Privileged {
+		user = "root"
+	}
 	base := []runtime.Variable{
 		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		{Name: "HOME", Value: "/workspace"},
-		{Name: "USER", Value: "runner"},
-		{Name: "LOGNAME", Value: "runner"},
+		{Name: "USER", Value: user},
+		{Name: "LOGNAME", Value: user},
 		{Name: "SHELL", Value: shell},
 		{Name: "LANG", Value: "C.UTF-8"},
+	}
+	if x.Terminal != nil {
+		base = append(base, runtime.Variable{Name: "TERM", Value: "xterm-256color"})
 	}
 	at := map[string]int{}
 	var all []string

@@ -167,28 +167,22 @@ func (e *Engine) File(ctx context.Context, id runtime.RunnerID, at string) (entr
 // useAgent calls f with a new stream to the agent of a claimed runner, as a use
 // of the claim.
 func (e *Engine) useAgent(ctx context.Context, id runtime.RunnerID, f func(net.Conn) error) error {
-	p, err := e.poolOf(id)
+	conn, done, err := e.dialAgent(ctx, id)
 	if err != nil {
 		return err
 	}
-	if _, err := p.Use(ctx, id); err != nil {
-		return err
-	}
-	defer p.Done(ctx, id)
-	conn, err := e.cluster.Dial(ctx, id)
-	if err == nil {
-		err = f(conn)
-	}
-	return e.agentError(id, err)
+	defer done()
+	return e.agentError(id, f(conn))
 }
 
 // agentError turns what an agent, or the way to it, failed with into an error
 // of ours.
 func (e *Engine) agentError(id runtime.RunnerID, err error) error {
 	var typed *runtime.Error
+	var broken *agent.ContentError
 	var refused *agent.Error
 	switch {
-	case err == nil || errors.As(err, &typed):
+	case err == nil || errors.As(err, &typed) || errors.As(err, &broken):
 		return err
 	case errors.As(err, &refused):
 		return fileError(refused)

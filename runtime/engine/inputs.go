@@ -49,7 +49,13 @@ type StartInput struct {
 	WorkingDirectory string
 	TimeLimit        *int // seconds; nil: the environment's; 0: none
 	OutputLimit      *int64
+	CPUSeconds       *int
+	Processes        *int
+	OpenFiles        *int
+	FileSize         *int64
 	Stdin            bool
+	Terminal         *runtime.TerminalSize // implies Stdin
+	Privileged       bool                  // as root inside the runner
 	Key              string
 }
 

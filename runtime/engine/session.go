@@ -136,7 +136,7 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 	x := s.execution()
 	env := s.runner.Environment
 	facts.Limits = execution.Limits{
-		Time: x.TimeLimit, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
+		Time: x.TimeLimit, CPU: x.Limits.CPU, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
 	}
 	pause, progress := firstPause, int64(0)
 	for started := false; ; {
@@ -185,10 +185,18 @@ func (s *session) connect(ctx context.Context, started bool) (*agent.Session, er
 	if started {
 		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: s.received})
 	}
-	return agent.StartExecution(ctx, conn, agent.Start{
+	start := agent.Start{
 		ID: string(x.ID), Argv: x.Command, Env: s.env, Dir: s.dir, Stdin: x.Stdin,
-		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit,
-	})
+		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
+	}
+	if x.Terminal != nil {
+		start.Terminal = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}
+	}
+	if x.Limits != (runtime.Limits{}) {
+		limits := agent.Limits(x.Limits)
+		start.Limits = &limits
+	}
+	return agent.StartExecution(ctx, conn, start)
 }
 
 // pump takes in what one stream brings; complete means that the exit came.
@@ -264,6 +272,14 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 		e.Limit = runtime.OutcomeTimeLimit
 	case agent.CauseOutputLimit:
 		e.Limit = runtime.OutcomeOutputLimit
+	case agent.CauseCPULimit:
+		if x := s.execution(); x.Limits.CPU > 0 { // else the agent lies
+			e.Limit = runtime.OutcomeCPULimit
+		}
+	case agent.CauseProcessLimit:
+		if x := s.execution(); x.Limits.Processes > 0 {
+			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
+		}
 	}
 	facts.Exit = e
 	facts.Alone = !s.crowded.Load()

@@ -62,9 +62,11 @@ type Exit struct {
 // Limits are told in messages.
 type Limits struct {
 	Time      time.Duration
+	CPU       time.Duration
 	Output    int64
 	MemoryMiB int
-	Processes int
+	Processes int // of the runner
+	Own       int // processes of the execution, where that was the limit; 0: it wasn't
 }
 
 // Decide returns the outcome that the facts allow, and says it in words. What
@@ -114,8 +116,11 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 		end.Message = fmt.Sprintf("stopped because the runner's %d MiB of memory were used up: memory limit", l.MemoryMiB)
 	case runtime.OutcomeProcessLimit:
 		end.Message = fmt.Sprintf("stopped because the runner's %d processes were used up: process limit", l.Processes)
+		if l.Own > 0 {
+			end.Message = fmt.Sprintf("stopped because it had more than %d processes: process limit", l.Own)
+		}
 	case runtime.OutcomeCPULimit:
-		end.Message = "stopped because its CPU time was used up: CPU limit"
+		end.Message = fmt.Sprintf("stopped after %s of CPU time: CPU limit", l.CPU)
 	case runtime.OutcomeCancelled:
 		end.Message = "cancelled"
 	}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// signal sends a signal to a process if it is still a member of p.
+func (p *process) signal(pid int, signal unix.Signal) {
+	// The descriptor makes sure that it isn't another one with the same number.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		if err == unix.ENOSYS {
+			_ = unix.Kill(pid, signal)
+		}
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if p.host.marking {
+		if s, err := readStatus(pid); err != nil || s.slot != p.gid {
+			return
+		}
+	}
+	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
+}
+
+func (p *process) signalAll(signals ...unix.Signal) func() {
+	return func() {
+		for _, pid := range p.members() {
+			for _, signal := range signals {
+				p.signal(pid, signal)
+			}
+		}
+	}
+}
+
+// Kill is of [serve.Process].
+func (p *process) Kill(grace time.Duration) {
+	if grace > 0 {
+		signals := []unix.Signal{unix.SIGTERM, unix.SIGCONT}
+		if len(p.terminals) > 0 {
+			// A hang-up: interactive shells ignore SIGTERM.
+			signals = []unix.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGCONT}
+		}
+		p.signalAll(signals...)()
+		p.waitGone(grace)
+	}
+	p.killAll()
+	p.stdout.finish()
+	p.stderr.finish()
+}
+
+// waitGone returns when no member is left, or after the time.
+func (p *process) waitGone(most time.Duration) {
+	end := time.After(most)
+	pause := time.Millisecond
+	for len(p.members()) > 0 {
+		select {
+		case <-end:
+			return
+		case <-time.After(pause):
+			pause = min(2*pause, 20*time.Millisecond)
+		}
+	}
+}
+
+// killAll kills until none is left. First all are stopped, again and again
+// until there is no new one: else some fork while others die. Stopped ones
+// still take room, so that a fork bomb at its limit of processes stands still.
+func (p *process) killAll() {
+	pause := 100 * time.Microsecond
+	for {
+		stopped := map[int]bool{}
+		for fresh := true; fresh; {
+			fresh = false
+			for _, pid := range p.members() {
+				if !stopped[pid] {
+					p.signal(pid, unix.SIGSTOP)
+					stopped[pid], fresh = true, true
+				}
+			}
+		}
+		if len(stopped) == 0 {
+			return
+		}
+		for pid := range stopped {
+			p.signal(pid, unix.SIGKILL)
+		}
+		// They take a moment to die.
+		<-time.After(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+}
+
+// Signal is of [serve.Process].
+func (p *process) Signal(name string) bool {
+	signal := unix.SignalNum(name)
+	if signal == 0 {
+		return false
+	}
+	// The group's number may be another's once the leader was reaped.
+	if r := p.host.reaper; r.holds(p) {
+		_ = unix.Kill(-p.pid, signal)
+		r.mu.Unlock()
+	}
+	group := p.foreground()
+	if group == 0 || group == p.pid {
+		return true
+	}
+	for _, pid := range p.members() {
+		if s, err := readStatus(pid); err == nil && s.group == group {
+			_ = unix.Kill(-group, signal)
+			break
+		}
+	}
+	return true
+}
+
+// holds reports whether p's leader wasn't reaped; mu is held then.
+func (r *reaper) holds(p *process) bool {
+	r.mu.Lock()
+	if r.leaders[p.pid] == p {
+		return true
+	}
+	r.mu.Unlock()
+	return false
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A command with limits is started through one more exec of the agent, which
+// sets them on itself and becomes the command: they hold from its first
+// instruction on, and never for the agent. That costs about 2 ms, which commands
+// without limits are spared.
+//
+//	agent limited CPU PROCESSES FILES SIZE n m FILE…(n) ENV…(m) ARGV…
+//
+// The environment travels as arguments, so that it is none of the Go runtime's.
+const limitCommand = "limited"
+
+// reportDescriptor is where the limited agent tells how it went: "r" before it
+// becomes the command, and then an errno if it could not; nothing follows where
+// it could, since the descriptor is closed then.
+const reportDescriptor = 3
+
+// executeLimited starts a command within its limits.
+func (h *host) executeLimited(p *process, launch forkExec, start agent.Start, candidates []string, attr *syscall.ProcAttr) error {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	_ = unix.SetNonblock(fds[0], true)
+	report := os.NewFile(uintptr(fds[0]), "report")
+	defer func() { _ = report.Close() }()
+	limits := *start.Limits
+	if limits.Processes > 0 {
+		// The kernel counts a user's. One more than allowed can be had, so that
+		// the watch sees who wants more.
+		limits.Processes += running(start.Privileged) + 1
+	}
+	seconds := (limits.CPU + time.Second - 1) / time.Second
+	if seconds > 0 {
+		seconds++ // the kernel's is each process's: it is there for what the watch can't see
+	}
+	argv := []string{"agent", limitCommand, strconv.FormatInt(int64(seconds), 10), itoa(limits.Processes), itoa(limits.OpenFiles),
+		strconv.FormatInt(limits.FileSize, 10), itoa(len(candidates)), itoa(len(start.Env))}
+	argv = slices.Concat(argv, candidates, start.Env, start.Argv)
+	attr.Env, attr.Files = nil, append(slices.Clone(attr.Files), uintptr(fds[1]))
+	err := h.reaper.start(p, launch, "/proc/self/exe", argv, attr)
+	_ = unix.Close(fds[1])
+	if err != nil {
+		return err
+	}
+	if err := readReport(report); err != nil {
+		p.Kill(0)
+		<-p.exited
+		h.reaper.forget(p)
+		return err
+	}
+	return nil
+}
+
+// readReport returns nil once the command runs within its limits.
+func readReport(report *os.File) error {
+	_ = report.SetReadDeadline(time.Now().Add(stuckStart)) // another process of the same user can stop it
+	text, err := io.ReadAll(io.LimitReader(report, 16))
+	switch {
+	case err != nil || len(text) == 0 || text[0] != 'r':
+		return &agent.Error{Code: agent.ErrTooMany, Field: "limits", Message: "the limits could not be set: the runner is too full, or the start was held up"}
+	case len(text) == 1:
+		return nil
+	}
+	errno, _ := strconv.Atoi(string(text[1:]))
+	return syscall.Errno(errno)
+}
+
+// running returns how many processes and threads the user has, or root: the
+// agent's own are root's.
+func running(root bool) (n int) {
+	for _, pid := range pids() {
+		if s, err := readStatus(pid); err == nil {
+			n += s.threads
+		}
+	}
+	if s, err := readStatus(unix.Getpid()); err == nil && root {
+		n += s.threads
+	}
+	return n
+}
+
+// becomeLimited is the other side: it doesn't return if all goes well.
+func becomeLimited(args []string) error {
+	unix.CloseOnExec(reportDescriptor)
+	if len(args) < 6 {
+		return errors.New(usage)
+	}
+	var numbers [6]int64
+	for i := range numbers {
+		number, err := strconv.ParseInt(args[i], 10, 64)
+		if err != nil || number < 0 {
+			return errors.New(usage)
+		}
+		numbers[i] = number
+	}
+	args = args[len(numbers):]
+	files, environment := int(numbers[4]), int(numbers[5])
+	if len(args) <= files+environment {
+		return errors.New(usage)
+	}
+	for i, resource := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
+		limit := uint64(numbers[[]int{0, 3, 2, 1}[i]])
+		if err := limitTo(resource, limit); err != nil {
+			return err
+		}
+	}
+	report := func(text string) { _, _ = unix.Write(reportDescriptor, []byte(text)) }
+	report("r")
+	err := error(unix.ENOENT)
+	for _, file := range args[:files] {
+		if err = unix.Exec(file, args[files+environment:], args[files:files+environment]); err != unix.EACCES && err != unix.ENOENT {
+			break
+		}
+	}
+	if errno, ok := err.(syscall.Errno); ok { //nolint:errorlint // an errno comes as it is
+		report(itoa(int(errno)))
+	}
+	return err
+}
+
+// limitTo lowers a limit of this process; 0 leaves it as it is.
+func limitTo(resource int, limit uint64) error {
+	var now unix.Rlimit
+	if limit == 0 {
+		return nil
+	}
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	hard := limit
+	if resource == unix.RLIMIT_CPU {
+		hard++ // at the first the kernel sends SIGXCPU, at the second SIGKILL
+	}
+	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit, now.Max), Max: min(hard, now.Max)})
+}
