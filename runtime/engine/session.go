@@ -111,12 +111,12 @@ func (s *session) finish(ctx context.Context, x runtime.Execution) {
 		}
 	}
 	s.now.Store(&x)
+	s.engine.forgetSession(s) // before anybody hears of it and starts the next one, which has the runner alone
 	if err := s.log.End(); err != nil {
 		s.engine.logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
 	}
 	closeOnce(s.started)
 	close(s.done)
-	s.engine.forgetSession(s)
 	if stream := s.current(); stream != nil {
 		_ = stream.Settled() // a second telling comes with the next attach
 		_ = stream.Close()
