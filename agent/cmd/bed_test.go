@@ -117,7 +117,7 @@ type bed struct {
 func newBed(t testing.TB, processes int) *bed {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to make the namespaces of a runner")
+		t.Fatal("needs root, to make the namespaces of a runner")
 	}
 	dir := t.TempDir()
 	must := func(err error) {
@@ -186,11 +186,11 @@ func (b *bed) limit(t testing.TB, processes int) {
 	t.Helper()
 	const parent = "/sys/fs/cgroup/pids/rockpool"
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		t.Skipf("needs a pids cgroup: %v", err)
+		t.Fatalf("needs a pids cgroup: %v", err)
 	}
 	cgroup, err := os.MkdirTemp(parent, "agent-test-")
 	if err != nil {
-		t.Skipf("needs a pids cgroup: %v", err)
+		t.Fatalf("needs a pids cgroup: %v", err)
 	}
 	b.cgroup = cgroup
 	write := func(name, value string) {

@@ -104,7 +104,7 @@ func (b *bed) compile(t testing.TB, source string) {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("needs gcc")
+		t.Fatal("needs gcc")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "t.c"), []byte(source), 0o644); err != nil {
