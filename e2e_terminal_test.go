@@ -38,7 +38,7 @@ func (b bed) sit(t *testing.T, input object) *person {
 			case <-ctx.Done():
 			}
 		})
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err != nil && ctx.Err() == nil {
 			t.Errorf("follow: %v", err)
 		}
 	})

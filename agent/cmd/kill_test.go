@@ -223,8 +223,9 @@ func TestForkBomb(t *testing.T) {
 			}
 		})
 	}
-	// No room: the agent itself lives, and says so.
-	s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `for (1..200) { if (!defined fork) { last } }; sleep 60`}, Env: testEnv})
+	// No room: the agent itself lives, and says so. Room that a command leaves is
+	// taken again at once.
+	s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `while (1) { my $p = fork; if (!defined $p) { select undef, undef, undef, 0.001 } elsif (!$p) { sleep 60; exit } }`}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
