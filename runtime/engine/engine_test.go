@@ -237,6 +237,9 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%q", output)
 	}
 	eventually(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	if again, err = b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
+		t.Errorf("the same key, after the runner went: %+v, %v", again, err)
+	}
 	in.Stdin = nil
 	_, err = b.Execute(t.Context(), in)
 	wantCode(t, err, runtime.CodeConflict, "")
