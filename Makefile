@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent sandbox run dev test lint generate clean
+.PHONY: help build agent sandbox web run dev nomad test e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 ARCHES := amd64 arm64
@@ -12,9 +12,9 @@ GO_BUILD := go build -trimpath -buildvcs=$(VCS)
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 help: ## print this
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
-build: agent sandbox ## build bin/rockpool with all it embeds
+build: agent sandbox web ## build bin/rockpool with all it embeds
 	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
 
 agent:
@@ -27,22 +27,56 @@ sandbox:
 	@scripts/needs cc
 	CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
 
+web:
+	@scripts/web build
+
 run: build ## serve on http://127.0.0.1:8080 with warm runners, data in ./data (as root)
 	@scripts/needs root
-	@exec bin/rockpool serve --data $(DATA)
+	@exec bin/rockpool serve --data $(DATA) --on-stop remove
 
 dev: build ## serve as run does, with everything in the log
 	@scripts/needs root
-	@exec bin/rockpool serve --data $(DATA) --log-level debug
+	@exec bin/rockpool serve --data $(DATA) --on-stop remove --log-level debug
+
+nomad: ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS='-acl -tls -drivers docker'
+	@scripts/needs root
+	@go build -o bin/nomadtest ./nomad/nomadtest/cmd && exec bin/nomadtest $(NOMADFLAGS)
 
 test: ## run every check and test, with real sandboxes (as root)
 	@scripts/test
+
+e2e: build ## use the dashboard in a real browser, with real sandboxes (as root)
+	@scripts/needs root
+	@scripts/web e2e
+
+screenshots: build ## make pictures of the dashboard's pages in docs/screenshots (as root)
+	@scripts/needs root
+	@scripts/web screenshots
+
+lighthouse: build ## have Lighthouse judge the overview; it fails under 95 (as root)
+	@scripts/needs root
+	@scripts/web lighthouse
+
+bench: build ## measure it all beside its floors, in some minutes (as root); BENCHFLAGS='--row claim --quick'
+	@scripts/needs root
+	@exec bin/rockpool bench $(BENCHFLAGS)
+
+chaos: build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'
+	@scripts/needs root
+	@exec bin/rockpool chaos $(CHAOSFLAGS)
 
 lint: ## run the linters
 	@$(LINT) run ./...
 
 generate: ## generate the API's code from schema.graphqls
 	@go tool gqlgen generate
+
+baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)
+	@BREAKING=$(BREAKING) scripts/conformance baseline
+
+install: ## install what was built, and the unit for systemd, below DESTDIR
+	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
+	install -D -m 644 packaging/rockpool.service $(DESTDIR)/etc/systemd/system/rockpool.service
 
 clean: ## remove what was built, and ./data
 	rm -rf bin data

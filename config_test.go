@@ -2,22 +2,44 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/nomad"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // valid is a configuration with nothing wrong.
 func valid(t *testing.T) Config {
-	return Config{Listen: "127.0.0.1:0", Data: t.TempDir(), MaxBody: 32 << 20, CgroupParent: "rockpool", LogLevel: "info", LogFormat: "console"}
+	return Config{Listen: "127.0.0.1:0", Data: t.TempDir(), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, CgroupParent: "rockpool", LogLevel: "info", LogFormat: "console"}
+}
+
+// onNomad spoils a configuration for Nomad with nothing else wrong.
+func onNomad(spoil func(*Config)) func(*Config) {
+	return func(c *Config) {
+		c.Cluster, c.AdvertiseURL = clusterNomad, "http://127.0.0.1:8080"
+		c.Nomad = NomadConfig{Prefix: "rockpool", Driver: "docker", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16, LockTTL: 10}
+		spoil(c)
+	}
 }
 
 func TestWrongSettingsAreNamed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+	file, token := write("file", ""), write("token", "1234567890123456")
 	for _, test := range []struct {
 		name  string
 		spoil func(*Config)
@@ -25,11 +47,26 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	}{
 		{"no port", func(c *Config) { c.Listen = "127.0.0.1" }, "--listen"},
 		{"port out of range", func(c *Config) { c.Listen = "127.0.0.1:70000" }, "0 to 65535"},
-		{"every address", func(c *Config) { c.Listen = ":8080" }, "access control"},
-		{"another address", func(c *Config) { c.Listen = "192.0.2.1:8080" }, "access control"},
-		{"IPv6 any", func(c *Config) { c.Listen = "[::]:8080" }, "access control"},
+		{"every address", func(c *Config) { c.Listen = ":8080" }, "--token-file"},
+		{"another address", func(c *Config) { c.Listen = "192.0.2.1:8080" }, "--token-file"},
+		{"IPv6 any", func(c *Config) { c.Listen = "[::]:8080" }, "--token-file"},
+		{"debug without a port", func(c *Config) { c.DebugAddress = "localhost" }, "--debug-address"},
+		{"debug port out of range", func(c *Config) { c.DebugAddress = "127.0.0.1:x" }, "0 to 65535"},
+		{"debug for all", func(c *Config) { c.DebugAddress = ":6060" }, "profiles tell"},
 		{"body too small", func(c *Config) { c.MaxBody = 1 }, "--max-body"},
+		{"keep-evaluations", func(c *Config) { c.KeepEvaluations = 0 }, "1 to 86400"},
+		{"keep-allocations", func(c *Config) { c.KeepAllocations = 86401 }, "1 to 86400"},
 		{"parallel", func(c *Config) { c.Parallel = 65 }, "0 to 64"},
+		{"on stop", func(c *Config) { c.OnStop = "stay" }, "keep or remove"},
+		{"CPU promised too often", func(c *Config) { c.CPUOvercommit = 1000.5 }, `--cpu-overcommit is "1000.5", but must be 0.1 to 1000`},
+		{"no CPU", func(c *Config) { c.CPUOvercommit = 0 }, "--cpu-overcommit"},
+		{"too little memory", func(c *Config) { c.MemoryOvercommit = 0.09 }, `--memory-overcommit is "0.09", but must be 0.1 to 1000`},
+		{"no number of memories", func(c *Config) { c.MemoryOvercommit = math.NaN() }, "--memory-overcommit"},
+		{"alert threshold", func(c *Config) { c.AlertThreshold = 1.5 }, "0 to 1"},
+		{"no alert threshold", func(c *Config) { c.AlertThreshold = math.NaN() }, "--alert-threshold"},
+		{"alert timeout", func(c *Config) { c.AlertTimeout = -1 }, "0 to 86400 seconds"},
+		{"keep for too long", func(c *Config) { c.KeepExecutions = 315360001 }, "0 to 315360000 seconds"},
+		{"keep too little", func(c *Config) { c.KeepBytes = 1 << 20 }, "16777216 to 1125899906842624 bytes, or 0 for any"},
 		{"cgroup elsewhere", func(c *Config) { c.CgroupParent = "system.slice" }, "--cgroup-parent"},
 		{"any origin", func(c *Config) { c.AllowedOrigins = []string{"*"} }, "--allowed-origins"},
 		{"origin with a path", func(c *Config) { c.AllowedOrigins = []string{"https://a.example.org/"} }, "--allowed-origins"},
@@ -38,6 +75,28 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"log level that ends the program", func(c *Config) { c.LogLevel = "panic" }, "debug, info, warn or error"},
 		{"log format", func(c *Config) { c.LogFormat = "xml" }, "console or json"},
 		{"data is a file", func(c *Config) { c.Data = file }, "--data"},
+		{"a token that is short", func(c *Config) { c.TokenFile = write("short", "123456789012345\n") }, "--token-file"},
+		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
+		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},
+		{"a port, with a token", func(c *Config) { c.TokenFile, c.Listen = token, ":x" }, "0 to 65535"},
+		{"another cluster", func(c *Config) { c.Cluster = "kubernetes" }, "--cluster"},
+		{"Nomad's address for no Nomad", func(c *Config) { c.Nomad.Address = "http://127.0.0.1:4646" }, "--nomad-address"},
+		{"an address for no Nomad", func(c *Config) { c.AdvertiseURL = "http://127.0.0.1:8080" }, "--advertise-url"},
+		{"nothing advertised", onNomad(func(c *Config) { c.AdvertiseURL = "" }), "--advertise-url"},
+		{"advertised without a scheme", onNomad(func(c *Config) { c.AdvertiseURL = "pool.example.org:8080" }), "--advertise-url"},
+		{"advertised with a password", onNomad(func(c *Config) { c.AdvertiseURL = "http://a:b@pool.example.org" }), "--advertise-url"},
+		{"removed at the stop", onNomad(func(c *Config) { c.OnStop = "remove" }), "--on-stop"},
+		{"Nomad nowhere", onNomad(func(c *Config) { c.Nomad.Address = "127.0.0.1:4646" }), "--nomad-address"},
+		{"Nomad's password", onNomad(func(c *Config) { c.Nomad.Address = "http://u:secret@n" }), "NOMAD_HTTP_AUTH"},
+		{"no CA", onNomad(func(c *Config) { c.Nomad.CACert = "/nonesuch" }), "--nomad-ca-cert"},
+		{"a certificate without its key", onNomad(func(c *Config) { c.Nomad.ClientCert = file }), "--nomad-client-key"},
+		{"an empty token's file", onNomad(func(c *Config) { c.Nomad.TokenFile = file }), "--nomad-token-file"},
+		{"no template", onNomad(func(c *Config) { c.Nomad.Template = "/nonesuch" }), "--nomad-template"},
+		{"architecture", onNomad(func(c *Config) { c.Nomad.Arch = "riscv64" }), "amd64 or arm64"},
+		{"priority", onNomad(func(c *Config) { c.Nomad.Priority = 91 }), `--nomad-priority is "91", but must be 1 to 90`},
+		{"no bridges", onNomad(func(c *Config) { c.Nomad.Bridges = 0 }), "--nomad-bridges"},
+		{"few calls", onNomad(func(c *Config) { c.Nomad.Calls = 3 }), "--nomad-calls"},
+		{"a short lock", onNomad(func(c *Config) { c.Nomad.LockTTL = 5 }), "--nomad-lock-ttl"},
 	} {
 		c := valid(t)
 		test.spoil(&c)
@@ -51,11 +110,68 @@ func TestGoodSettingsAreTaken(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "localhost:8080", "[::1]:8080", "127.8.9.10:80"} {
 		c := valid(t)
 		c.Listen = listen
+		c.DebugAddress = listen
 		c.AllowedOrigins = []string{"https://admin.example.org", "http://[::1]:3000"}
 		c.AllowedHosts = []string{"pool.example.org", "::1"}
 		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", listen, err)
 		}
+	}
+}
+
+func TestATokenLetsTheServerListenAnywhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("  correct-horse-battery\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, listen := range []string{":8080", "0.0.0.0:8080", "[::]:0", "192.0.2.1:80", "pool.example.org:80"} {
+		c := valid(t)
+		c.Listen, c.TokenFile = listen, path
+		if err := c.Check(); err != nil || c.token != "correct-horse-battery" {
+			t.Errorf("%s: %q, %v", listen, c.token, err)
+		}
+	}
+}
+
+func TestSettingsOfNomadAreTaken(t *testing.T) {
+	c := valid(t)
+	onNomad(func(c *Config) { c.AdvertiseURL = "https://pool.example.org:8443/" })(&c)
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(c.AllowedHosts, "pool.example.org") || c.OnStop != stopKeeps {
+		t.Errorf("hosts %q, on stop %s", c.AllowedHosts, c.OnStop)
+	}
+	sum := strings.Repeat("0", 64)
+	got := c.nomadConfig("d", sum, zap.NewNop())
+	if want := "https://pool.example.org:8443/agent/" + sum; got.Agent.URL != want || got.Agent.SHA256 != sum {
+		t.Errorf("%+v", got.Agent)
+	}
+	if _, err := nomad.New(t.Context(), got); err != nil {
+		t.Error(err)
+	}
+	for field, want := range map[string]string{"memoryReserve": "--nomad-memory-reserve ", "constraints.0": "--nomad-constraints-0 "} {
+		if err := nomadSetting(runtime.Invalid(field, "must be less")); !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	c = valid(t)
+	onNomad(func(c *Config) { c.AdvertiseURL, c.Nomad.AgentPath = "", "/agent" })(&c)
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	c = valid(t)
+	onNomad(func(c *Config) { c.AdvertiseURL, c.Nomad.NoAgent, c.Nomad.NoNetworkMode = "", true, "host" })(&c)
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	if got := c.nomadConfig("d", sum, zap.NewNop()); got.Agent != (nomad.Agent{None: true, Arch: c.Nomad.Arch}) || got.NoNetworkMode != "host" {
+		t.Errorf("%+v, and %q where there is no network", got.Agent, got.NoNetworkMode)
+	}
+	c.Nomad.AgentPath = "/agent"
+	var wrong *settingError
+	if err := c.Check(); !errors.As(err, &wrong) || wrong.flag != "nomad-agent-path" {
+		t.Errorf("an agent's path without an agent: %v", err)
 	}
 }
 
@@ -95,7 +211,7 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	if code := execute([]string{"serve", "--help"}, nil, &out, &errs); code != 0 {
 		t.Fatalf("%d %s", code, errs.String())
 	}
-	for _, name := range []string{"LISTEN", "DATA", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "MAX_BODY", "PARALLEL", "CGROUP_PARENT", "LOG_LEVEL", "LOG_FORMAT"} {
+	for _, name := range []string{"LISTEN", "DATA", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "MAX_BODY", "ALERT_THRESHOLD", "ALERT_TIMEOUT", "PARALLEL", "CGROUP_PARENT", "LOG_LEVEL", "LOG_FORMAT"} {
 		if !strings.Contains(out.String(), "$ROCKPOOL_"+name) {
 			t.Errorf("%s isn't in the help", name)
 		}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -49,7 +50,7 @@ type sharedServer struct {
 
 // A bed is a server and a client of it.
 type bed struct {
-	*client
+	*client.Client
 	url  string
 	data string
 }
@@ -69,7 +70,7 @@ func (s *sharedServer) start() error {
 	if err != nil {
 		return err
 	}
-	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CgroupParent: e2eCgroups, LogLevel: "warn", LogFormat: "console"}
+	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups, LogLevel: "warn", LogFormat: "console"}
 	if err := config.Check(); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *sharedServer) start() error {
 	s.end, s.ended = end, make(chan error, 1)
 	go func() { s.ended <- server.Run(ctx) }()
 	<-server.Engine.Restored()
-	s.bed = bed{client: newClient(server.URL()), url: server.URL(), data: data}
+	s.bed = bed{Client: client.New(server.URL()), url: server.URL(), data: data}
 	return putStarters(ctx, server.Engine)
 }
 
@@ -92,7 +93,7 @@ func (s *sharedServer) stop() {
 	}
 	s.end()
 	err := <-s.ended
-	s.bed.http.CloseIdleConnections()
+	s.bed.CloseIdle()
 	if left := leftovers(s.bed.data, e2eCgroups); err != nil || len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "the shared server ended with %v and left %q\n", err, left)
 		os.Exit(1)
@@ -146,7 +147,7 @@ type object = map[string]any
 // call sends an operation that must succeed.
 func (b bed) call(t testing.TB, query string, variables object, into any) {
 	t.Helper()
-	if err := b.ask(t.Context(), query, variables, into); err != nil {
+	if err := b.Ask(t.Context(), query, variables, into); err != nil {
 		t.Fatalf("%s\n%v", query, err)
 	}
 }
@@ -154,8 +155,8 @@ func (b bed) call(t testing.TB, query string, variables object, into any) {
 // refused sends an operation that must fail with this code and field.
 func (b bed) refused(t testing.TB, query string, variables object, code runtime.Code, field string) {
 	t.Helper()
-	var e *apiError
-	if err := b.ask(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
+	var e *client.Error
+	if err := b.Ask(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
 		t.Errorf("%v: error %v, want %s for %q", variables, err, code, field)
 	}
 }
@@ -171,7 +172,7 @@ func (b bed) claim(t testing.TB, environment string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := b.ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": id}, nil); err != nil {
+		if err := b.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": id}, nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -185,7 +186,7 @@ func (b bed) put(t testing.TB, input object) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		err := b.ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": input["id"]}, nil)
+		err := b.Ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": input["id"]}, nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -255,10 +256,33 @@ const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEv
 	... on ExecutionOutputLost { bytes reason }
 	... on ExecutionFinished { execution { outcome exitCode signal message } } } }`
 
+// An executionEvent is what tests ask of each event.
+type executionEvent struct {
+	Type      string `json:"__typename"`
+	Cursor    string
+	Stream    string
+	Base64    []byte
+	Bytes     int64
+	Reason    string
+	Execution ending
+}
+
+// An ending is how an execution ended.
+type ending struct {
+	Outcome  string
+	ExitCode int
+}
+
+func (e *executionEvent) decode(data json.RawMessage) error {
+	var out struct{ ExecutionEvents *executionEvent }
+	out.ExecutionEvents = e
+	return json.Unmarshal(data, &out)
+}
+
 // follow subscribes once, until the end or the first error.
 func (b bed) follow(ctx context.Context, execution string, after *string, each func(executionEvent)) error {
-	operation := request{Query: eventsSubscription, Variables: object{"id": execution, "after": after}}
-	return b.subscribe(ctx, operation, func(data json.RawMessage) error {
+	operation := client.Request{Query: eventsSubscription, Variables: object{"id": execution, "after": after}}
+	return b.Subscribe(ctx, operation, func(data json.RawMessage) error {
 		var event executionEvent
 		if err := event.decode(data); err != nil {
 			return err

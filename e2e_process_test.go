@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/store"
 )
 
 // rockpool returns the built program.
@@ -58,8 +58,8 @@ var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
 // serve starts a command and waits until it says that it is ready.
 func serve(t testing.TB, data string, name string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(name, args...), cgroups: "rockpool/" + filepath.Base(filepath.Dir(data)) + "-" + strconv.Itoa(os.Getpid())}
-	p.cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_CGROUP_PARENT="+p.cgroups)
+	p := &process{cmd: exec.Command(name, args...), cgroups: cgroupsOf(data)}
+	p.cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_ON_STOP=remove", "ROCKPOOL_CGROUP_PARENT="+p.cgroups)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal to all of it misses us
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
@@ -78,9 +78,9 @@ func serve(t testing.TB, data string, name string, args ...string) *process {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
-			p.bed = bed{client: newClient(m[1]), url: m[1], data: data}
+			p.bed = bed{Client: client.New(m[1]), url: m[1], data: data}
 			go func() { _, _ = io.Copy(io.Discard, stdout) }()
-			t.Cleanup(p.http.CloseIdleConnections)
+			t.Cleanup(p.CloseIdle)
 			return p
 		}
 	}
@@ -117,9 +117,23 @@ func (p *process) wantNothingLeft(t testing.TB) {
 	}
 }
 
+// dataDir returns a data directory. Whatever becomes of the test, no runner of
+// it outlives it.
 func dataDir(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(t.TempDir(), "data")
+	data := filepath.Join(t.TempDir(), "data")
+	t.Cleanup(func() {
+		if t.Failed() && len(leftovers(data, cgroupsOf(data))) > 0 {
+			p := serveBinary(t, data)
+			p.end(t, syscall.SIGTERM, false)
+		}
+	})
+	return data
+}
+
+// cgroupsOf is the cgroup below which a test's servers have theirs.
+func cgroupsOf(data string) string {
+	return "rockpool/" + filepath.Base(filepath.Dir(data)) + "-" + strconv.Itoa(os.Getpid())
 }
 
 func TestE2ETermEndsWithinFiveSeconds(t *testing.T) {
@@ -134,7 +148,7 @@ func TestE2ETermEndsWithinFiveSeconds(t *testing.T) {
 
 func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	data := dataDir(t)
-	p := serve(t, data, "make", "--no-print-directory", "run", "DATA="+data)
+	p := serve(t, data, "make", "--no-print-directory", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // its flag wins
 	p.bed.claimLoosely(t, "shell")
 	if took := p.end(t, syscall.SIGINT, true); took > 5*time.Second {
 		t.Errorf("ended after %s", took)
@@ -142,9 +156,9 @@ func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	p.wantNothingLeft(t)
 }
 
-// TestE2EKillLeavesNothingAfterTheNextStart kills the server while runners start,
-// run and stop.
-func TestE2EKillLeavesNothingAfterTheNextStart(t *testing.T) {
+// TestE2EKillThenRemoveLeavesNothing kills the server while runners start,
+// run and stop; the next one takes over what lives, and removes all at its end.
+func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	data := dataDir(t)
 	for range 3 {
 		p := serveBinary(t, data)
@@ -166,7 +180,11 @@ func TestE2EKillLeavesNothingAfterTheNextStart(t *testing.T) {
 		}
 
 		p = serveBinary(t, data)
-		if got := p.await(t, id); got.Outcome != "LOST" || got.stream("STDOUT") != "begun\n" {
+		if r := p.runnersOf(t, "shell")[runner]; r.State != "CLAIMED" {
+			t.Errorf("the claimed runner is %+v", r)
+		}
+		p.call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": id}, nil)
+		if got := p.await(t, id); got.Outcome != "CANCELLED" || got.stream("STDOUT") != "begun\n" {
 			t.Errorf("what ran is %s and printed %q", got.Outcome, got.stream("STDOUT"))
 		}
 		p.call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 2}) { created } }`, nil, nil)
@@ -179,24 +197,21 @@ func TestE2EKillLeavesNothingAfterTheNextStart(t *testing.T) {
 // answered a claim: every claim is in the store.
 func TestE2EClaimsAreDurable(t *testing.T) {
 	data := dataDir(t)
+	last := ""
 	for range 100 {
 		p := serveBinary(t, data)
-		runner := p.bed.claimLoosely(t, "shell")
-		p.end(t, syscall.SIGKILL, false)
-		s, err := store.Open(t.Context(), filepath.Join(data, "rockpool.db"))
-		if err != nil {
-			t.Fatal(err)
+		if last != "" {
+			p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": last}, nil)
 		}
+		runner := p.bed.claimLoosely(t, "shell")
+		last = runner
+		p.end(t, syscall.SIGKILL, false)
 		found := false
-		err = s.Runners(t.Context(), func(r runtime.Runner, _ []byte) error {
+		recorded(t, data, func(r runtime.Runner) {
 			if string(r.ID) == runner {
 				found = r.State == runtime.RunnerClaimed && r.Claim.Epoch == 1 && !r.Claim.ExpiresAt.IsZero()
 			}
-			return nil
 		})
-		if err := errors.Join(err, s.Close()); err != nil {
-			t.Fatal(err)
-		}
 		if !found {
 			t.Fatalf("the claim of runner %s isn't in the store", runner)
 		}

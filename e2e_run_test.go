@@ -174,7 +174,7 @@ func TestE2EFiles(t *testing.T) {
 		{"delete": []string{"./*"}, "write": []object{{"path": "f", "text": "x"}, {"path": "f/under", "text": "x"}}},
 	} {
 		bad["runnerId"] = runner
-		if err := b.ask(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
+		if err := b.Ask(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
 		if diff := cmp.Diff(before, list()); diff != "" {
@@ -221,25 +221,55 @@ func TestE2EStdin(t *testing.T) {
 	}
 }
 
+// TestE2ETwoAtOnceAreApart runs two in one runner: what is written to one, a
+// signal to it and its end don't reach the other.
 func TestE2ETwoAtOnceAreApart(t *testing.T) {
 	b := e2e(t)
 	runner := b.claim(t, "shell")
-	first := b.start(t, object{"runnerId": runner, "shell": "sleep 0.5; echo first; sleep 30"})
-	second := b.start(t, object{"runnerId": runner, "shell": "echo second; sleep 1; echo still here"})
-	eventually(t, 10*time.Second, "the first prints", func() bool {
-		var out struct {
-			Execution struct {
-				Output struct{ Chunks []struct{ Text string } }
+	start := func(name string) string {
+		return b.start(t, object{"runnerId": runner, "stdin": true,
+			"shell": "trap 'echo " + name + " was signalled' USR1; while read line; do echo " + name + " $line; done; until false; do sleep 30; done"})
+	}
+	first, second := start("first"), start("second")
+	write := func(id, text string) {
+		t.Helper()
+		b.call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": id, "text": text}}, nil)
+	}
+	printed := func(id, want string) {
+		t.Helper()
+		got := ""
+		eventually(t, 10*time.Second, "it prints "+want, func() bool {
+			var out struct {
+				Execution struct {
+					Output struct{ Chunks []struct{ Text string } }
+				}
 			}
+			b.call(t, `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, object{"id": id}, &out)
+			got = ""
+			for _, chunk := range out.Execution.Output.Chunks {
+				got += chunk.Text
+			}
+			return len(got) >= len(want)
+		})
+		if got != want {
+			t.Errorf("it printed %q in place of %q", got, want)
 		}
-		b.call(t, `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, object{"id": first}, &out)
-		return len(out.Execution.Output.Chunks) > 0
-	})
+	}
+	write(first, "a\n")
+	write(second, "b\n")
+	write(first, "c\n")
+	printed(first, "first a\nfirst c\n")
+	printed(second, "second b\n")
+	b.call(t, signalMutation, object{"in": object{"executionId": first, "signal": "USR1"}}, nil)
+	printed(first, "first a\nfirst c\nfirst was signalled\n")
 	b.call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { outcome } } }`, object{"id": first}, nil)
-	if got := b.await(t, first); got.Outcome != "CANCELLED" || got.stream("STDOUT") != "first\n" {
+	if got := b.await(t, first); got.Outcome != "CANCELLED" {
 		t.Errorf("first: %+v", got)
 	}
-	if got := b.await(t, second); got.Outcome != "EXITED" || got.stream("STDOUT") != "second\nstill here\n" {
+	write(second, "still here\n")
+	printed(second, "second b\nsecond still here\n")
+	b.call(t, signalMutation, object{"in": object{"executionId": second, "signal": "KILL"}}, nil)
+	if got := b.await(t, second); got.Outcome != "SIGNALED" || got.stream("STDOUT") != "second b\nsecond still here\n" {
 		t.Errorf("second: %+v", got)
 	}
 }
@@ -290,7 +320,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 					Runner struct{ ID, EnvironmentID string }
 				}
 			}
-			err := b.ask(t.Context(), `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id environmentId } } }`,
+			err := b.Ask(t.Context(), `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id environmentId } } }`,
 				object{"in": object{"environmentId": environment, "waitFor": 120}}, &out)
 			if err != nil {
 				t.Error(err)
@@ -307,7 +337,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 				StartExecution struct{ Execution struct{ ID string } }
 			}
 			// Nothing of an earlier holder is there.
-			err = b.ask(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
+			err = b.Ask(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
 				object{"in": object{"runnerId": runner.ID, "shell": "ls -A /workspace /tmp; touch /workspace/mine /tmp/mine"}}, &x)
 			if err != nil {
 				t.Error(err)
@@ -316,7 +346,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 			if got := b.await(t, x.StartExecution.Execution.ID); got.stream("STDOUT") != "/tmp:\n\n/workspace:\n" {
 				t.Errorf("a fresh runner has %q", got.stream("STDOUT"))
 			}
-			if err := b.ask(t.Context(), `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner.ID}, nil); err != nil {
+			if err := b.Ask(t.Context(), `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner.ID}, nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -12,11 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 // A cutter is a TCP proxy that cuts each connection after a random number of
@@ -26,6 +29,7 @@ type cutter struct {
 	target   string
 	most     int64 // bytes towards the client before a cut
 	group    sync.WaitGroup
+	accepted atomic.Int64 // connections
 }
 
 func newCutter(t *testing.T, target string, most int64) *cutter {
@@ -41,6 +45,7 @@ func newCutter(t *testing.T, target string, most int64) *cutter {
 			if err != nil {
 				return
 			}
+			c.accepted.Add(1)
 			c.group.Go(func() { c.serve(conn) })
 		}
 	})
@@ -78,7 +83,7 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 
 	// Some connections last for less than one event, most for a few.
 	proxy := newCutter(t, strings.TrimPrefix(b.url, "http://"), 60_000)
-	cutting := bed{client: newClient("http://" + proxy.listener.Addr().String())}
+	cutting := bed{Client: client.New("http://" + proxy.listener.Addr().String())}
 	live, cuts := cutting.resume(t, id)
 	if err := <-watched; err != nil {
 		t.Fatal(err)
@@ -197,20 +202,20 @@ func (p *process) slowWatcher(t *testing.T, execution string) net.Conn {
 		raw = conn
 		return conn, err
 	}}
-	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(p.client.url, "http"), &websocket.DialOptions{
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL(), "http"), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ws.CloseNow() })
-	if err := wsjson.Write(t.Context(), ws, frame{Type: "connection_init"}); err != nil {
+	if err := wsjson.Write(t.Context(), ws, client.Frame{Type: "connection_init"}); err != nil {
 		t.Fatal(err)
 	}
-	var ack frame
+	var ack client.Frame
 	if err := wsjson.Read(t.Context(), ws, &ack); err != nil || ack.Type != "connection_ack" {
 		t.Fatal(ack, err)
 	}
-	err = wsjson.Write(t.Context(), ws, object{"id": "1", "type": "subscribe", "payload": request{
+	err = wsjson.Write(t.Context(), ws, object{"id": "1", "type": "subscribe", "payload": client.Request{
 		Query:     `subscription($id: ID!) { executionEvents(executionId: $id) { cursor ... on ExecutionOutput { text base64 } } }`,
 		Variables: object{"id": execution},
 	}})

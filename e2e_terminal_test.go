@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -26,7 +27,13 @@ type person struct {
 
 func (b bed) sit(t *testing.T, input object) *person {
 	t.Helper()
-	p := &person{bed: b, id: b.start(t, input), events: make(chan executionEvent), seen: map[string]string{}}
+	return b.attach(t, b.start(t, input))
+}
+
+// attach sits down where somebody else may sit already.
+func (b bed) attach(t *testing.T, execution string) *person {
+	t.Helper()
+	p := &person{bed: b, id: execution, events: make(chan executionEvent), seen: map[string]string{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	var following sync.WaitGroup
 	t.Cleanup(func() { cancel(); following.Wait() })
@@ -82,7 +89,7 @@ func TestE2ETerminal(t *testing.T) {
 	p.sees(t, "STDOUT", "key: ")
 	p.types(t, "se"+"cret\n")
 	p.sees(t, "STDOUT", "<secret>")
-	p.types(t, "print('be' + 'fore'); time.sleep(1000)\n")
+	p.types(t, "print('be' + 'fore'); [time.sleep(0.01) for _ in range(100000)]\n")
 	p.sees(t, "STDOUT", "before\r\n")
 	p.types(t, "\x03")
 	p.sees(t, "STDERR", "KeyboardInterrupt")
@@ -113,8 +120,8 @@ func TestE2ESignals(t *testing.T) {
 	id := b.start(t, object{"runnerId": runner, "command": []string{"sleep", "1000"}})
 	b.refused(t, signalMutation, object{"in": object{"executionId": id, "signal": "NONE"}}, runtime.CodeInvalidInput, "signal")
 	b.refused(t, resizeMutation, object{"in": object{"executionId": id, "columns": 80, "rows": 24}}, runtime.CodeInvalidInput, "executionId")
-	var e *apiError
-	if err := b.ask(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
+	var e *client.Error
+	if err := b.Ask(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
 		t.Errorf("the message doesn't name the signals: %v", err)
 	}
 	b.call(t, signalMutation, object{"in": object{"executionId": id, "signal": "SIGTERM"}}, nil)
@@ -202,11 +209,11 @@ func TestE2ELargeFile(t *testing.T) {
 	for _, told := range []int64{size, -1} {
 		sum := sha256.New()
 		source := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{byte(told)}), size), sum)
-		file, err := engine.UploadFile(t.Context(), runner, "dir/large", told, source)
+		file, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, told, source)
 		if err != nil || file.Size != size || file.Mode != 0o744 || file.Owner != "root" {
 			t.Fatalf("%+v, %v", file, err)
 		}
-		file, content, err := engine.OpenFile(t.Context(), runner, "dir/large")
+		file, content, err := engine.OpenFile(t.Context(), runner, "dir/large", 0)
 		if err != nil || file.Size != size {
 			t.Fatalf("%+v, %v", file, err)
 		}
@@ -218,12 +225,12 @@ func TestE2ELargeFile(t *testing.T) {
 	}
 	for _, told := range []int64{size, -1} {
 		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
-		_, err := engine.UploadFile(t.Context(), runner, "dir/large", told, cut)
+		_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 			t.Errorf("a cut upload: %v", err)
 		}
 	}
-	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
+	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
 	if runtime.CodeOf(err) != runtime.CodeStorageFull {
 		t.Errorf("a full workspace: %v", err)
 	}
@@ -233,11 +240,11 @@ func TestE2ELargeFile(t *testing.T) {
 	})
 	b.shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")
 	for _, path := range []string{"sparse", "fifo", "link", "/dev/zero", "dir", "none", "/proc/1/environ"} {
-		if _, _, err := engine.OpenFile(t.Context(), runner, path); runtime.CodeOf(err) != runtime.CodeFileError {
+		if _, _, err := engine.OpenFile(t.Context(), runner, path, 0); runtime.CodeOf(err) != runtime.CodeFileError {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	_, err = engine.UploadFile(t.Context(), runner, "/usr/x", 1, strings.NewReader("x"))
+	_, err = engine.UploadFile(t.Context(), runner, "/usr/x", 0, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
 		t.Errorf("a read-only place: %v", err)
 	}

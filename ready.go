@@ -18,7 +18,7 @@ import (
 const sayAfter = 5 * time.Second
 
 // announce tells out when the server is ready: when its first runner is IDLE,
-// or when nobody wants one. As long as none is, it tells why, when the reason
+// or when nobody wants or, since the machine drains, gets one. As long as none is, it tells why, when the reason
 // changes.
 func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -39,6 +39,10 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			pools[status.EnvironmentID] = status
 		case <-late:
 			isLate = true
+		}
+		if eng.Draining() {
+			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off)\n", url, os.Args[0])
+			return err
 		}
 		if ready(pools, len(eng.Environments())) {
 			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
@@ -84,11 +88,11 @@ func readyLine(program, url string, environments []runtime.Environment) string {
 		names[i] = string(env.ID)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("rockpool is ready: %s/graphql (no environments yet: put one with putEnvironment)", url)
+		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: put one there, or with putEnvironment)", url)
 	}
 	try := program + ` run --env ` + names[0] + ` -- echo hello`
 	if slices.Contains(names, "python") {
 		try = program + " run --env python hello.py"
 	}
-	return fmt.Sprintf("rockpool is ready: %s/graphql (environments: %s; try: %s)", url, strings.Join(names, ", "), try)
+	return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; environments: %[2]s; try: %[3]s)", url, strings.Join(names, ", "), try)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -11,36 +12,77 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/cli"
 )
 
 // stopWithin bounds a graceful stop, which is to take 5 s at most; then the program ends as it is, and the
-// next start cleans up.
+// next start takes over, or cleans up, what there is.
 const stopWithin = 4500 * time.Millisecond
 
+// openSilence is how long a start may take before the user hears what it does.
+const openSilence = 2 * time.Second
+
 type serveCommand struct {
-	Config `embed:""`
+	Config       `embed:""`
+	File         string       `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
+	EndWithStdin bool         `hidden:""` // for who starts a server that isn't to outlive it
+	settings     settingsFile // that was read
 }
 
 // Help is what rockpool serve --help says beyond the flags.
 func (serveCommand) Help() string {
 	return `Serves the GraphQL API at http://ADDRESS/graphql until SIGINT or SIGTERM, which end it within 5 seconds; a second one ends it at once.
 
-A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c. A line on stdout says when the first runner is ready; everything else is logged to stderr.
+Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
 
-Every setting is a flag or the variable named beside it; the flag wins.`
+With --cluster nomad they are jobs of a Nomad cluster; docs/nomad.md leads there.
+
+A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c (none on Nomad). A line on stdout says when the first runner is ready; everything else is logged to stderr.
+
+Every setting is a flag, or the variable named beside it, or a key of the settings file with the flag's name; a flag wins over a variable, and that over the file. docs/config.example.yaml has them all.
+
+    rockpool serve
+    rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool
+    rockpool serve --config rockpool.yaml
+    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org
+    rockpool serve --cluster nomad --nomad-address http://127.0.0.1:4646 --advertise-url http://127.0.0.1:8080
+
+Exit codes:
+    0    it was asked to end
+    125  it could not start, or failed, or a setting is out of its range; stderr says why
+    2    the command line or the settings file can't be understood`
+}
+
+// BeforeResolve reads the settings file, for kong.
+func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
+	serve := parsed.Selected()
+	named := ""
+	for _, flag := range serve.Flags {
+		if flag.Name == "config" {
+			named, _ = parsed.FlagValue(flag).(string)
+		}
+	}
+	var err error
+	if c.settings, err = readSettings(named, serve.Flags); err != nil {
+		return err
+	}
+	parsed.AddResolver(c.settings)
+	return nil
 }
 
 // Run serves.
-func (c *serveCommand) Run(s streams, selected *kong.Context) error {
+func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *settingError
 		if errors.As(err, &wrong) {
-			return wrong.at(selected)
+			return wrong.at(selected, c.settings)
 		}
 		return err
 	}
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && c.Cluster == clusterLocal {
 		return errors.New("serving needs root to isolate programs, until rootless runners exist: run it as root, for example with sudo")
 	}
 	logger, err := c.logger()
@@ -49,24 +91,49 @@ func (c *serveCommand) Run(s streams, selected *kong.Context) error {
 	}
 	defer func() { _ = logger.Sync() }() // stderr can't always be synced
 
+	if c.settings.path != "" {
+		logger.Info("settings were read", zap.String("file", c.settings.path), zap.Int("settings", len(c.settings.values)))
+	}
+
 	ctx, stop := stopOnSignals(context.Background(), s)
 	defer stop()
+	if c.EndWithStdin {
+		go func() { // until the program ends, since a read can't be given up
+			_, _ = io.Copy(io.Discard, s.In)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}()
+	}
 	server := NewServer(c.Config, logger)
+	slow := time.AfterFunc(openSilence, func() {
+		_, _ = fmt.Fprintln(s.Out, "rockpool is starting: it looks at what the last server left, and tries what this machine can isolate")
+	})
 	if err := server.Open(ctx); err != nil {
-		return err
+		slow.Stop()
+		return unlessStopping(err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error {
+		<-ctx.Done()
+		return notify("STOPPING=1")
+	})
+	group.Go(func() error {
 		select {
 		case <-server.Engine.Restored():
 		case <-ctx.Done():
+			slow.Stop()
 			return nil
 		}
-		if err := putStarters(ctx, server.Engine); err != nil {
-			return fmt.Errorf("make the first environments: %w", err)
+		slow.Stop()
+		if err := notify("READY=1\nSTATUS=serving at " + server.URL()); err != nil {
+			logger.Warn("who started the server can't be told that it is ready", zap.Error(err))
 		}
-		if err := announce(ctx, server.Engine, server.URL(), s.out); err != nil && ctx.Err() == nil {
+		if c.Cluster == clusterLocal {
+			if err := putStarters(ctx, server.Engine); err != nil {
+				return fmt.Errorf("make the first environments: %w", err)
+			}
+		}
+		if err := announce(ctx, server.Engine, server.URL(), s.Out); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -76,7 +143,7 @@ func (c *serveCommand) Run(s streams, selected *kong.Context) error {
 
 // stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
 // second, or stopWithin after the first, ends the program.
-func stopOnSignals(parent context.Context, s streams) (context.Context, func()) {
+func stopOnSignals(parent context.Context, s cli.Streams) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -92,11 +159,11 @@ func stopOnSignals(parent context.Context, s streams) (context.Context, func()) 
 		select {
 		case <-signals:
 		case <-time.After(stopWithin):
-			_, _ = fmt.Fprintln(s.err, "rockpool: stopping took too long; the next start cleans up")
+			_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; the next start takes over what there is")
 		case <-done:
 			return
 		}
-		os.Exit(codeOurs)
+		os.Exit(cli.CodeOurs)
 	})
 	return ctx, func() {
 		signal.Stop(signals)

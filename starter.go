@@ -35,16 +35,25 @@ func putStarters(ctx context.Context, eng *engine.Engine) error {
 		return nil
 	}
 	for _, s := range starters() {
-		if _, err := os.Stat(s.program); err != nil {
+		if !s.there() {
 			continue
 		}
-		onlyCreate := 0
-		_, _, err := eng.PutEnvironment(ctx, engine.PutEnvironmentInput{
-			ID: s.id, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes,
-		})
+		_, _, err := eng.PutEnvironment(ctx, s.input())
 		if err != nil && runtime.CodeOf(err) != runtime.CodeConflict {
 			return err
 		}
 	}
 	return nil
+}
+
+// there reports whether the machine has its program.
+func (s starter) there() bool {
+	_, err := os.Stat(s.program)
+	return err == nil
+}
+
+// input makes the environment where there is none.
+func (s starter) input() engine.PutEnvironmentInput {
+	onlyCreate := 0
+	return engine.PutEnvironmentInput{ID: s.id, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+
+	"github.com/rockpool/rockpool/cli"
 )
 
 // release is this source's version; a build from a tag says more.
@@ -12,8 +14,8 @@ const release = "0.1.0-dev"
 type versionCommand struct{}
 
 // Run prints the version.
-func (versionCommand) Run(s streams) error {
-	_, err := fmt.Fprintln(s.out, "rockpool", version())
+func (versionCommand) Run(s cli.Streams) error {
+	_, err := fmt.Fprintln(s.Out, "rockpool", version())
 	return err
 }
 

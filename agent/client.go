@@ -94,6 +94,9 @@ func (r Request) version() int {
 	if s := r.Start; s != nil && (s.Terminal != nil || s.Limits != nil || s.Privileged) {
 		return 2
 	}
+	if r.Read != nil && (r.Read.Offset != 0 || len(r.Read.Name) > 0) {
+		return 2
+	}
 	if r.Update != nil && slices.ContainsFunc(r.Update.Write, func(w Write) bool { return w.Size < 0 }) {
 		return 2
 	}

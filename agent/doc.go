@@ -40,7 +40,7 @@
 //
 // Version 2 adds terminals, limits and root (members of Start), KindResize and
 // KindSignal, files of unknown size (Write.Size -1), the causes cpuLimit and
-// processLimit, and Response.Speaks. Version 1's KindEnd went to the client
+// processLimit, Response.Speaks and Updated.File. Version 1's KindEnd went to the client
 // only.
 //
 // # An execution
@@ -100,7 +100,8 @@
 //
 // A list is answered by KindFile frames, sorted by path element by element and
 // with paths relative to the directory, and KindEnd. A read is answered by one
-// KindFile, KindData frames that add up to its size, and KindEnd. An
+// KindFile, KindData frames that add up to its size less the request's offset,
+// and KindEnd. An
 // update's request carries every path and size; all are checked first, and an
 // error then means that nothing was touched. After an answer without an error
 // the client sends the contents, in order, as KindData frames, and KindEnd after

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"time"
 	"unicode/utf8"
 )
 
@@ -51,15 +52,19 @@ func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
 		if err := ParseJSON(body, &info); err != nil {
 			return FileInfo{}, false, err
 		}
-		if info.Size < 0 || info.Mode > 0o7777 {
-			return FileInfo{}, false, fmt.Errorf("%w: file of %d bytes and mode %o", ErrProtocol, info.Size, info.Mode)
-		}
-		return info, false, nil
+		return info, false, info.check()
 	case KindEnd:
 		return FileInfo{}, true, parseEnd(body)
 	default:
 		return FileInfo{}, false, fmt.Errorf("%w: kind %d in a transfer", ErrProtocol, kind)
 	}
+}
+
+func (i FileInfo) check() error {
+	if i.Size < 0 || i.Mode > 0o7777 {
+		return fmt.Errorf("%w: file of %d bytes and mode %o", ErrProtocol, i.Size, i.Mode)
+	}
+	return nil
 }
 
 func parseEnd(body []byte) error {
@@ -70,10 +75,10 @@ func parseEnd(body []byte) error {
 	return err
 }
 
-// StatFile returns what an entry of any type is; a link is followed. Ctx
-// bounds the whole. It closes conn.
+// StatFile returns what an entry of any type is; a link is followed. The path
+// may be any bytes. Ctx bounds the whole. It closes conn.
 func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error) {
-	x, info, err := openFile(ctx, conn, ReadFile{Path: path, InfoOnly: true})
+	x, info, err := openFile(ctx, conn, path, ReadFile{InfoOnly: true})
 	if err != nil {
 		return FileInfo{}, err
 	}
@@ -81,21 +86,26 @@ func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error)
 	return info, nil
 }
 
-// OpenFile returns a regular file's description and its bytes. Reading ends
-// with io.EOF after exactly FileInfo.Size bytes, and with another error if
-// fewer came. Ctx bounds the whole, reading too. Conn is closed with the
-// reader, or on an error.
-func OpenFile(ctx context.Context, conn net.Conn, path string) (FileInfo, io.ReadCloser, error) {
-	x, info, err := openFile(ctx, conn, ReadFile{Path: path})
+// OpenFile returns a regular file's description and its bytes from offset on.
+// Reading ends with io.EOF after exactly FileInfo.Size bytes less the offset,
+// and with another error if fewer came. The path may be any bytes. Ctx bounds
+// the whole, reading too. Conn is closed with the reader, or on an error.
+func OpenFile(ctx context.Context, conn net.Conn, path string, offset int64) (FileInfo, io.ReadCloser, error) {
+	x, info, err := openFile(ctx, conn, path, ReadFile{Offset: offset})
 	if err != nil {
 		return FileInfo{}, nil, err
 	}
-	return info, &fileReader{x: x, left: info.Size}, nil
+	if offset < 0 || offset > info.Size {
+		return FileInfo{}, nil, x.fail(fmt.Errorf("%w: bytes from %d on of a file of %d", ErrProtocol, offset, info.Size))
+	}
+	return info, &fileReader{x: x, left: info.Size - offset}, nil
 }
 
-func openFile(ctx context.Context, conn net.Conn, read ReadFile) (*exchange, FileInfo, error) {
-	if err := checkPath(conn, read.Path); err != nil {
-		return nil, FileInfo{}, err
+func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*exchange, FileInfo, error) {
+	if utf8.ValidString(path) {
+		read.Path = path
+	} else {
+		read.Name = []byte(path) // JSON would change it on its way
 	}
 	x, _, err := open(ctx, conn, Request{Read: &read})
 	if err != nil {
@@ -211,6 +221,11 @@ func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func
 	if err := ParseJSON(body, &updated); err != nil {
 		return Updated{}, x.fail(err)
 	}
+	if updated.File != nil {
+		if err := updated.File.check(); err != nil {
+			return Updated{}, x.fail(err)
+		}
+	}
 	for i := range updated.Failed {
 		updated.Failed[i].Message = shorten(updated.Failed[i].Message)
 	}
@@ -234,6 +249,26 @@ func (e *ContentError) Error() string { return "read content: " + e.Err.Error() 
 
 func (e *ContentError) Unwrap() error { return e.Err }
 
+// gatherTime is how long what has come of a slow content waits for the rest of
+// its frame: the agent gives up a stream on which nothing comes.
+const gatherTime = time.Second
+
+// gather fills p, unless content is slow. An error comes with what was read
+// before it, and not with a full p.
+func gather(content io.Reader, p []byte) (n int, err error) {
+	for began := time.Now(); n < len(p) && err == nil; {
+		var more int
+		more, err = content.Read(p[n:])
+		if n += more; n > 0 && err == nil && time.Since(began) > gatherTime {
+			break
+		}
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
 // send writes size bytes of content as KindData frames, or for -1 all of it
 // and KindEnd.
 func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
@@ -242,8 +277,8 @@ func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
 		left = math.MaxInt64
 	}
 	for left > 0 {
-		n, err := io.ReadFull(content, buffer[headerSize:headerSize+min(left, MaxData)])
-		ended := err == io.EOF || err == io.ErrUnexpectedEOF
+		n, err := gather(content, buffer[headerSize:headerSize+min(left, MaxData)])
+		ended := err == io.EOF
 		switch {
 		case ended && size >= 0:
 			return &ContentError{io.ErrUnexpectedEOF}

@@ -68,6 +68,7 @@ type Ping struct{}
 type Execution struct {
 	ID     string `json:"id"`
 	Exited bool   `json:"exited"`
+	Held   int64  `json:"held,omitempty"` // the output offset from which on it can be attached; old agents don't tell
 }
 
 // Start asks for a command to be run.
@@ -166,6 +167,10 @@ type ListDir struct {
 type ReadFile struct {
 	Path     string `json:"path"`
 	InfoOnly bool   `json:"infoOnly,omitempty"`
+
+	// Since version 2.
+	Name   []byte `json:"name,omitempty"`   // in place of Path, for one that isn't UTF-8
+	Offset int64  `json:"offset,omitempty"` // bytes to leave out, not more than the file has
 }
 
 // FileInfo is one entry. Path and LinkTarget are bytes, which JSON carries in
@@ -208,6 +213,11 @@ type Updated struct {
 	Written []string  `json:"written"`
 	Deleted []string  `json:"deleted"`
 	Failed  []Failure `json:"failed,omitempty"`
+
+	// Since version 2, whichever the request had: what an Update that writes one
+	// file, and nothing else, put in place. Nothing has to be asked afterwards,
+	// which could fail although the file is there.
+	File *FileInfo `json:"file,omitempty"`
 }
 
 // A Failure is a path and what went wrong with it.
@@ -227,7 +237,7 @@ const (
 	ErrWrongType    ErrorCode = "wrongType"    // a directory where a file is needed, or the like
 	ErrDenied       ErrorCode = "denied"       // not allowed inside the runner, for example a read-only place
 	ErrFull         ErrorCode = "full"         // no room left
-	ErrTooMany      ErrorCode = "tooMany"      // the agent's bound on executions was reached
+	ErrTooMany      ErrorCode = "tooMany"      // the agent's bound on executions, transfers or entries was reached
 	ErrIncompatible ErrorCode = "incompatible" // the other side's protocol isn't spoken here
 	ErrInternal     ErrorCode = "internal"     // the agent failed
 )

@@ -204,7 +204,7 @@ func TestHostileFiles(t *testing.T) {
 		"no file":   {end},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, r, err := OpenFile(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), "a")
+			_, r, err := OpenFile(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), "a", 0)
 			if err == nil {
 				_, err = io.ReadAll(r)
 				_ = r.Close()

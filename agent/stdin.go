@@ -49,15 +49,19 @@ func (w *stdinWindow) release() { <-w.turn }
 
 // wait returns where the stdin has been sent to and how much more the agent
 // takes, as soon as that is more than nothing or the stdin was sent as far as
-// wanted.
+// wanted: then it is of no matter that the execution has ended since.
 func (w *stdinWindow) wait(ctx context.Context, wanted int64) (sent, room int64, err error) {
 	for {
 		w.mu.Lock()
 		sent, room, err = w.sent, w.limit-w.sent, w.failed
-		ready := w.known && (room > 0 || wanted <= sent)
+		done := w.known && wanted <= sent
+		ready := w.known && room > 0
 		changed := w.changed
 		w.mu.Unlock()
-		if err != nil || ready {
+		switch {
+		case done:
+			return sent, room, nil
+		case err != nil || ready:
 			return sent, room, err
 		}
 		select {

@@ -11,7 +11,8 @@ const binary = new URL("../bin/rockpool", import.meta.url).pathname;
 /** Serves on a free port with data of its own. Its stop() waits for the end. */
 export async function serve() {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
-  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data], { stdio: ["ignore", "pipe", "pipe"] });
+  const cgroups = `rockpool/conformance-${process.pid}`;
+  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove"], { stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   let log = "";
   child.stderr.on("data", (text) => (log += text));
@@ -55,14 +56,20 @@ export async function run(url, shell) {
   return data.run.execution.id;
 }
 
-/** Passes bytes on, and cuts each connection once so many came from the server. */
-export async function cutter(url, bytes) {
+/**
+ * Passes bytes on, and cuts each connection once so many came from the server.
+ * With only, that is each on which such a request was seen, from then on.
+ */
+export async function cutter(url, bytes, only) {
   const target = new URL(url);
   const sockets = new Set();
   let cuts = 0;
   const server = net.createServer((client) => {
     const upstream = net.connect(Number(target.port), target.hostname);
-    let left = bytes();
+    let left = only ? Infinity : bytes();
+    client.on("data", (chunk) => {
+      if (left === Infinity && only?.test(chunk.toString("latin1"))) left = bytes();
+    });
     const end = () => {
       client.destroy();
       upstream.destroy();

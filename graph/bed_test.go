@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -31,16 +32,28 @@ type bed struct {
 func newBed(t testing.TB) bed {
 	t.Helper()
 	fake := clustertest.NewFake()
+	return newBedOver(t, fake, fake)
+}
+
+// newBedOver returns a bed over a cluster that is made of a fake one.
+func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) bed {
+	t.Helper()
+	return newBedWith(t, cluster, fake, Options{})
+}
+
+func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, options Options) bed {
+	t.Helper()
+	options.AllowedHosts, options.Logger = []string{"127.0.0.1"}, zap.NewNop()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()
 	<-eng.Restored()
-	server := httptest.NewUnstartedServer(Handler(eng, Options{AllowedHosts: []string{"127.0.0.1"}, Logger: zap.NewNop()}))
+	server := httptest.NewUnstartedServer(Handler(eng, options))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Config.ConnContext = ConnContext
 	server.Start()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -65,10 +66,30 @@ func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.
 	return status, nil
 }
 
+func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (model.Durations, error) {
+	return model.NewDurations(r.engine.StartDurations(env.ID)), nil
+}
+
+func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (model.ClaimStats, error) {
+	return model.NewClaimStats(r.engine.ClaimStats(env.ID)), nil
+}
+
+func (r environment) PoolHistory(_ context.Context, env *runtime.Environment) (model.PoolHistory, error) {
+	return model.NewPoolHistory(r.engine.PoolHistory(env.ID)), nil
+}
+
 func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*string, error) {
 	return orNull(status.Reason), nil
 }
 
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {
 	return r.engine.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
+}
+
+func (r query) PoolAlerts(context.Context) ([]runtime.PoolAlert, error) {
+	return r.engine.PoolAlerts(), nil
+}
+
+func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
+	return r.engine.WatchPoolAlerts(ctx, runtime.EnvironmentID(orZero(id)))
 }

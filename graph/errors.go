@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,6 +24,11 @@ import (
 type presenter struct {
 	logger *zap.Logger
 	hints  bool // messages may suggest names of the schema
+}
+
+// refuse answers a request that isn't GraphQL with an error in GraphQL's form.
+func (p presenter) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	refuseWith(w, status, p.Present(r.Context(), err))
 }
 
 // Present is the one way out for errors. It doesn't change err.
@@ -90,7 +96,7 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 			return &named
 		}
 		return typed
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		return runtime.Wrap(runtime.CodeClusterUnavailable, nil, "the request was cancelled, or the server is stopping")
 	case gql == nil:
 		return runtime.Wrap(runtime.CodeInternal, err, "")

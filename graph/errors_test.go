@@ -77,6 +77,9 @@ func TestPresent(t *testing.T) {
 	p := presenter{logger: zap.New(core)}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
+	left, leave := context.WithCancelCause(t.Context())
+	peerLeft := errors.New("the peer left")
+	leave(peerLeft)
 	secret := errors.New("token=sesame /var/lib/x")
 	for _, test := range []struct {
 		name    string
@@ -92,6 +95,8 @@ func TestPresent(t *testing.T) {
 		{"with a field", t.Context(), runtime.Invalid("poolSize", "must be less"),
 			"must be less", map[string]any{"code": "INVALID_INPUT", "retryable": false, "field": "poolSize"}},
 		{"cancelled", cancelled, fmt.Errorf("read: %w", context.Canceled),
+			"the request was cancelled, or the server is stopping", map[string]any{"code": "CLUSTER_UNAVAILABLE", "retryable": true}},
+		{"cancelled for a reason", left, fmt.Errorf("read: %w", peerLeft),
 			"the request was cancelled, or the server is stopping", map[string]any{"code": "CLUSTER_UNAVAILABLE", "retryable": true}},
 	} {
 		got := p.Present(test.ctx, test.err)

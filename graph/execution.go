@@ -17,12 +17,12 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
-func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, first *int, after *string) (model.ExecutionConnection, error) {
+func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
-	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states}
+	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst)}
 	found, total, err := r.engine.Executions(ctx, filter, page.First+1, runtime.ExecutionID(page.After))
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
 	return pagination.Loaded(found, key, page, total), err
@@ -118,6 +118,10 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	}
 }
 
+func (r execution) OutputURL(_ context.Context, of *runtime.Execution) (string, error) {
+	return r.links.Output(of.ID), nil
+}
+
 // ExecutionEvents passes on what follow hands it: no transport asks for it
 // another way.
 func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string) (<-chan model.ExecutionEvent, error) {
@@ -135,5 +139,5 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 		}
 	}
 	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
-	return model.OutputPage{Chunks: chunks, Cursor: cursor, End: end}, err
+	return model.NewOutputPage(chunks, cursor, end), err
 }

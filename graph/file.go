@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -45,6 +46,31 @@ func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
 	return orNull(of.LinkTarget), nil
 }
 
+// DownloadURL is signed for a regular file only: anything else would be refused.
+func (r file) DownloadURL(_ context.Context, of *runtime.File) (*string, error) {
+	if of.Type != runtime.FileRegular {
+		return nil, nil
+	}
+	return orNull(r.links.File(*of)), nil
+}
+
+func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string) (generated.UploadFilePayload, error) {
+	bits, err := uint32(0), error(nil)
+	if mode != nil {
+		bits, err = permissions("mode", *mode)
+	}
+	if err != nil {
+		return generated.UploadFilePayload{}, err
+	}
+	content, err := file.Open()
+	if err != nil {
+		return generated.UploadFilePayload{}, err
+	}
+	const unknown = -1 // a part doesn't tell its size
+	written, err := r.engine.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, unknown, content)
+	return generated.UploadFilePayload{File: written}, err
+}
+
 func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput) (engine.FilesUpdated, error) {
 	writes, err := fileWrites("write", in.Write)
 	if err != nil {
@@ -61,11 +87,11 @@ func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, er
 		at := fmt.Sprintf("%s.%d", field, i)
 		write := runtime.FileWrite{Path: file.Path, Directory: orZero(file.Directory)}
 		if file.Mode != nil {
-			mode, err := strconv.ParseUint(*file.Mode, 8, 32)
-			if err != nil || mode > 0o7777 || mode == 0 {
-				return nil, runtime.Invalid(at+".mode", `must be permission bits in octal, for example "0644"`)
+			mode, err := permissions(at+".mode", *file.Mode)
+			if err != nil {
+				return nil, err
 			}
-			write.Mode = uint32(mode)
+			write.Mode = mode
 		}
 		data, given, err := content(at, file.Text, file.Base64)
 		switch {
@@ -80,6 +106,15 @@ func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, er
 		out[i] = write
 	}
 	return out, nil
+}
+
+// permissions reads permission bits; all others are INVALID_INPUT for field.
+func permissions(field, text string) (uint32, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > 0o7777 || mode == 0 {
+		return 0, runtime.Invalid(field, `must be permission bits in octal, for example "0644"`)
+	}
+	return uint32(mode), nil
 }
 
 // content returns what was given as text or as base64, and whether anything

@@ -38,7 +38,7 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &eventStream{watcher: watcher, field: field, events: make(chan model.ExecutionEvent, 1)}
+	s := &eventStream{watcher: watcher, left: r.engine.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
 	s.respond = func() *graphql.Response {
 		if s.next == nil {
 			s.next, s.ctx = exec.DispatchOperation(context.WithValue(ctx, handedKey{}, s.events), op)
@@ -76,6 +76,7 @@ type handedKey struct{}
 // An eventStream is one watcher.
 type eventStream struct {
 	watcher *feed.Watcher
+	left    func() // nobody watches through it any more
 	field   graphql.CollectedField
 	events  chan model.ExecutionEvent
 	respond func() *graphql.Response
@@ -103,7 +104,10 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 }
 
 // Close implements transport.Stream.
-func (s *eventStream) Close() { s.watcher.Close() }
+func (s *eventStream) Close() {
+	s.watcher.Close()
+	s.left()
+}
 
 // An outputEncoder writes an ExecutionOutput as its fields were selected.
 type outputEncoder struct {

@@ -121,7 +121,11 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 func TestFormsAreRefused(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
-		if got := ask(t, "POST", url, versionQuery, http.Header{"Content-Type": {kind}}); got.Status != 415 || got.code() != "INVALID_INPUT" {
+		want, code := 415, "INVALID_INPUT"
+		if strings.HasPrefix(kind, "multipart/form-data") { // taken with a header that no form has
+			want, code = 403, "FORBIDDEN"
+		}
+		if got := ask(t, "POST", url, versionQuery, http.Header{"Content-Type": {kind}}); got.Status != want || got.code() != code {
 			t.Errorf("%q: %d %v", kind, got.Status, got.Errors)
 		}
 	}

@@ -1,6 +1,7 @@
 // Package graph serves the API of schema.graphqls over HTTP: queries and
-// mutations by POST, queries by GET, and all three kinds of operations as
-// server-sent events and over WebSockets; see package transport.
+// mutations by POST, with files too, queries by GET, and all three kinds of
+// operations as server-sent events and over WebSockets; see package transport.
+// Files and outputs are downloaded beside it; see package download.
 //
 // Resolvers are thin: they convert, call the engine, and return. Every error
 // leaves through one presenter, every string through one marshaller, and every
@@ -16,6 +17,7 @@ import (
 	"github.com/rs/cors"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
@@ -25,10 +27,15 @@ import (
 // Options are what a handler needs beside the engine.
 type Options struct {
 	Version         string
-	AllowedHosts    []string // names in the Host header that are answered, without port
-	AllowedOrigins  []string // origins beside the server's own, for example "https://admin.example.org"
-	NoIntrospection bool     // the schema isn't shown, nor names suggested
+	AllowedHosts    []string        // names in the Host header that are answered, without port
+	AllowedOrigins  []string        // origins beside the server's own, for example "https://admin.example.org"
+	NoIntrospection bool            // the schema isn't shown, nor names suggested
+	SigningKey      []byte          // of download.KeySize bytes, for addresses that outlive this process
+	Token           string          // that whoever uses the API must have; "": nobody needs one
+	Started         <-chan struct{} // closed when the engine knows what there is; nil: it does
+	Agents          http.Handler    // what is below /agent/, for everybody; nil: nothing
 	Logger          *zap.Logger
+	Metrics         http.Handler // served at /metrics; nil: nothing is
 
 	Settings // the bounds; the rest is filled in
 }
@@ -42,13 +49,22 @@ var ConnContext = transport.ConnContext
 // maxComplexity bounds one operation; see complexity.
 const maxComplexity = 50_000
 
-// Handler serves the API at /graphql, and at / a page that says so. Cancelling
-// a request's base context ends its subscriptions.
+// Handler serves the API at /graphql, what is downloaded below /files and
+// /outputs, whose addresses are signed, the metrics, and at / a page that says so.
+// The API and the metrics need the token. Cancelling a request's base context ends
+// its subscriptions.
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	presenter := presenter{logger: options.Logger, hints: !options.NoIntrospection}
-	resolver := &resolver{engine: eng, version: options.Version}
+	resolver := &resolver{engine: eng, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	settings.Source, settings.Present, settings.Recover = resolver.follow, presenter.Present, presenter.Recover
+	admission := newAdmission(options.Token)
+	settings.Admit = func(header http.Header, payload map[string]any) string {
+		if err := admission.admit(header, payload); err != nil {
+			return err.Message
+		}
+		return ""
+	}
 	settings = settings.WithDefaults()
 
 	documents := newDocumentCache()
@@ -60,20 +76,33 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	exec.SetDisableSuggestion(options.NoIntrospection)
 	exec.Use(documentLimits{documents})
 	exec.Use(extension.FixedComplexityLimit(maxComplexity))
+	exec.Use(starting{options.Started})
 	if !options.NoIntrospection {
 		exec.Use(extension.Introspection{})
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", api{exec: exec, presenter: presenter, transports: []graphql.Transport{
+	mux.Handle("/graphql", admission.guardOperations(api{exec: exec, presenter: presenter, transports: []graphql.Transport{
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
-		transport.POST{Settings: settings}, transport.GET{Settings: settings},
-	}})
+		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
+	}}))
+	downloads := http.NewServeMux()
+	download.Handler{Links: resolver.links, Source: eng, Refuse: presenter.refuse}.Register(downloads)
+	for _, path := range []string{"/files/", "/outputs/"} {
+		mux.Handle(path, starting{options.Started}.guard(downloads))
+	}
+	if options.Agents != nil {
+		mux.Handle("/agent/", options.Agents)
+	}
 	mux.HandleFunc("GET /{$}", welcome)
+	if options.Metrics != nil {
+		mux.Handle("GET /metrics", admission.guard(options.Metrics))
+	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return allowedOrigin(options.AllowedOrigins, origin) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodPost},
-		AllowedHeaders:  []string{"Content-Type", "Authorization", "Last-Event-ID"},
+		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
+		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range"}, transport.PreflightHeaders...),
+		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", download.LostHeader},
 		MaxAge:          600,
 	})
 	return checkHost(options.AllowedHosts, checkOrigin(options.AllowedOrigins, crossOrigin.Handler(mux)))

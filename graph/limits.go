@@ -3,6 +3,7 @@ package graph
 import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -14,11 +15,21 @@ func complexity() generated.ComplexityRoot {
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, first *int, _ *string) int {
 		return page(child, first)
 	}
-	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, first *int, _ *string) int {
+	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, first *int, _ *string, _ *bool) int {
 		return page(child, first)
+	}
+	c.Environment.PoolHistory = func(child int) int { return historical + child }
+	c.Cluster.Evaluations = func(child int, _, _ *string, _ []runtime.EvaluationStatus, first *int, _ *string) int {
+		return counting + page(child, first)
+	}
+	c.Cluster.Allocations = func(child int, _, _ *string, _ []runtime.AllocationStatus, first *int, _ *string) int {
+		return counting + page(child, first)
 	}
 	c.Runner.Files = func(child int, _ *string, _ *bool, first *int, _ *string) int {
 		return listing + page(child, first) // the whole directory is read for any page of it
+	}
+	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string) int {
+		return uploading + child
 	}
 	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
 		return 1 + child + outputBytes(maxBytes)>>10
@@ -28,6 +39,18 @@ func complexity() generated.ComplexityRoot {
 
 // listing is what reading a directory costs, however little of it is asked for.
 const listing = 5_000
+
+// historical is what a pool's last hour costs beside its fields: 360 entries in
+// each, of two bytes or so.
+const historical = 20
+
+// counting is what it costs to look through all that a scheduler remembers, for
+// any page of it: some ms when it is 20,000 entries.
+const counting = 1_000
+
+// uploading is what a file costs beside its bytes, which come no faster than
+// the request brings them.
+const uploading = 100
 
 func page(child int, first *int) int {
 	entries := pagination.DefaultFirst

@@ -3,8 +3,10 @@ package graph
 import (
 	"context"
 
+	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
@@ -13,6 +15,7 @@ import (
 type resolver struct {
 	engine  *engine.Engine
 	version string
+	links   *download.Links
 	feeds   feed.Feeds
 }
 
@@ -22,6 +25,9 @@ type (
 	subscription struct{ *resolver }
 	environment  struct{ *resolver }
 	poolStatus   struct{ *resolver }
+	cluster      struct{ *resolver }
+	evaluation   struct{ *resolver }
+	allocation   struct{ *resolver }
 	runner       struct{ *resolver }
 	file         struct{ *resolver }
 	execution    struct{ *resolver }
@@ -33,12 +39,19 @@ func (r *resolver) Mutation() generated.MutationResolver         { return mutati
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
 func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
 func (r *resolver) PoolStatus() generated.PoolStatusResolver     { return poolStatus{r} }
+func (r *resolver) Cluster() generated.ClusterResolver           { return cluster{r} }
+func (r *resolver) Evaluation() generated.EvaluationResolver     { return evaluation{r} }
+func (r *resolver) Allocation() generated.AllocationResolver     { return allocation{r} }
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
 
 func (r query) Version(context.Context) (string, error) { return r.version, nil }
+
+func (r query) Cluster(ctx context.Context) (runtime.ClusterStatus, error) {
+	return r.engine.ClusterStatus(ctx)
+}
 
 func (r query) Health(ctx context.Context) (engine.Health, error) { return r.engine.Health(ctx), nil }
 

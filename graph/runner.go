@@ -72,3 +72,7 @@ func (r runner) Claim(_ context.Context, of *runtime.Runner) (*runtime.Claim, er
 	}
 	return &of.Claim, nil
 }
+
+func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan engine.RunnerEvent, error) {
+	return r.engine.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
+}

@@ -9,7 +9,8 @@ import (
 func welcome(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner.
+	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner. In a browser,
+this address is its dashboard.
 
 The API is GraphQL, at http://%[1]s/graphql: queries and mutations by POST,
 subscriptions over a WebSocket with the subprotocol graphql-transport-ws, or as
@@ -21,5 +22,7 @@ server-sent events (Accept: text/event-stream).
 Or run a program:
 
     rockpool run --env python hello.py
+
+Prometheus scrapes http://%[1]s/metrics.
 `, r.Host)
 }

@@ -98,6 +98,48 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
+// BenchmarkRestore is how long New takes over 50 runners, of which 10 are
+// claimed.
+func BenchmarkRestore(b *testing.B) {
+	const runners, claimed = 50, 10
+	bench := newBench(b)
+	bench.stop()
+	bench.useSQLite()
+	bench.runKept()
+	ids := make([]runtime.RunnerID, runners)
+	for i := range ids {
+		ids[i] = runtime.NewRunnerID()
+		if err := bench.Start(b.Context(), ids[i], hostEnvironment(), runtime.PriorityRefill); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i, id := range ids {
+		bench.await(id, runtime.RunnerIdle)
+		if i < claimed {
+			if err := bench.Mark(b.Context(), id, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	bench.stop()
+	var restores []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		bench.open()
+		restores = append(restores, time.Since(began))
+		states := map[runtime.RunnerState]int{}
+		all, err := bench.Runners(b.Context(), "")
+		for _, r := range all {
+			states[r.State]++
+		}
+		if err != nil || states[runtime.RunnerIdle] != runners-claimed || states[runtime.RunnerClaimed] != claimed {
+			b.Fatal(states, err)
+		}
+		bench.stop()
+	}
+	b.ReportMetric(median(restores), "ms/restore(p50)")
+}
+
 // privateKiB returns what of a process's memory no other process shares.
 func privateKiB(b *testing.B, pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

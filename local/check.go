@@ -8,19 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Check finds out by trying whether this machine can keep programs apart. Its
 // error names everything that is missing, one per line, with what to do. It
-// makes and removes one sandbox, which no list shows.
+// makes and removes one sandbox, which no list shows. STORAGE_FULL: only the
+// disk's room is missing, without which nothing new can be made.
 func (c *Cluster) Check(ctx context.Context) error {
 	missing := c.missing()
 	if len(missing) > 0 {
 		return errors.Join(missing...)
 	}
-	if err := c.trySandbox(ctx); err != nil {
+	err := c.trySandbox(ctx)
+	if isFull(err) {
+		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can be started, since the server's disk is full: free some room in its data directory")
+	}
+	if err != nil {
 		return fmt.Errorf("a sandbox can't be made on this machine, although all it needs seems to be there: %w", err)
 	}
 	return nil
@@ -65,32 +70,30 @@ func (c *Cluster) tryController(name string) error {
 	return os.Remove(at)
 }
 
-// trySandbox starts a runner as Start does, waits for its agent, and removes
-// it.
+// trySandbox starts a runner as its task would, waits for its agent, and
+// removes it.
 func (c *Cluster) trySandbox(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,
 		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
 	}
-	id := runtime.NewRunnerID()
-	e := newEntry(runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting}, 0)
-	close(e.recorded)
-	dir := c.runnerDir(id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	slot, err := c.ranges.Take(dir)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return err
-	}
-	e.private = private{Slot: slot, Group: sandbox.Group(c.config.CgroupParent, string(id))}
-	e.touched = true
-	_, err = c.create(ctx, e)
+	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
+	e := c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending})
+	place, starter := &placeHook{c, e}, &driver{c, e}
+	var placed taskrunner.PrestartResponse
+	err := place.Prestart(ctx, taskrunner.PrestartRequest{}, &placed)
 	if err == nil {
-		err = c.ping(ctx, id)
+		err = c.buildRoot(ctx)
+	}
+	values := placed.Values
+	if err == nil {
+		var h taskrunner.Handle
+		if h, err = starter.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
+			err = c.ping(ctx, e.id)
+			h.Close()
+		}
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	return errors.Join(err, c.tearDown(clean, e))
+	return errors.Join(err, starter.Destroy(clean), place.Stop(clean, taskrunner.StopRequest{Values: values}))
 }

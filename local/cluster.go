@@ -1,11 +1,13 @@
 // Package local is runtime.Cluster on this machine: runners are sandboxes
 // (package sandbox) with Rockpool's agent as their first process.
 //
-// A runner's record, with its group and its range of user ids, is stored
-// before anything of it is made, and everything that is made can be found and
-// removed from the record alone. So a server that was killed leaves nothing
-// that the next one doesn't clean up. The truth about runners is in memory,
-// fed by the kernel (a pidfd per runner) and written through to the [Store].
+// A runner's record is stored before anything of it is made, and everything
+// that is made can be found and removed from its id alone. Each runner's life
+// is led by a task (package taskrunner), whose driver and hooks are here, and
+// whose state is in the record. So the next server takes over what lives of a
+// server that was killed or stopped, as it is, and cleans up the rest. The
+// truth about runners is in memory, fed by the kernel (a pidfd per runner) and
+// written through to the [Store].
 package local
 
 import (
@@ -27,8 +29,11 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // Config says where a Cluster lives and what it runs.
@@ -36,59 +41,85 @@ type Config struct {
 	Dir          string // all that is on disk is below it; one server at a time
 	Store        Store
 	Logger       *zap.Logger
-	Agent        []byte // the agent's binary
-	Helper       []byte // rockpool-sandbox's binary
-	CgroupParent string // "": "rockpool"; else one below it, such as "rockpool/test"
-	Parallel     int    // sandboxes made at once; 0: as many as there are CPUs
+	Agent        []byte               // the agent's binary
+	Helper       []byte               // rockpool-sandbox's binary
+	CgroupParent string               // "": "rockpool"; else one below it, such as "rockpool/test"
+	Parallel     int                  // sandboxes made at once; 0: as many as there are CPUs
+	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
+	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
+	Keep         bool                 // the end of Run leaves runners running, for the next server
 }
 
 // A Store keeps what must outlive the server. Its methods may be called at
 // once; its errors are of type runtime.Error; what it returned nil for
 // survives a SIGKILL.
 type Store interface {
-	Environments(ctx context.Context) ([]runtime.Environment, error)
+	// Environments and Runners call each with what is stored; of what can't be
+	// read only the id is known.
+	Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error
 	PutEnvironment(ctx context.Context, env runtime.Environment) error // as runtime.Cluster's
 	DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error
 
-	Runners(ctx context.Context, each func(r runtime.Runner, private []byte) error) error
+	Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error
 	PutRunner(ctx context.Context, r runtime.Runner, private []byte) error // insert or replace
 	MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error
 	DeleteRunner(ctx context.Context, id runtime.RunnerID) error
+
+	// Draining returns since when the machine is being drained; zero: it isn't.
+	Draining(ctx context.Context) (time.Time, error)
+	SetDraining(ctx context.Context, since time.Time) error
 }
 
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
-	config   Config
-	log      *zap.Logger
-	launcher sandbox.Launcher
-	machine  sandbox.Machine
-	trees    cgroup.Hierarchies
-	ranges   *uids.Ranges
-	unready  error // why nothing can be started; Check tells it
-	lock     *os.File
-	runners  *os.File // the directory of the runners' directories
-	changes  hints
-	removals chan struct{}  // a token for each removal at work
-	tasks    sync.WaitGroup // removals and watchers
-	envTurn  chan struct{}  // held by who writes an environment: store, then memory
+	config    Config
+	log       *zap.Logger
+	launcher  sandbox.Launcher
+	machine   sandbox.Machine
+	trees     cgroup.Hierarchies
+	ranges    *uids.Ranges
+	unready   error // why nothing can be started; Check tells it
+	lock      *os.File
+	runners   *os.File // the directory of the runners' directories
+	changes   hints
+	turns     turns
+	scheduler *scheduler.Scheduler
+	counts    *taskrunner.Counts
+	placing   *timing.Histogram // from the wish for a runner to its place
+	removals  chan struct{}     // a token for each removal at work
+	wake      chan struct{}     // capacity 1: something was placed
+	envTurn   chan struct{}     // held by who writes an environment: store, then memory
+	drainTurn chan struct{}     // held by who drains, or ends that
+	root      string            // the name of the directory that sandboxes are made around
+	rootTurn  chan struct{}     // held by who makes it
+
+	scheduling    sync.WaitGroup // the scheduler's Run
+	endScheduling func()         // has that end; nil: it never began
 
 	mu           sync.Mutex // guards all below; never held across I/O
 	environments map[runtime.EnvironmentID]runtime.Environment
+	unreadable   map[runtime.EnvironmentID]bool
 	entries      map[runtime.RunnerID]*entry
-	queue        queue
-	queued       sync.Cond // on mu: something was queued, or the end of Run
+	placed       []*entry // whose task Run is to lead
+	problems     []runtime.Problem
+	leaked       int       // entries that are
+	draining     time.Time // since when; zero: not
 	stopping     bool
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
 
-// recoverWithin bounds New's cleaning.
-const recoverWithin = time.Minute
+// restoreWithin bounds what New does with the last server's runners.
+const restoreWithin = time.Minute
 
-// New opens the cluster below config.Dir and removes what a server that died
-// left there: its sandboxes, groups, directories and user ids. A runner that
-// was claimed stays listed, GONE with STOPPED_OUTSIDE, until it is removed.
-func New(config Config) (*Cluster, error) {
+// New opens the cluster below config.Dir and takes over the runners of the
+// last server that live: what was idle is idle, what was claimed is claimed, and
+// what it had not begun to make waits for its place as it did. It removes what
+// is left of the others: sandboxes, groups, directories and user ids. One of those that was claimed stays listed, GONE with
+// STOPPED_OUTSIDE, until it is removed. What can't be restored stops nothing
+// else; Status tells it. Where ctx ends before all of that is done, New returns
+// its cause, and the rest is left as it is for the next server.
+func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.CgroupParent == "" {
 		config.CgroupParent = "rockpool"
 	}
@@ -114,13 +145,20 @@ func New(config Config) (*Cluster, error) {
 		log:          config.Logger,
 		launcher:     sandbox.Launcher{Path: filepath.Join(dir, "bin", "rockpool-sandbox"), StateDir: filepath.Join(dir, "state")},
 		ranges:       &uids.Ranges{Dir: uids.Default, Count: sandbox.MaxSlots},
+		turns:        turns{free: config.Parallel},
+		counts:       taskrunner.NewCounts(),
+		placing:      timing.New(taskrunner.StartBounds()...),
 		removals:     make(chan struct{}, 2*config.Parallel),
+		wake:         make(chan struct{}, 1),
+		root:         string(runtime.NewRunnerID()),
 		envTurn:      make(chan struct{}, 1),
+		drainTurn:    make(chan struct{}, 1),
+		rootTurn:     make(chan struct{}, 1),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
+		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
 	}
-	c.queued.L = &c.mu
-	if err := c.open(); err != nil {
+	if err := c.open(ctx); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -136,8 +174,8 @@ func realDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-func (c *Cluster) open() error {
-	for _, sub := range []string{"bin", "state", "runners"} {
+func (c *Cluster) open(ctx context.Context) error {
+	for _, sub := range []string{"bin", "state", "runners", "roots"} {
 		if err := os.MkdirAll(filepath.Join(c.config.Dir, sub), 0o700); err != nil {
 			return err
 		}
@@ -153,34 +191,53 @@ func (c *Cluster) open() error {
 	if c.runners, err = os.Open(filepath.Join(c.config.Dir, "runners")); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), recoverWithin)
-	defer cancel()
 	if err := c.install(); err != nil {
 		return err
 	}
-	environments, err := c.config.Store.Environments(ctx)
-	if err != nil {
+	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
-	for _, env := range environments {
-		c.environments[env.ID] = env
+	if err := c.restore(ctx); err != nil {
+		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if err := c.recover(ctx); err != nil {
-		return fmt.Errorf("clean up after the last server: %w", err)
-	}
-	if c.unready == nil {
-		if err := sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
-			c.unready = fmt.Errorf("the sandboxes' root directory: %w", err)
+	c.config.Helper = nil // installed: bytes that the heap needn't hold
+	if c.Draining() {
+		if err := c.endUnheld(ctx); err != nil {
+			return fmt.Errorf("go on draining: %w", err)
 		}
 	}
-	c.config.Agent, c.config.Helper = nil, nil // installed: 10 MB that the heap needn't hold
+	if c.unready == nil {
+		if err := c.buildRoot(ctx); err != nil && !isFull(err) { // else the next start tries again
+			c.unready = err
+		}
+	}
+	return nil
+}
+
+// buildRoot makes this server's root directory, unless it is there. On a full
+// disk it has to be tried again.
+func (c *Cluster) buildRoot(ctx context.Context) error {
+	select {
+	case c.rootTurn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.rootTurn }()
+	if c.config.Agent == nil {
+		return nil
+	}
+	if err := sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
+		return fmt.Errorf("the sandboxes' root directory: %w", err)
+	}
+	c.config.Agent = nil // installed, like the helper
 	return nil
 }
 
 // takeLock waits for the helpers of a server that was killed: what they make
-// must be there before it can be removed.
+// must be there before it can be removed. One that removes a sandbox may wait 5 s
+// for its processes.
 func takeLock(file *os.File) error {
-	const patience, pause = 2 * time.Second, 10 * time.Millisecond
+	const patience, pause = 6 * time.Second, 10 * time.Millisecond
 	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil || time.Now().After(end) {
@@ -218,8 +275,8 @@ func writeProgram(path string, data []byte) error {
 	return os.Rename(temp, path)
 }
 
-// Close lets go of the directory, for who doesn't call Run. It removes no
-// runner.
+// Close lets go of the directory and of the runners, for who doesn't call Run.
+// It removes no runner.
 func (c *Cluster) Close() {
 	for group := "/" + c.config.CgroupParent; group != "/"; group = filepath.Dir(group) {
 		c.trees.Prune(group)
@@ -228,6 +285,10 @@ func (c *Cluster) Close() {
 }
 
 func (c *Cluster) close() {
+	c.stopScheduling()
+	for _, e := range c.placed {
+		e.task.Close()
+	}
 	for _, f := range []*os.File{c.runners, c.lock} {
 		if f != nil {
 			_ = f.Close()
@@ -235,8 +296,11 @@ func (c *Cluster) close() {
 	}
 }
 
-func (c *Cluster) rootDir() string    { return filepath.Join(c.config.Dir, "root") }
 func (c *Cluster) runnersDir() string { return filepath.Join(c.config.Dir, "runners") }
+func (c *Cluster) rootsDir() string   { return filepath.Join(c.config.Dir, "roots") }
+
+// rootDir is this server's own: the runners of the last one live on in its.
+func (c *Cluster) rootDir() string { return filepath.Join(c.rootsDir(), c.root) }
 
 func (c *Cluster) runnerDir(id runtime.RunnerID) string {
 	return filepath.Join(c.runnersDir(), string(id))
@@ -254,7 +318,9 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	c.mu.Lock()
 	state := runtime.RunnerGone
 	if e, ok := c.entries[id]; ok {
-		state = e.runner.State
+		if state = e.runner.State; e.removing {
+			state = runtime.RunnerGone
+		}
 	}
 	c.mu.Unlock()
 	switch state {

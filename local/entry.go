@@ -3,9 +3,11 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"os"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -13,56 +15,53 @@ import (
 type entry struct {
 	id          runtime.RunnerID
 	environment runtime.EnvironmentID
-	private     private
-	priority    runtime.Priority
+	group       string
+	task        *taskrunner.Task
 	recorded    chan struct{} // closed when Start has stored the record, or failed
 	turn        chan struct{} // held by who writes the record: store, then memory
+	untouched   bool          // the last server wished for it, and had not begun to make it
 
 	// Guarded by Cluster.mu.
-	runner   runtime.Runner
-	making   *making        // a worker makes it
-	touched  bool           // there may be something of a sandbox
-	process  *os.File       // a pidfd, while the first process is watched
-	groups   *cgroup.Groups // known once it was made
-	oomSeen  int64          // OOM kills that Evidence has told
-	evidence *runtime.Evidence
-	removing *removal
+	runner     runtime.Runner
+	priority   runtime.Priority       // that it was asked for with last
+	allocation scheduler.AllocationID // its place; "" until it has one
+	handed     bool                   // its task is led
+	removing   bool                   // Remove was called, or the server's end removes it
+	forget     bool                   // with removing: nothing is to be left of it, not even its record
+	lost       bool                   // it wasn't there when this server came
+	leaked     bool                   // what is left of it could not be removed
+	root       string                 // that its sandbox was made around
+	groups     *cgroup.Groups         // known while there is a sandbox
+	oomSeen    int64                  // OOM kills that Evidence has told
+	evidence   *runtime.Evidence
 }
 
 // private is what the record of a runner says beside the runner itself: all
-// that is needed to remove what there is of it.
+// that is needed to find again, or remove, what there is of it.
 type private struct {
-	Slot  int    `json:"slot"`
-	Group string `json:"group"`
+	Group string           `json:"group"`
+	Task  taskrunner.State `json:"task"`
 }
 
-// making is a worker's work on an entry.
-type making struct {
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-}
-
-// removal is one attempt to remove a runner.
-type removal struct {
-	done chan struct{}
-	err  error // read after done
-}
-
-func newEntry(r runtime.Runner, priority runtime.Priority) *entry {
-	return &entry{
+// newEntry returns the entry of a runner whose task is in a state.
+func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, state taskrunner.State) *entry {
+	e := &entry{
 		id:          r.ID,
 		environment: r.Environment.ID,
+		group:       sandbox.Group(c.config.CgroupParent, string(r.ID)),
 		priority:    priority,
 		recorded:    make(chan struct{}),
 		turn:        make(chan struct{}, 1),
 		runner:      r,
 	}
+	e.task = c.newTask(e, state)
+	return e
 }
 
 // advance moves the runner forward to state, and reports whether it did; it
 // is the only place that changes a state. The caller holds Cluster.mu.
 func (e *entry) advance(state runtime.RunnerState) bool {
-	if !e.runner.State.Before(state) || e.removing != nil && state != runtime.RunnerStopping {
+	if !e.runner.State.Before(state) {
 		return false
 	}
 	e.runner.State = state
@@ -80,34 +79,11 @@ func (e *entry) write(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// put stores r as e's record.
-func (c *Cluster) put(ctx context.Context, e *entry, r runtime.Runner) error {
-	text, err := json.Marshal(e.private)
+// put stores r, with its task's state, as e's record.
+func (c *Cluster) put(ctx context.Context, e *entry, r runtime.Runner, state taskrunner.State) error {
+	text, err := json.Marshal(private{Group: e.group, Task: state})
 	if err != nil {
 		return err
 	}
 	return c.config.Store.PutRunner(ctx, r, text)
-}
-
-// A queue holds the entries that wait to be made: those that a claim waits for
-// first, then by age.
-type queue struct{ waiting, refilling []*entry }
-
-func (q *queue) push(e *entry) {
-	if e.priority >= runtime.PriorityWaiting {
-		q.waiting = append(q.waiting, e)
-	} else {
-		q.refilling = append(q.refilling, e)
-	}
-}
-
-func (q *queue) pop() *entry {
-	for _, from := range []*[]*entry{&q.waiting, &q.refilling} {
-		if len(*from) > 0 {
-			e := (*from)[0]
-			*from = (*from)[1:]
-			return e
-		}
-	}
-	return nil
 }

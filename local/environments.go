@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -17,10 +18,22 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	return c.writeEnvironment(ctx, func() error {
+		c.mu.Lock()
+		unreadable := c.unreadable[env.ID]
+		c.mu.Unlock()
+		if unreadable { // so nobody knows its revision; it is replaced as a whole
+			if err := c.config.Store.DeleteEnvironment(ctx, env.ID); err != nil {
+				return err
+			}
+		}
 		if err := c.config.Store.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
 		c.mu.Lock()
+		if unreadable {
+			delete(c.unreadable, env.ID)
+			c.resolve("environment " + string(env.ID))
+		}
 		c.environments[env.ID] = env
 		c.mu.Unlock()
 		return nil
@@ -55,4 +68,18 @@ func (c *Cluster) Environments(context.Context) ([]runtime.Environment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.environments)), nil
+}
+
+// restoreEnvironments reads those that are stored. One that can't be read is
+// skipped, and told, and stays stored until it is put again.
+func (c *Cluster) restoreEnvironments(ctx context.Context) error {
+	return c.config.Store.Environments(ctx, func(env runtime.Environment, unreadable error) error {
+		if unreadable == nil {
+			c.environments[env.ID] = env
+			return nil
+		}
+		c.unreadable[env.ID] = true
+		c.report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
+		return nil
+	})
 }

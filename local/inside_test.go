@@ -22,7 +22,7 @@ func TestInside(t *testing.T) {
 	}
 
 	t.Run("users are the runner's own", func(t *testing.T) {
-		first := sandbox.FirstUID + b.privateOf(id).Slot*sandbox.UIDs
+		first := sandbox.FirstUID + b.slotOf(id)*sandbox.UIDs
 		b.expect(id, "cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
 		b.expect(id, "cat /proc/self/gid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
 		b.expect(id, "id -u; id -g; whoami; echo ~; pwd", "1000\n1000\nrunner\n/workspace\n/workspace")

@@ -1,17 +1,24 @@
 package local
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -125,7 +132,7 @@ func TestManyAtOnce(t *testing.T) {
 		if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
 			t.Errorf("the runner is %s: %s", r.State, r.Message)
 		}
-		slots[b.privateOf(id).Slot] = true
+		slots[b.slotOf(id)] = true
 	}
 	if len(slots) != len(ids) {
 		t.Errorf("%d runners share %d ranges of user ids", len(ids), len(slots))
@@ -148,8 +155,31 @@ func TestLongDirectory(t *testing.T) {
 
 func TestOneServerPerDirectory(t *testing.T) {
 	b := running(t)
-	if _, err := New(b.config); err == nil || !strings.Contains(err.Error(), "another server") {
+	if _, err := New(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a second server: %v", err)
+	}
+}
+
+// A helper of a server that was killed may take as long as it does.
+func TestHelperOutlivesItsServer(t *testing.T) {
+	b := newBench(t)
+	lock, err := os.OpenFile(b.lock.Name(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	helper := exec.Command("sleep", "3") // shares the lock, as a helper does
+	helper.ExtraFiles = []*os.File{lock}
+	if err := errors.Join(helper.Start(), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	b.Cluster.Close()
+	if err := helper.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -169,6 +199,105 @@ func TestStartFails(t *testing.T) {
 	}
 	if pids := b.processes(); len(pids) > 0 {
 		t.Errorf("processes %v are left", pids)
+	}
+}
+
+// What is wrong with the server's own files is tried again, and then told with
+// what to do.
+func TestHelperIsMissing(t *testing.T) {
+	b := running(t)
+	if err := os.Rename(b.launcher.Path, b.launcher.Path+".hidden"); err != nil {
+		t.Fatal(err)
+	}
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	r := b.await(id, runtime.RunnerGone)
+	if r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "restart the server") || strings.Contains(r.Message, b.config.Dir) {
+		t.Errorf("the runner is %+v", r)
+	}
+	if err := os.Rename(b.launcher.Path+".hidden", b.launcher.Path); err != nil {
+		t.Fatal(err)
+	}
+	err := b.Remove(t.Context(), id)
+	if err != nil { // a try that began without the helper may have failed meanwhile
+		err = b.Remove(t.Context(), id)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	// One that comes back between two attempts is enough.
+	if err := os.Rename(b.launcher.Path, b.launcher.Path+".hidden"); err != nil {
+		t.Fatal(err)
+	}
+	id = runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	waiting := ""
+	for end := time.Now().Add(10 * time.Second); waiting == "" && time.Now().Before(end); <-time.After(time.Millisecond) {
+		r, _ := b.runner(id)
+		waiting = r.Message
+	}
+	if err := os.Rename(b.launcher.Path+".hidden", b.launcher.Path); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" || b.privateOf(id).Task.Restarts == 0 || b.Stats().Tasks.Restarts == 0 || !strings.Contains(waiting, "rockpool-sandbox") {
+		t.Errorf("while it waited %q was told, and then it is %+v", waiting, r)
+	}
+}
+
+// Messages for clients say what to do, and nothing of the machine.
+func TestExplained(t *testing.T) {
+	refusal := func(line string, final bool) error {
+		return fmt.Errorf("create sandbox a: %w", &sandbox.RefusalError{Line: line, Final: final})
+	}
+	for _, test := range []struct {
+		err     error
+		says    string
+		forGood bool
+	}{
+		{context.DeadlineExceeded, "too busy", false},
+		{refusal("run: container init was OOM-killed", false), "raise it", true},
+		{refusal("the spec has hooks", true), "could not be made: the spec has hooks", true},
+		{refusal("run: no room\nsecond line", false), "could not be made: run: no room", false},
+		{refusal("mkdir /srv/secret: no room", false), "log says why", false},
+		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.ENOENT}, "restart the server", false},
+		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EACCES}, "noexec", false},
+		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some room", false},
+		{refusal("mkdir /srv/secret: no space left on device", false), "free some room", false},
+		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
+		{errors.New("what nobody thought of"), "log says why", false},
+	} {
+		var f *taskrunner.Failure
+		if !errors.As(explained(test.err), &f) || !strings.Contains(f.Message, test.says) || f.Unrecoverable != test.forGood ||
+			strings.Contains(f.Message, "secret") || strings.Contains(f.Message, "second") || !errors.Is(f, test.err) {
+			t.Errorf("%v: %+v", test.err, f)
+		}
+	}
+}
+
+// A leak is told while it stands.
+func TestLeakIsTold(t *testing.T) {
+	b := newBench(t)
+	defer b.stop()
+	e := b.newEntry(runtime.Runner{ID: "a"}, 0, taskrunner.State{Phase: taskrunner.Pending})
+	k := &keeper{b.Cluster, e}
+	for leak, problems := range map[string]int{"busy": 1, "": 0} {
+		if leak == "" {
+			b.tellLeak(e, "busy")
+		}
+		if err := k.Save(t.Context(), taskrunner.State{Phase: taskrunner.Stopping, Leak: leak}); err != nil {
+			t.Fatal(err)
+		}
+		status, err := b.Status(t.Context())
+		if err != nil || len(status.Problems) != problems || problems > 0 && status.Problems[0].Message != leak {
+			t.Errorf("leak %q: %+v, %v", leak, status.Problems, err)
+		}
+		if s := b.Stats(); s.Leaked != problems || s.Problems != problems {
+			t.Errorf("leak %q: %d leaked, %d problems", leak, s.Leaked, s.Problems)
+		}
 	}
 }
 
@@ -224,17 +353,57 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestQueue(t *testing.T) {
-	var q queue
-	for i, p := range []runtime.Priority{runtime.PriorityRefill, runtime.PriorityWaiting, runtime.PriorityRefill, runtime.PriorityWaiting} {
-		q.push(newEntry(runtime.Runner{ID: runtime.RunnerID("abcd"[i : i+1])}, p))
-	}
-	order := ""
-	for e := q.pop(); e != nil; e = q.pop() {
-		order += string(e.id)
-	}
-	if order != "bdac" {
-		t.Errorf("the order is %s", order)
+func TestTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		who   []string // environment, and ! for one that a claim waits for
+		leave int      // who gives up
+		hurry int      // for whom a claim comes later
+		order string
+	}{
+		"claims first":          {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, "-bead"},
+		"by environments":       {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, "adfbec"},
+		"claims by turns, too":  {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, "aebcd"},
+		"a claim comes later":   {[]string{"x", "x", "x", "y"}, -1, 2, "cdab"},
+		"one that has its turn": {[]string{"x", "y"}, 0, 0, "-b"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			always := func(urgent bool) func() bool { return func() bool { return urgent } }
+			turns := turns{free: 1}
+			release, err := turns.take(t.Context(), "first", "other", always(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			order := ""
+			leaving, leave := context.WithCancel(t.Context())
+			for i, who := range test.who {
+				ctx := t.Context()
+				if i == test.leave {
+					ctx = leaving
+				}
+				environment, urgent := strings.CutSuffix(who, "!")
+				go func() {
+					letter := "abcdef"[i : i+1]
+					release, err := turns.take(ctx, runtime.RunnerID(letter), runtime.EnvironmentID(environment), always(urgent))
+					if err != nil {
+						order += "-"
+						return
+					}
+					order += letter
+					release()
+				}()
+				synctest.Wait()
+			}
+			leave()
+			synctest.Wait()
+			if test.hurry >= 0 {
+				turns.hurry(runtime.RunnerID("abcdef"[test.hurry]), true)
+			}
+			release()
+			synctest.Wait()
+			if order != test.order || turns.free != 1 || len(turns.last) > 0 {
+				t.Errorf("%s: the order is %s, %d are free, %v", name, order, turns.free, turns.last)
+			}
+		})
 	}
 }
 
@@ -247,7 +416,8 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.await(id, runtime.RunnerGone)
-	if conn, err := net.Dial("unix", b.socketPath(id)); !errors.Is(err, unix.ECONNREFUSED) {
+	// Its directory goes at any moment now.
+	if conn, err := net.Dial("unix", b.socketPath(id)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("connected to a dead agent: %v, %v", conn, err)
 	}
 	info, err := os.Stat(b.runnersDir())

@@ -41,7 +41,9 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 	switch {
 	case c.stopping:
 		return nil, errStopping()
-	case !ok || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
+	case ok && !c.draining.IsZero() && !e.runner.Claim.Held():
+		return nil, errDraining()
+	case !ok || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
 		return nil, gone(id)
 	case e.runner.State == runtime.RunnerStarting:
 		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
@@ -52,12 +54,19 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 // Runners implements runtime.Cluster, from memory.
 func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	all := make([]runtime.Runner, 0, len(c.entries))
+	var waiting []int // for a place
 	for _, e := range c.entries {
 		if env == "" || e.environment == env {
+			if e.runner.State == runtime.RunnerStarting && !e.handed {
+				waiting = append(waiting, len(all))
+			}
 			all = append(all, e.runner)
 		}
+	}
+	c.mu.Unlock()
+	for _, i := range waiting {
+		all[i].Message = c.scheduler.Reason(all[i].ID)
 	}
 	return all, nil
 }

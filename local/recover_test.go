@@ -2,64 +2,279 @@ package local
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// crash leaves everything as a SIGKILL of the server does: nothing is closed
-// but what the kernel closes.
-func (b *bench) crash() { b.Cluster.close() }
+// runKept lets a cluster run that leaves its runners at its end.
+func (b *bench) runKept() {
+	b.t.Helper()
+	b.stop()
+	b.config.Keep = true
+	b.open()
+	b.run()
+	b.config.Keep = false // the next one removes
+	b.t.Cleanup(func() {  // whatever became of the test
+		b.reopened()
+		b.stop()
+	})
+}
 
-func TestRestart(t *testing.T) {
+// reopened starts the next server, which removes at its end.
+func (b *bench) reopened() {
+	b.t.Helper()
+	b.stop()
+	b.open()
+	b.run()
+}
+
+func TestRestoreKeepsWhatLives(t *testing.T) {
 	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	worked := make(chan struct{})
-	go func() { // Run without its end
-		b.work(ctx)
-		close(worked)
-	}()
-	idle, claimed, dead := b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment())
-	claim := runtime.Claim{Epoch: 1, Key: "k", ClaimedAt: time.Now()}
+	b.runKept()
+	idle, claimed, dead, deadIdle := b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	now := time.Now()
+	claim := runtime.Claim{Epoch: 1, Key: "k", ClaimedAt: now, ExpiresAt: now.Add(time.Minute), InactivityTimeout: time.Minute}
 	for _, id := range []runtime.RunnerID{claimed, dead} {
 		if err := b.Mark(t.Context(), id, claim); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cancel()
-	<-worked
-	queued := runtime.NewRunnerID()
-	if err := b.Start(t.Context(), queued, hostEnvironment(), runtime.PriorityRefill); err != nil {
-		t.Fatal(err)
+	b.expect(claimed, "echo kept > file; cat file", "kept")
+	// A kill that was counted before isn't what ends the agent later.
+	if _, exit := b.sh(idle, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" {
+		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q", exit.Code, exit.Signal)
 	}
-	if n := len(b.processes()); n != 3 {
-		t.Fatalf("%d processes run, not 3", n)
-	}
-	old := b.Cluster
-	b.crash()
-	b.open()
-	old.tasks.Wait() // its watchers see the processes end
-	b.noRunnerLeft()
-	b.run()
-	for _, id := range []runtime.RunnerID{idle, queued} {
-		if r, ok := b.runner(id); ok {
-			t.Errorf("a runner that nobody held is listed: %+v", r)
+	pid, victims := b.agentOf(claimed), []int{b.agentOf(dead), b.agentOf(deadIdle)}
+	b.stop()
+	for _, victim := range victims { // while nobody watches
+		if err := unix.Kill(victim, unix.SIGKILL); err != nil {
+			t.Fatal(err)
 		}
 	}
-	r, ok := b.runner(claimed)
-	if !ok || r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside || !r.Claim.Equal(claim) {
+	b.reopened()
+
+	if r, _ := b.runner(idle); r.State != runtime.RunnerIdle {
+		t.Errorf("the idle runner is %+v", r)
+	}
+	if r, _ := b.runner(claimed); r.State != runtime.RunnerClaimed || !r.Claim.Equal(claim) || b.agentOf(claimed) != pid {
 		t.Errorf("the claimed runner is %+v", r)
 	}
-	for _, id := range []runtime.RunnerID{claimed, dead} {
+	if r, _ := b.runner(dead); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside || !r.Claim.Equal(claim) {
+		t.Errorf("the claimed runner that died is %+v", r)
+	}
+	if r, ok := b.runner(deadIdle); ok {
+		t.Errorf("the idle runner that died is listed: %+v", r)
+	}
+	if held, err := b.ranges.Held(b.runnersDir()); err != nil || len(held) != 2 {
+		t.Errorf("user ids are held: %v, %v", held, err)
+	}
+	// The scheduler worked all the while, and could not have its plans applied.
+	if n := b.Stats().Scheduler.Resubmitted; n == 0 {
+		t.Error("no plan was made before all were restored")
+	}
+	if lost := b.scheduler.Snapshot().Allocations(scheduler.Filter{Status: string(scheduler.AllocationLost)}); len(lost) != 2 {
+		t.Errorf("these places are lost: %+v", lost)
+	}
+	b.expect(claimed, "cat file", "kept")
+	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+
+	// They are watched, removed and counted as any other.
+	if err := unix.Kill(b.agentOf(idle), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(idle, runtime.RunnerGone); r.GoneReason != runtime.GoneAgentDied {
+		t.Errorf("it ended, and is %+v", r)
+	}
+	if _, err := b.Evidence(t.Context(), claimed); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []runtime.RunnerID{idle, claimed, dead} {
 		if err := b.Remove(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 	}
-	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+}
+
+// An agent that doesn't answer is of no use, and doesn't hold up the others.
+func TestRestoreOfASilentAgent(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	silent, good := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	if err := b.Mark(t.Context(), silent, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	pid := b.agentOf(silent)
+	b.stop()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if r, _ := b.runner(silent); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "didn't answer") {
+		t.Errorf("the silent one is %+v", r)
+	}
+	if r, _ := b.runner(good); r.State != runtime.RunnerIdle {
+		t.Errorf("the other one is %+v", r)
+	}
+	if pids := b.processes(); len(pids) != 1 {
+		t.Errorf("processes %v are there", pids)
+	}
+	if err := b.Remove(t.Context(), silent); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is asked to end while it restores ends nothing else.
+func TestRestoreIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	idle, dead := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	pid, victim := b.agentOf(idle), b.agentOf(dead)
+	b.stop()
+	if err := unix.Kill(victim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := errors.New("asked to end")
+	cancel(asked)
+	config := b.config
+	core, logs := observer.New(zap.InfoLevel)
+	config.Logger = zap.New(core)
+	if c, err := New(ctx, config); !errors.Is(err, asked) {
+		t.Errorf("New returned %v, %v", c, err)
+	}
+	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
+		t.Errorf("it was said, though nobody knows: %+v", said)
+	}
+	b.reopened()
+	if r, _ := b.runner(idle); r.State != runtime.RunnerIdle || b.agentOf(idle) != pid {
+		t.Errorf("the runner that lives is %+v", r)
+	}
+	if r, ok := b.runner(dead); ok {
+		t.Errorf("the dead one is %+v", r)
+	}
+	if err := b.Remove(t.Context(), idle); err != nil {
+		t.Error(err)
+	}
+}
+
+// A runner that was found again is found the next time, too, and its root
+// stays while that of no runner goes.
+func TestRestoreTwice(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	id := b.begin(hostEnvironment())
+	b.runKept()
+	b.expect(id, "test -e /etc/passwd && echo there", "there")
+	b.runKept()
+	b.expect(id, "test -e /etc/passwd && echo there", "there")
+	roots, err := os.ReadDir(b.rootsDir())
+	if err != nil || len(roots) != 2 {
+		t.Errorf("roots: %v, %v; want that of the runner and this server's", roots, err)
+	}
+	b.reopened()
+}
+
+// What only looks like the process that was started isn't.
+func TestReattachRefuses(t *testing.T) {
+	b := running(t)
+	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	stranger := os.Getpid()
+	strangerStart, err := startTime(stranger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherStart, err := startTime(b.agentOf(other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.Cluster
+	d := &driver{c, c.newEntry(runtime.Runner{ID: id}, 0, taskrunner.State{Phase: taskrunner.Pending})}
+	good := string(b.privateOf(id).Task.Handle)
+	h, err := d.Reattach(t.Context(), []byte(good))
+	if err != nil {
+		t.Fatalf("%s: %v", good, err)
+	}
+	h.Close()
+	for name, s := range map[string]saved{
+		"another start time":          {PID: b.agentOf(id), Start: strangerStart},
+		"a process outside":           {PID: stranger, Start: strangerStart},
+		"a process of another runner": {PID: b.agentOf(other), Start: otherStart},
+		"no process":                  {PID: 1 << 30},
+	} {
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := d.Reattach(t.Context(), text); err == nil {
+			h.Close()
+			t.Errorf("%s is taken for the runner", name)
+		}
+	}
+	if _, err := d.Reattach(t.Context(), []byte(`"?"`)); err == nil {
+		t.Error("an unreadable handle is taken")
+	}
+}
+
+// A record that can't be read stops nothing else, and is told.
+func TestUnreadableRecord(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	good, bad := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	b.stop()
+	b.store.mu.Lock()
+	r := b.store.runners[bad]
+	r.private = []byte("{")
+	b.store.runners[bad] = r
+	b.store.mu.Unlock()
+	b.reopened()
+	if r, _ := b.runner(good); r.State != runtime.RunnerIdle {
+		t.Errorf("the other runner is %+v", r)
+	}
+	if r, ok := b.runner(bad); ok {
+		t.Errorf("it is listed: %+v", r)
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || len(status.Problems) != 1 || status.Problems[0].Subject != "runner "+string(bad) || status.Problems[0].Since.IsZero() {
+		t.Errorf("problems: %+v, %v", status.Problems, err)
+	}
+}
+
+// A runner that can't be removed is tried again, is told meanwhile, and doesn't
+// hold up the server's start.
+func TestRemovalThatFails(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	id := b.begin(hostEnvironment())
+	hidden := b.launcher.Path + ".hidden"
+	if err := os.Rename(b.launcher.Path, hidden); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(t.Context(), id); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("Remove without the helper: %v", err)
+	}
+	if r, _ := b.runner(id); r.State != runtime.RunnerStopping {
+		t.Errorf("the runner is %+v", r)
+	}
+	b.stop() // in the pause before the next try
+	b.reopened()
+	if r, ok := b.runner(id); ok {
+		t.Errorf("it is listed after the next start: %+v", r)
+	}
 }
 
 // The helper and the server die in the middle of a create, at 25 moments, and
@@ -67,14 +282,23 @@ func TestRestart(t *testing.T) {
 func TestKilledCreates(t *testing.T) {
 	b := newBench(t)
 	create := func(within time.Duration) time.Duration { // then it gets SIGKILL
-		e := newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: hostEnvironment(), State: runtime.RunnerStarting}, 0)
-		if err := b.record(t.Context(), e); err != nil {
+		pending := taskrunner.State{Phase: taskrunner.Pending}
+		e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: hostEnvironment(), State: runtime.RunnerStarting}, 0, pending)
+		if err := b.put(t.Context(), e, e.runner, pending); err != nil {
 			t.Fatal(err)
 		}
+		var placed taskrunner.PrestartResponse
+		if err := (&placeHook{b.Cluster, e}).Prestart(t.Context(), taskrunner.PrestartRequest{}, &placed); err != nil {
+			t.Fatal(err)
+		}
+		values := placed.Values
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		began := time.Now()
-		_, _ = b.create(ctx, e) // its error is the kill
+		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: values})
+		if err == nil { // else the error is the kill
+			h.Close()
+		}
 		return time.Since(began)
 	}
 	whole := create(time.Minute)
@@ -91,9 +315,80 @@ func TestKilledCreates(t *testing.T) {
 		t.Fatalf("the creates left %d states and processes %v: there is nothing to clean up", len(states), b.processes())
 	}
 	t.Logf("left are %d states and processes %v", len(states), b.processes())
-	b.crash()
+	b.stop()
 	b.open()
 	b.noRunnerLeft()
 	b.run()
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+}
+
+// A record that can be read and makes no sense, as of an older server, stops
+// nothing else either.
+func TestRecordWithoutLimits(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	good, bad := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	b.stop()
+	b.store.mu.Lock()
+	r := b.store.runners[bad]
+	r.runner.Environment.Resources.Processes = 0
+	b.store.runners[bad] = r
+	b.store.mu.Unlock()
+	b.reopened()
+	if r, _ := b.runner(good); r.State != runtime.RunnerIdle {
+		t.Errorf("the other runner is %+v", r)
+	}
+	if r, ok := b.runner(bad); ok {
+		t.Errorf("it is listed: %+v", r)
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || len(status.Problems) != 1 || status.Problems[0].Subject != "runner "+string(bad) {
+		t.Errorf("problems: %+v, %v", status.Problems, err)
+	}
+}
+
+// What can't be cleaned up is told, and stops nothing.
+func TestRootThatCantBeRemoved(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	at := filepath.Join(b.rootsDir(), "old", "usr")
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	unmount := sync.OnceFunc(func() {
+		if err := unix.Unmount(at, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	defer unmount()
+	b.open()
+	defer b.Cluster.Close()
+	status, err := b.Status(t.Context())
+	if err != nil || len(status.Problems) != 1 || status.Problems[0].Subject != "root directories" {
+		t.Errorf("problems: %+v, %v", status.Problems, err)
+	}
+}
+
+// A runner that lives is taken over however long the others took.
+func TestRestoreOutOfTime(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	id := b.begin(hostEnvironment())
+	b.stop()
+	b.open()
+	for _, e := range b.placed { // this is looked at once more, too late
+		e.task.Close()
+	}
+	b.placed = nil
+	left, err := b.recorded(t.Context())
+	if err != nil || len(left) != 1 {
+		t.Fatal(left, err)
+	}
+	close(left[0].recorded)
+	b.restoreRunner(t.Context(), left[0], time.Now())
+	b.run()
+	b.expect(id, "echo hi", "hi")
 }

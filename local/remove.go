@@ -2,15 +2,14 @@ package local
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Remove implements runtime.Cluster. It goes on when ctx ends; another Remove
-// joins it, or tries again after a failure.
+// joins it. One that fails is tried again by itself, for some minutes; after
+// that each Remove is one more try.
 func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	c.mu.Lock()
 	e, ok := c.entries[id]
@@ -18,95 +17,69 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		c.mu.Unlock()
 		return nil
 	}
-	if c.stopping && e.removing == nil {
+	if c.stopping && !e.removing {
 		c.mu.Unlock()
 		return errStopping()
 	}
-	r := c.startRemoval(e, c.forget)
-	c.mu.Unlock()
-	c.changes.send(e.environment)
+	first, again := !e.removing, e.leaked
+	e.removing, e.forget = true, true
 	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-e.recorded:
+	default:
+		first = false // Start sees that it is to go when it has recorded it
 	}
-}
-
-// startRemoval removes e in the background, then calls finish; or it joins the
-// removal that is at work. The caller holds mu.
-func (c *Cluster) startRemoval(e *entry, finish func(context.Context, *entry) error) *removal {
-	if e.removing != nil {
-		return e.removing
-	}
-	r := &removal{done: make(chan struct{})}
-	e.removing = r
-	e.advance(runtime.RunnerStopping)
-	if e.making != nil {
-		e.making.cancel(errors.New("it is being removed"))
-	}
-	c.tasks.Go(func() {
-		c.removals <- struct{}{}
-		defer func() { <-c.removals }()
-		ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
-		defer cancel()
-		err := c.tearDown(ctx, e)
-		if err == nil {
-			err = finish(ctx, e)
-		}
-		if err != nil {
-			r.err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "remove runner %s", e.id)
-			c.mu.Lock()
-			e.removing = nil
-			c.mu.Unlock()
-		}
-		close(r.done)
-		c.changes.send(e.environment)
-	})
-	return r
-}
-
-// tearDown removes what there is of e on this machine. Every step may have
-// been done before.
-func (c *Cluster) tearDown(ctx context.Context, e *entry) error {
-	<-e.recorded
-	c.mu.Lock()
-	making, touched, process := e.making, e.touched, e.process
 	c.mu.Unlock()
-	if making != nil {
-		<-making.done
+	switch {
+	case again:
+		e.task.Stop(taskrunner.End{})
+	case first:
+		c.unwish(e)
 	}
-	if touched {
-		_, _ = c.count(e) // the last look
-		if err := c.launcher.Remove(ctx, string(e.id), e.private.Group); err != nil {
-			return err
+	return c.awaitRemoval(ctx, e)
+}
+
+// awaitRemoval waits until nothing is left of a runner that is to be forgotten.
+func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
+	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
+		return err
+	}
+	if err := e.task.Wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "remove runner %s", e.id)
 	}
-	if process != nil {
-		_ = process.Close()
-	}
-	return c.release(e.id, e.private)
-}
-
-// release gives back a runner's user ids, which nothing uses any more, and
-// deletes its directory.
-func (c *Cluster) release(id runtime.RunnerID, p private) error {
-	dir := c.runnerDir(id)
-	if err := c.ranges.Release(p.Slot, dir); err != nil {
-		return fmt.Errorf("release user ids %d: %w", p.Slot, err)
-	}
-	return os.RemoveAll(dir)
-}
-
-// forget deletes the record of a runner that was torn down.
-func (c *Cluster) forget(ctx context.Context, e *entry) error {
 	return e.write(ctx, func() error {
-		if err := c.config.Store.DeleteRunner(ctx, e.id); err != nil {
-			return err
-		}
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.entries, e.id)
-		return nil
+		known := c.entries[e.id] == e
+		c.mu.Unlock()
+		if !known {
+			return nil
+		}
+		defer c.changes.send(e.environment)
+		return c.delete(ctx, e) // it had ended before it was to be forgotten
 	})
+}
+
+// awaitRecord waits until Start has stored e, and reports whether it could.
+func (c *Cluster) awaitRecord(ctx context.Context, e *entry) (bool, error) {
+	select {
+	case <-e.recorded:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[e.id] == e, nil
+}
+
+// delete forgets a runner. The caller has its turn to write the record.
+func (c *Cluster) delete(ctx context.Context, e *entry) error {
+	if err := c.config.Store.DeleteRunner(ctx, e.id); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, e.id)
+	return nil
 }

@@ -7,67 +7,94 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Run makes runners until ctx ends. Then it removes them all with their
-// processes, mounts and groups, and returns what could not be removed. A
+// processes, mounts and groups, and returns what could not be removed; a
 // runner that was claimed stays recorded, so that the next server lists it as
-// GONE. The Cluster can't be used afterwards.
+// GONE. With Config.Keep it leaves them running instead, for the next server.
+// The Cluster can't be used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
-	var workers sync.WaitGroup
-	for range c.config.Parallel {
-		workers.Go(func() { c.work(ctx) })
-	}
-	<-ctx.Done()
-	c.mu.Lock()
-	c.stopping = true
-	var removals []*removal
-	for e := range maps.Values(c.entries) {
-		finish := c.forget
-		if e.runner.Claim.Held() {
-			finish = c.leaveGone
+	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer leave(nil)
+	var tasks, parts sync.WaitGroup
+	parts.Go(func() { c.obey(ctx) })
+	parts.Go(func() { c.measure(ctx) })
+	for ctx.Err() == nil {
+		c.lead(watching, &tasks)
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
 		}
-		removals = append(removals, c.startRemoval(e, finish))
 	}
-	c.mu.Unlock()
-	workers.Wait()
+	c.stopScheduling()
+	parts.Wait()
 	var errs []error
-	for r := range slices.Values(removals) {
-		<-r.done
-		errs = append(errs, r.err)
+	ending := c.stopStarting()
+	if !c.config.Keep {
+		for _, e := range ending {
+			<-e.recorded
+			c.handOver(e) // also what has no place: to end it
+		}
+		c.lead(watching, &tasks)
+		errs = c.removeAll(ending)
 	}
-	c.closeProcesses()
-	c.tasks.Wait()
+	leave(errStopping())
+	tasks.Wait()
 	c.Close()
 	return errors.Join(errs...)
 }
 
-// leaveGone stores that the server stopped a claimed runner.
-func (c *Cluster) leaveGone(ctx context.Context, e *entry) error {
-	return e.write(ctx, func() error {
-		c.mu.Lock()
-		r := stoppedOutside(e.runner)
-		c.mu.Unlock()
-		return c.put(ctx, e, r)
-	})
-}
-
-// stoppedOutside returns r GONE, for its own reason where it has one.
-func stoppedOutside(r runtime.Runner) runtime.Runner {
-	if r.State != runtime.RunnerGone {
-		r.State, r.GoneReason, r.Message = runtime.RunnerGone, runtime.GoneStoppedOutside, "the server was restarted"
+// lead leads the tasks that were placed since it was last called.
+func (c *Cluster) lead(ctx context.Context, tasks *sync.WaitGroup) {
+	c.mu.Lock()
+	placed := c.placed
+	c.placed = nil
+	c.mu.Unlock()
+	for _, e := range placed {
+		tasks.Go(func() { e.task.Run(ctx) })
 	}
-	return r
 }
 
-// closeProcesses ends the watchers of what could not be removed.
-func (c *Cluster) closeProcesses() {
+// stopStarting refuses what is asked for from now on, and returns what there
+// is.
+func (c *Cluster) stopStarting() []*entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		if e.process != nil {
-			_ = e.process.Close()
-		}
-	}
+	c.stopping = true
+	return slices.Collect(maps.Values(c.entries))
 }
+
+// removeAll removes runners, and forgets those that nobody claimed.
+func (c *Cluster) removeAll(all []*entry) []error {
+	errs := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, e := range all {
+		c.mu.Lock()
+		e.removing = true
+		e.forget = e.forget || !e.runner.Claim.Held()
+		forget := e.forget
+		c.mu.Unlock()
+		e.task.Stop(stoppedOutside)
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*cleanWithin)
+			defer cancel()
+			if there, _ := c.awaitRecord(ctx, e); !there {
+				return // its Start failed
+			}
+			if forget {
+				errs[i] = c.awaitRemoval(ctx, e)
+			} else {
+				errs[i] = e.task.Wait(ctx)
+			}
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+// stoppedOutside is the end of a runner that a client held, and that the
+// server's end removed.
+var stoppedOutside = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "the server was restarted"}

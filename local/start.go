@@ -3,16 +3,16 @@ package local
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Start implements runtime.Cluster. The record is stored, with the group and
-// the range of user ids, before anything is made.
+// Start implements runtime.Cluster. The record is stored before anything is
+// made.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	if !helper.ValidID(string(id)) {
 		return runtime.Invalid("id", "must be 1 to 64 letters, digits, '_' and '-'")
@@ -23,7 +23,8 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	if c.unready != nil {
 		return runtime.Wrap(runtime.CodeClusterUnavailable, c.unready, "this machine can't start runners")
 	}
-	e := newEntry(runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}, priority)
+	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
+	e := c.newEntry(r, priority, taskrunner.State{Phase: taskrunner.Pending})
 	c.mu.Lock()
 	known, stopping := c.entries[id], c.stopping
 	if known == nil && !stopping {
@@ -34,55 +35,44 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	case stopping:
 		return errStopping()
 	case known != nil:
-		return c.joinStart(ctx, known)
+		return c.joinStart(ctx, known, priority)
 	}
-	err := c.record(ctx, e)
-	c.mu.Lock()
+	err := c.put(ctx, e, r, taskrunner.State{Phase: taskrunner.Pending})
 	if err != nil {
+		err = fmt.Errorf("start runner %s: %w", id, err)
+		c.mu.Lock()
 		delete(c.entries, id)
+		c.mu.Unlock()
 	} else {
-		c.queue.push(e)
-		c.queued.Signal()
+		err = c.scheduler.Register(e.job())
 	}
-	c.mu.Unlock()
+	c.mu.Lock()
 	close(e.recorded)
+	removing := e.removing && err == nil
+	c.mu.Unlock()
+	if removing { // meanwhile; see Remove
+		c.unwish(e)
+	}
 	c.changes.send(e.environment)
 	return err
 }
 
-// joinStart waits until another Start of the same runner stored it.
-func (c *Cluster) joinStart(ctx context.Context, e *entry) error {
-	select {
-	case <-e.recorded:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries[e.id] != e {
+// joinStart waits until another Start of the same runner stored it, and gives it
+// this one's priority.
+func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
+	there, err := c.awaitRecord(ctx, e)
+	switch {
+	case err != nil:
+		return err
+	case !there:
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be recorded", e.id)
 	}
-	return nil
-}
-
-// record takes a range of user ids and stores what is needed to clean up.
-func (c *Cluster) record(ctx context.Context, e *entry) error {
-	dir := c.runnerDir(e.id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "start runner %s", e.id)
-	}
-	slot, err := c.ranges.Take(dir)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "start runner %s", e.id)
-	}
-	e.private = private{Slot: slot, Group: sandbox.Group(c.config.CgroupParent, string(e.id))}
-	if err := c.put(ctx, e, e.runner); err != nil {
-		_ = c.ranges.Release(slot, dir)
-		_ = os.RemoveAll(dir)
-		return fmt.Errorf("start runner %s: %w", e.id, err)
-	}
-	return nil
+	c.mu.Lock()
+	e.priority = priority
+	job := e.job()
+	c.mu.Unlock()
+	c.turns.hurry(e.id, priority >= runtime.PriorityWaiting) // it may have its place, and wait for its turn
+	return c.scheduler.Register(job)
 }
 
 func errStopping() error {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ type memoryStore struct {
 	mu           sync.Mutex // guards all below
 	environments map[runtime.EnvironmentID]runtime.Environment
 	runners      map[runtime.RunnerID]storedRunner
+	draining     time.Time
 }
 
 type storedRunner struct {
@@ -44,10 +46,15 @@ func newStore() *memoryStore {
 	return &memoryStore{environments: map[runtime.EnvironmentID]runtime.Environment{}, runners: map[runtime.RunnerID]storedRunner{}}
 }
 
-func (s *memoryStore) Environments(context.Context) ([]runtime.Environment, error) {
+func (s *memoryStore) Environments(_ context.Context, each func(runtime.Environment, error) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.environments)), nil
+	for _, env := range s.environments {
+		if err := each(env, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *memoryStore) PutEnvironment(_ context.Context, env runtime.Environment) error {
@@ -67,12 +74,12 @@ func (s *memoryStore) DeleteEnvironment(_ context.Context, id runtime.Environmen
 	return nil
 }
 
-func (s *memoryStore) Runners(_ context.Context, each func(runtime.Runner, []byte) error) error {
+func (s *memoryStore) Runners(_ context.Context, each func(runtime.Runner, []byte, error) error) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.runners))
 	s.mu.Unlock()
 	for _, r := range all {
-		if err := each(r.runner, r.private); err != nil {
+		if err := each(r.runner, r.private, nil); err != nil {
 			return err
 		}
 	}
@@ -110,6 +117,19 @@ func (s *memoryStore) DeleteRunner(_ context.Context, id runtime.RunnerID) error
 	return nil
 }
 
+func (s *memoryStore) Draining(context.Context) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining, nil
+}
+
+func (s *memoryStore) SetDraining(_ context.Context, since time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = since
+	return nil
+}
+
 // A bench is a cluster with its own directory and groups.
 type bench struct {
 	*Cluster
@@ -139,7 +159,7 @@ func newBench(t testing.TB) *bench {
 
 func (b *bench) open() {
 	b.t.Helper()
-	c, err := New(b.config)
+	c, err := New(context.Background(), b.config)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -157,10 +177,12 @@ func (b *bench) run() *bench {
 			b.t.Errorf("Run: %v", err)
 		}
 	})
-	b.t.Cleanup(func() {
-		b.stop()
-		b.nothingLeft()
-	})
+	if !b.config.Keep {
+		b.t.Cleanup(func() {
+			b.stop()
+			b.nothingLeft()
+		})
+	}
 	return b
 }
 
@@ -345,6 +367,16 @@ func (b *bench) expect(id runtime.RunnerID, script, output string) {
 	if strings.TrimSpace(got) != output || exit.Code != 0 || exit.Signal != "" {
 		b.t.Errorf("%s\ngot  %q, exit %d %s\nwant %q", script, got, exit.Code, exit.Signal, output)
 	}
+}
+
+// slotOf returns the number of a runner's range of user ids.
+func (b *bench) slotOf(id runtime.RunnerID) int {
+	b.t.Helper()
+	slot, err := strconv.Atoi(b.privateOf(id).Task.Done["place"][slotValue])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return slot
 }
 
 // agentOf returns the agent's process, found through the group of processes.

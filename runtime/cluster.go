@@ -37,8 +37,9 @@ type Cluster interface {
 	Environments(ctx context.Context) ([]Environment, error)
 
 	// Start records the wish for a runner made from env and returns; an id
-	// that is known already is success. Progress, the reason for a wait, ports
-	// and readiness are in Runners: the runner is STARTING until its agent
+	// that is known already is success, and its latest priority holds
+	// from then on. Progress, the reason for a wait, ports and readiness are in
+	// Runners: the runner is STARTING until its agent
 	// answered, then IDLE, or GONE with START_FAILED and a message. A runner
 	// that a claim waits for goes before one that refills.
 	//
@@ -52,8 +53,8 @@ type Cluster interface {
 	// any other error nobody knows what is stored: the caller burns the
 	// runner. Marking never restarts or replaces what runs.
 	//
-	// Nomad: a conditional write (of job meta or of a Nomad variable: to be
-	// chosen by measuring) on the index that was read.
+	// Nomad: a variable of the runner's, written with check-and-set on the index
+	// that was read; docs/decisions/0007 says why.
 	Mark(ctx context.Context, id RunnerID, claim Claim) error
 
 	// Remove ends a runner and all that runs in it, and forgets it; nil if it
@@ -67,7 +68,8 @@ type Cluster interface {
 	// last claim, until it is removed. States are STARTING, IDLE, CLAIMED,
 	// STOPPING and GONE; CLAIMING is known to the pool only.
 	//
-	// Nomad: one list of jobs and one of allocations, joined.
+	// Nomad: lists of jobs, allocations and variables, joined; of the variables
+	// only those are read whose index moved.
 	Runners(ctx context.Context, env EnvironmentID) ([]Runner, error)
 
 	// Watch calls hint when the runners of an environment may have changed
@@ -94,6 +96,12 @@ type Cluster interface {
 	// Nomad: the allocation's task events (OOM killed) and, through the agent,
 	// the counters of its cgroup.
 	Evidence(ctx context.Context, id RunnerID) (Evidence, error)
+
+	// Status returns what the cluster is, and how much of it is taken by
+	// runners, those that are being started or removed included.
+	//
+	// Nomad: the nodes' resources, and those of the live allocations.
+	Status(ctx context.Context) (ClusterStatus, error)
 }
 
 // Priority orders starts that wait for room.

@@ -28,6 +28,15 @@ const (
 	CodeInternal            Code = "INTERNAL"              // ours; the log has the detail
 )
 
+// Codes are all.
+func Codes() []Code {
+	return []Code{
+		CodeInvalidInput, CodeEnvironmentNotFound, CodeExecutionNotFound, CodeRunnerGone, CodeNoRunnerAvailable, CodeConflict,
+		CodeFileError, CodeLimitExceeded, CodeQuotaExceeded, CodeStorageFull, CodeSlowConsumer, CodeUnauthenticated,
+		CodeForbidden, CodeClusterUnavailable, CodeInternal,
+	}
+}
+
 // Retryable reports whether the same request can succeed later without
 // anybody changing it.
 func (c Code) Retryable() bool {

@@ -78,6 +78,14 @@ const (
 	OutcomeFailed       Outcome = "FAILED"        // it could not be started, or we failed
 )
 
+// Outcomes are all.
+func Outcomes() []Outcome {
+	return []Outcome{
+		OutcomeExited, OutcomeSignaled, OutcomeTimeLimit, OutcomeCPULimit, OutcomeMemoryLimit, OutcomeProcessLimit,
+		OutcomeOutputLimit, OutcomeCancelled, OutcomeRunnerGone, OutcomeLost, OutcomeFailed,
+	}
+}
+
 // An End is an outcome with its details.
 type End struct {
 	Outcome    Outcome    `json:"outcome,omitempty"`

@@ -5,7 +5,9 @@ import "time"
 // A File is an entry of a runner's file system. Names are the bytes that the
 // runner has; they need not be valid UTF-8.
 type File struct {
+	Runner     RunnerID
 	Path       string // below the directory that was asked for, or as it was asked for
+	At         string // the path by which the runner has it
 	Type       FileType
 	Size       int64
 	ModifiedAt time.Time

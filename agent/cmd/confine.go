@@ -20,8 +20,7 @@ var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP
 // confine gives up, for this process and all that it will start, what user
 // code must not have: capabilities that an exec could gain, new privileges,
 // system calls that reach beyond a runner, core files. It returns what starts
-// commands of the user, and what could not be had; without privileges that is
-// the bounding set.
+// commands of the user, and what could not be had.
 func confine() (l *launcher, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
@@ -38,24 +37,37 @@ func confine() (l *launcher, gaps []error) {
 	unix.Umask(0o022)
 	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
 	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
-	try("inheritable capabilities", emptyInheritable())
-	try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
+	try("capabilities", keepCapabilities())
 	l, err := newLauncher()
-	try("bounding capabilities of commands", err)
+	if can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
+		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
+		try("bounding capabilities of commands", err)
+	}
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	try("seccomp", loadFilter(denyList()))
 	return l, gaps
 }
 
-// emptyInheritable empties the inheritable set. What the agent itself holds it
-// keeps.
-func emptyInheritable() error {
+// ownCapabilities are all that the agent itself has, where it had more.
+var ownCapabilities = append([]uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP}, rootCapabilities...)
+
+// keepCapabilities empties the inheritable set, and takes from the agent's own
+// what it doesn't need.
+func keepCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return err
 	}
-	data[0].Inheritable, data[1].Inheritable = 0, 0
+	var keep [2]uint32
+	for _, c := range ownCapabilities {
+		keep[c/32] |= 1 << (c % 32)
+	}
+	for i := range data {
+		data[i].Inheritable = 0
+		data[i].Permitted &= keep[i]
+		data[i].Effective &= keep[i]
+	}
 	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 

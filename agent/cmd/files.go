@@ -92,7 +92,7 @@ func (f *files) Stat(p string) (agent.FileInfo, error) {
 }
 
 // Open is of [serve.Files].
-func (f *files) Open(p string) (agent.FileInfo, io.ReadCloser, error) {
+func (f *files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	// Only when it is known to be a regular file is it opened for reading: that
 	// alone would do something to a FIFO or a device.
 	fd, err := f.open(f.absolute(p), unix.O_PATH)

@@ -43,7 +43,7 @@ func (b *bed) list(t testing.TB, list agent.ListDir) []agent.FileInfo {
 
 func (b *bed) read(t testing.TB, path string) (agent.FileInfo, []byte, error) {
 	t.Helper()
-	info, content, err := agent.OpenFile(t.Context(), b.dial(t), path)
+	info, content, err := agent.OpenFile(t.Context(), b.dial(t), path, 0)
 	if err != nil {
 		return info, nil, err
 	}
@@ -142,8 +142,24 @@ func TestRead(t *testing.T) {
 	if _, all, err := b.read(t, "empty"); err != nil || len(all) != 0 {
 		t.Errorf("empty: %d bytes, %v", len(all), err)
 	}
+	b.sh(t, `printf odd >"$(printf '\377\376')"; truncate -s 1T sparse`)
+	if _, all, err := b.read(t, "\xff\xfe"); err != nil || string(all) != "odd" {
+		t.Errorf("a name that isn't UTF-8: %q, %v", all, err)
+	}
+	for _, offset := range []int64{1, agent.MaxData, int64(len(big)) - 1, int64(len(big))} {
+		_, content, err := agent.OpenFile(t.Context(), b.dial(t), "link", offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := io.ReadAll(content); err != nil || !bytes.Equal(all, big[offset:]) {
+			t.Errorf("from %d on: %d bytes, %v", offset, len(all), err)
+		}
+		_ = content.Close()
+	}
+	_, _, err := agent.OpenFile(t.Context(), b.dial(t), "big", int64(len(big))+1)
+	checkError(t, "read beyond the end", err, agent.Error{Code: agent.ErrInvalid})
 	for path, code := range map[string]agent.ErrorCode{
-		"none": agent.ErrNotFound, "fifo": agent.ErrWrongType, "lfifo": agent.ErrWrongType, "d": agent.ErrWrongType, "": agent.ErrWrongType,
+		"sparse": agent.ErrWrongType, "none": agent.ErrNotFound, "fifo": agent.ErrWrongType, "lfifo": agent.ErrWrongType, "d": agent.ErrWrongType, "": agent.ErrWrongType,
 		"socket": agent.ErrWrongType, "zero": agent.ErrWrongType, "/dev/null": agent.ErrWrongType,
 		"pseudo": agent.ErrDenied, "/proc/1/environ": agent.ErrDenied, "loop": agent.ErrDenied, "out": agent.ErrDenied,
 		"big/x": agent.ErrWrongType, "../../../../workspace/none": agent.ErrNotFound,

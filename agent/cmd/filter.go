@@ -37,7 +37,7 @@ const (
 // denyList is what user code in a runner may not call. It has no capability
 // for most of it either; the rest has been the way into many kernels.
 func denyList() []unix.SockFilter {
-	p := program{}
+	p := program{code: make([]unix.SockFilter, 0, 256)} // an idle agent keeps each size that it ever allocated
 	p.load(dataArchitecture)
 	p.unless(architecture, killProcess)
 	p.load(dataNumber)

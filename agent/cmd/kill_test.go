@@ -189,7 +189,7 @@ func TestUsage(t *testing.T) {
 	for _, script := range []string{
 		spin, // the leader
 		"sh -c \"" + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(spin) + "\"; true", // waited for
-		"(setsid " + spin + " &); sleep 0.8",                                              // an orphan
+		"mkfifo end; (setsid sh -c 'exec 3>end; \"$@\"' sh " + spin + " &); cat end",      // an orphan
 	} {
 		r := b.sh(t, script)
 		if r.exit.User+r.exit.System < 280*time.Millisecond || r.exit.User+r.exit.System > time.Second || r.exit.PeakMemory < 28<<20 || r.exit.PeakMemory > 200<<20 {

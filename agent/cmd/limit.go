@@ -39,6 +39,10 @@ func (h *host) executeLimited(p *process, launch forkExec, start agent.Start, ca
 	report := os.NewFile(uintptr(fds[0]), "report")
 	defer func() { _ = report.Close() }()
 	limits := *start.Limits
+	if h.sharing {
+		// The kernel's counts a user's in all such runners: the watch alone holds.
+		limits.Processes = 0
+	}
 	if limits.Processes > 0 {
 		// The kernel counts a user's. One more than allowed can be had, so that
 		// the watch sees who wants more.

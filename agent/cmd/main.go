@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
@@ -23,7 +24,14 @@ import (
 )
 
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded]   serve the inherited listening socket N (3)
+       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network]
+                                                             serve as a task of Nomad's, on a socket at PATH
+       agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
+                                                             ($NOMAD_SECRETS_DIR/agent.sock)
        agent version                                         tell what this is`
+
+// runnerWorkspace is where the workspace is in a runner, by contract.
+const runnerWorkspace = "/workspace"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -36,16 +44,36 @@ func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "serve":
-		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+		var o options
 		fd := flags.Int("fd", 3, "the inherited listening socket")
-		workspace := flags.String("workspace", "/workspace", "where relative paths begin")
-		degraded := flags.Bool("degraded", false, "serve as PID 1 although some confinement can't be had")
+		socket := flags.String("socket", "", "make a listening socket here instead, in a directory that becomes the agent's alone")
+		flags.StringVar(&o.workspace, "workspace", runnerWorkspace, "where relative paths begin; made with --socket")
+		flags.BoolVar(&o.degraded, "degraded", false, "serve although some confinement can't be had")
+		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return listen(*fd, *workspace, *degraded)
+		if *socket != "" {
+			return serveAt(*socket, o, !*network)
+		}
+		return serveInherited(*fd, o)
+	case nestedCommand:
+		workspace := flags.String("workspace", "", "")
+		network := flags.Bool("no-network", false, "")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return becomeNested(*workspace, !*network)
+	case "bridge":
+		// Nomad puts variables of a task into its arguments, but not into an exec's.
+		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "where the agent listens")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return runBridge(*socket)
 	case limitCommand:
 		return becomeLimited(args[1:])
 	case "version":
@@ -68,7 +96,49 @@ func version() string {
 	return "development"
 }
 
-func listen(fd int, workspace string, degraded bool) error {
+// options say how an agent serves.
+type options struct {
+	workspace string
+	degraded  bool // also without some of the confinement
+	noRoot    bool // no command may be root
+	task      bool // a task of Nomad's, where the confinement must hold whoever is PID 1
+}
+
+func serveInherited(fd int, o options) error {
+	file := os.NewFile(uintptr(fd), "listener")
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	_ = file.Close()
+	return serveOn(listener, o)
+}
+
+// serveAt serves as a task of Nomad's.
+func serveAt(socket string, o options, network bool) error {
+	workspace, err := filepath.Abs(o.workspace)
+	if err != nil {
+		return err
+	}
+	o.workspace, o.task = workspace, true
+	if err := errors.Join(becomeRoot(), makeWorkspace(workspace), protect(workspace)); err != nil {
+		return err
+	}
+	listener, err := listenAt(socket)
+	if err != nil {
+		return err
+	}
+	if mustNest() {
+		return nest(listener, workspace, network)
+	}
+	if !network {
+		return errors.New("--no-network: only root of the machine, as with the driver raw_exec, can make a network namespace; elsewhere it is the driver's setting")
+	}
+	return serveOn(peerListener{listener}, o)
+}
+
+// serveOn serves until the listener fails or a signal ends it.
+func serveOn(listener net.Listener, o options) error {
 	// Whatever descriptors were inherited, commands get none of them.
 	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
@@ -83,23 +153,18 @@ func listen(fd int, workspace string, degraded bool) error {
 	launcher, gaps := confine()
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
-		if os.Getpid() == 1 && !degraded {
+		if (os.Getpid() == 1 || o.task) && !o.degraded {
 			return err // a runner that isn't what it should be is refused
 		}
 		fmt.Fprintln(os.Stderr, "agent:", err)
 	}
 	spareThreads()
 
-	file := os.NewFile(uintptr(fd), "listener")
-	listener, err := net.FileListener(file)
-	if err != nil {
-		return fmt.Errorf("descriptor %d: %w", fd, err)
-	}
-	_ = file.Close()
-	host, err := newHost(workspace, launcher)
+	host, err := newHost(o.workspace, launcher)
 	if err != nil {
 		return err
 	}
+	host.noRoot = o.noRoot
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go host.reaper.run(children) // for as long as the program runs

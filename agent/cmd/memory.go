@@ -1,24 +1,37 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tuneMemory keeps the heap small: a hundred runners stand idle for each that
 // is busy.
 func tuneMemory() {
-	// More would add caches and threads; what the agent does is waiting and copying.
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	// The caches of a second processor cost 160 KiB. (In a local runner the
+	// environment says so too, so that there are never more.)
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(24 << 20)
 }
 
+// getReady gives the agent what it needs to run commands: a second processor
+// (in the sense of Go), also where the machine has one only. A fork holds its
+// processor until the child's exec, before which another process of the user
+// can stop the child; what ends that (see reaper.start) must run meanwhile. More
+// would add caches and threads: what the agent does is waiting and copying.
+func getReady() { runtime.GOMAXPROCS(2) }
+
 // threads is how many threads are made beside those that the runtime has
 // already: for two that run Go and those that block in a system call.
-const threads = 4
+const threads = 5
 
 // spareThreads makes the threads that the agent will need. A runner may be at
 // its limit of processes when the agent has to act, and the Go runtime ends a
@@ -38,13 +51,24 @@ func spareThreads() {
 }
 
 // An idler gives memory back to the kernel when nothing has gone on for a
-// while. An agent that has only answered pings has nothing to give back, and a
-// collection would cost it 200 KiB.
+// while, if there is more to give than that costs.
 type idler struct {
 	hints chan struct{}
+	least int  // KiB in use when there was nothing to give back
+	given bool // memory was given back once
 }
 
-func newIdler() *idler { return &idler{hints: make(chan struct{}, 1)} }
+// What must have come into use for a collection to be worth it, in KiB. The
+// first two collections cost 600 for ever, since the runtime makes lists for
+// each size of objects (runtime.ReadMemStats too, so that isn't what is asked).
+// A first command costs 250, a further small one 10; most runners end before
+// that adds up.
+const (
+	firstWorth = 700
+	laterWorth = 100
+)
+
+func newIdler() *idler { return &idler{hints: make(chan struct{}, 1), least: inUse()} }
 
 func (i *idler) hint() {
 	select {
@@ -65,6 +89,41 @@ func (i *idler) run() {
 				waiting = false
 			}
 		}
-		debug.FreeOSMemory()
+		i.giveBack()
 	}
+}
+
+func (i *idler) giveBack() {
+	worth := laterWorth
+	if !i.given {
+		worth = firstWorth
+	}
+	if now := inUse(); now > 0 && now-i.least < worth {
+		return
+	}
+	debug.FreeOSMemory()
+	i.given, i.least = true, inUse()
+}
+
+// inUse returns how much memory the agent has that no file backs, in KiB; 0 if
+// the kernel doesn't say.
+func inUse() int {
+	fd, err := unix.Open("/proc/self/statm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text [128]byte
+	n, _ := unix.Read(fd, text[:])
+	// All, resident, and the part of this that files back, in pages.
+	var pages [3]int
+	field := 0
+	for word := range strings.FieldsSeq(string(text[:max(n, 0)])) {
+		if field == len(pages) {
+			break
+		}
+		pages[field], _ = strconv.Atoi(word)
+		field++
+	}
+	return (pages[1] - pages[2]) * (os.Getpagesize() >> 10)
 }

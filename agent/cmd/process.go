@@ -34,7 +34,7 @@ type process struct {
 func (h *host) start(start agent.Start, dir string, candidates []string, gid uint32) (*process, error) {
 	who := uint32(user)
 	if start.Privileged {
-		if who = 0; !h.marking {
+		if who = 0; !h.marking || h.noRoot {
 			return nil, &agent.Error{Code: agent.ErrDenied, Field: "privileged", Message: "the agent may not run commands as root here"}
 		}
 	}

@@ -150,7 +150,8 @@ func TestTerminalPython(t *testing.T) {
 	p.types("print('out'); import sys; print('err', file=sys.stderr)\n")
 	p.sees(1, "out\r\n")
 	p.sees(2, "err\r\n")
-	p.types("print('be' + 'fore', flush=True); time.sleep(1000)\n")
+	// Many short sleeps: a signal that comes just before a sleep doesn't end it.
+	p.types("print('be' + 'fore', flush=True); [time.sleep(0.01) for _ in range(100000)]\n")
 	p.sees(1, "before\r\n")
 	p.types("\x03")
 	p.sees(2, "KeyboardInterrupt")
@@ -185,6 +186,7 @@ func TestTerminalShell(t *testing.T) {
 	p.sees(1, "line\r\nline\r\n")
 	p.types("\x1a")
 	p.sees(1, "Stopped")
+	p.sees(1, "$ ")
 	p.types("fg\n")
 	p.sees(1, "fg\r\ncat\r\n")
 	p.types("again\n\x04")

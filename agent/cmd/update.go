@@ -44,11 +44,12 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 		}
 	}
 	for i, w := range p.update.Write {
+		var stat unix.Stat_t
 		var err error
 		if w.Directory {
 			err = p.files.makeDirectory(p.writes[i], w.Mode)
 		} else {
-			err = p.files.write(p.writes[i], w, content(i))
+			stat, err = p.files.write(p.writes[i], w, content(i))
 		}
 		var broken *contentError
 		if errors.As(err, &broken) {
@@ -59,6 +60,10 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 			continue
 		}
 		updated.Written = append(updated.Written, w.Path)
+		if len(p.update.Write)+len(p.update.Delete) == 1 && !w.Directory {
+			info := p.files.info(w.Path, &stat)
+			updated.File = &info
+		}
 	}
 	return updated, nil
 }
@@ -121,44 +126,36 @@ func (f *files) makeDirectory(p string, mode uint32) error {
 }
 
 // write puts a file in place by rename, so that whoever reads it sees the old
-// one or the new one.
-func (f *files) write(p string, w agent.Write, content io.Reader) error {
+// one or the new one, and tells what it is. After an error the old one is there:
+// nothing can fail once it was renamed. User code can replace it at once then,
+// and in a directory of its own the temporary file before; either is as if it
+// had written there itself.
+func (f *files) write(p string, w agent.Write, content io.Reader) (stat unix.Stat_t, err error) {
 	dir, err := f.directory(path.Dir(p))
 	if err != nil {
-		return err
+		return stat, err
 	}
 	defer func() { _ = unix.Close(dir) }()
 	var random [12]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
-		return err
+		return stat, err
 	}
 	temporary := ".rockpool-" + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err
+		return stat, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := fill(fd, w, content); err != nil {
+	if err = fill(fd, w, content); err == nil {
+		err = unix.Fstat(fd, &stat)
+	}
+	if err == nil {
+		err = unix.Renameat(dir, temporary, dir, path.Base(p))
+	}
+	if err != nil {
 		_ = unix.Unlinkat(dir, temporary, 0)
-		return err
 	}
-	if err := unix.Renameat(dir, temporary, dir, path.Base(p)); err != nil {
-		_ = unix.Unlinkat(dir, temporary, 0)
-		return err
-	}
-	// In a directory of its own user code could have put something else in the
-	// place of the temporary file.
-	var ours, there unix.Stat_t
-	if err := unix.Fstat(fd, &ours); err != nil {
-		return err
-	}
-	if err := unix.Fstatat(dir, path.Base(p), &there, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	if ours.Ino != there.Ino || ours.Dev != there.Dev {
-		return unix.EACCES
-	}
-	return nil
+	return stat, err
 }
 
 // fill writes the content, and sets the mode.

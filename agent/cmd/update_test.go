@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rockpool/rockpool/agent"
 )
 
@@ -67,6 +69,26 @@ func TestUpdate(t *testing.T) {
 		updated, err := b.update(t, agent.Update{Delete: []string{"./" + name}}, "")
 		if err != nil || len(updated.Deleted) != 1 {
 			t.Errorf("delete %q: %+v, %v", name, updated, err)
+		}
+	}
+}
+
+// TestUpdateDescribesOneFile as a Stat right after it would.
+func TestUpdateDescribesOneFile(t *testing.T) {
+	b := newBed(t, 0)
+	updated, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "d/f", Size: 3, Mode: 0o640}}}, "abc")
+	if err != nil || updated.File == nil {
+		t.Fatalf("%+v, %v", updated, err)
+	}
+	info, err := agent.StatFile(t.Context(), b.dial(t), "d/f")
+	if diff := cmp.Diff(info, *updated.File); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
+	}
+	for _, update := range []agent.Update{
+		{Write: []agent.Write{{Path: "d", Directory: true}}}, {Delete: []string{"d"}}, {Delete: []string{"d"}, Write: []agent.Write{{Path: "f", Size: 3}}},
+	} {
+		if updated, err := b.update(t, update, "abc"); err != nil || updated.File != nil {
+			t.Errorf("%+v: %+v, %v", update, updated, err)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func TestOldAgent(t *testing.T) {
 	wantCode(t, err, agent.ErrIncompatible)
 
 	conn, _ = oldAgent(t, old["response"], old["file"], old["data"], old["end"])
-	_, content, err := agent.OpenFile(t.Context(), conn, "f")
+	_, content, err := agent.OpenFile(t.Context(), conn, "f", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ const drain = 100 * time.Millisecond
 // it ended.
 //
 //	starting → running → draining → exited → settled
+//	    │                   └─ lost → handed out
 //	    └─ (failed: forgotten)
 type execution struct {
 	start   agent.Start
@@ -40,6 +41,7 @@ type execution struct {
 	dying     bool          // a Kill is under way
 	grace     time.Duration // of that Kill
 	exit      *agent.Exit   // set when all output is in the backlog
+	lost      bool          // set then in its place
 	windowNew bool          // the stdin's window moved
 }
 
@@ -100,6 +102,11 @@ func (x *execution) run() {
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if status.Lost {
+		x.lost = true
+		x.news.Broadcast()
+		return
+	}
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
 		// It ended before the watch looked again.
 		x.cause = agent.CauseCPULimit

@@ -42,6 +42,7 @@ type fakeProcess struct {
 	once           sync.Once
 	ended          chan struct{}
 	status         serve.Status
+	lost           bool
 	background     sync.WaitGroup // what outlives the command
 }
 
@@ -66,6 +67,7 @@ func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {
 			p.status = serve.Status{Signal: "SIGKILL"}
 		default:
 		}
+		p.status.Lost = p.lost
 		close(p.ended)
 		p.background.Wait()
 		_ = p.stdout.Close()
@@ -153,17 +155,36 @@ func (h *fakeHost) Stat(path string) (agent.FileInfo, error) {
 	return agent.FileInfo{Path: []byte(path), Type: "file"}, nil
 }
 
-func (h *fakeHost) Open(path string) (agent.FileInfo, io.ReadCloser, error) {
+func (h *fakeHost) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	info := agent.FileInfo{Path: []byte(path), Type: "file", Size: 100_000}
-	text := strings.Repeat("x", 100_000)
+	text := strings.Repeat("x", 99_999) + "y"
 	switch path {
 	case "short":
 		text = text[:50_000]
 	case "broken":
-		return info, io.NopCloser(io.MultiReader(strings.NewReader("x"), &failing{})), nil
+		return info, fakeFile{strings.NewReader("x"), &failing{}}, nil
 	}
-	return info, io.NopCloser(strings.NewReader(text)), nil
+	return info, fakeFile{strings.NewReader(text), eof{}}, nil
 }
+
+// A fakeFile is a text, and what comes after it.
+type fakeFile struct {
+	*strings.Reader
+	then io.Reader
+}
+
+func (f fakeFile) Read(p []byte) (int, error) {
+	if n, err := f.Reader.Read(p); err == nil {
+		return n, nil
+	}
+	return f.then.Read(p)
+}
+
+func (fakeFile) Close() error { return nil }
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 type failing struct{}
 

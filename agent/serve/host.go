@@ -30,8 +30,9 @@ type Files interface {
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
 	// Stat tells what path is, following a link.
 	Stat(path string) (agent.FileInfo, error)
-	// Open opens a regular file. Size says how many bytes will be read.
-	Open(path string) (agent.FileInfo, io.ReadCloser, error)
+	// Open opens a regular file. Size says how many bytes it has; no more will
+	// be read.
+	Open(path string) (agent.FileInfo, io.ReadSeekCloser, error)
 	// Update checks all of update, and touches nothing. Then apply, which is
 	// called at most once, carries it out; content(i) gives the bytes of
 	// update.Write[i], and is called once for each file, in order; apply needn't
@@ -68,10 +69,12 @@ type Process interface {
 }
 
 // Status is how a command ended: its exit code, or the name of the signal that
-// killed it.
+// killed it. Lost means that nobody can tell: the server then hands out the
+// output that there is, and after that no longer knows the execution.
 type Status struct {
 	Code   int
 	Signal string
+	Lost   bool
 }
 
 // An Ender is a stdin that tells its end in another way than by being closed,

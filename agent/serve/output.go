@@ -14,8 +14,8 @@ const (
 	holdTail = 20 * time.Millisecond
 
 	maxTail     = utf8.UTFMax - 1
-	firstBuffer = 4 << 10
-	mostRead    = 28 << 10 // whole pages, so that a pipe has them all free again, and less than MaxData
+	firstBuffer = 1<<10 - maxTail // most commands print little, or nothing; with the tail it is a size of the allocator's
+	mostRead    = 28 << 10        // whole pages, so that a pipe has them all free again, and less than MaxData
 )
 
 // An outlet reads one of a command's outputs and passes it on, whole

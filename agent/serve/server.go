@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -141,12 +142,26 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		}
 		return s.follow(x, conn, frames, request.Attach.Offset, hello)
 	case request.List != nil, request.Read != nil, request.Update != nil:
-		s.transfers <- struct{}{}
+		if !s.admit() {
+			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
+		}
 		defer func() { <-s.transfers }()
 		t := &transfer{server: s, conn: conn, frames: frames, version: request.Protocol, out: hello}
 		return s.visible(t.run(request))
 	default:
 		return &agent.Error{Code: agent.ErrInvalid, Message: "the request asks for nothing"}
+	}
+}
+
+// admit takes a place for a transfer, or returns false when none came free.
+func (s *Server) admit() bool {
+	late := time.NewTimer(transferPatience)
+	defer late.Stop()
+	select {
+	case s.transfers <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
 	}
 }
 
@@ -159,7 +174,7 @@ func (s *Server) response(request agent.Request) agent.Response {
 	defer s.mu.Unlock()
 	for id, x := range s.executions {
 		x.mu.Lock()
-		response.Executions = append(response.Executions, agent.Execution{ID: id, Exited: x.exit != nil})
+		response.Executions = append(response.Executions, agent.Execution{ID: id, Exited: x.exit != nil || x.lost, Held: x.backlog.base})
 		x.mu.Unlock()
 	}
 	slices.SortFunc(response.Executions, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
@@ -257,7 +272,7 @@ func (s *Server) find(id string) (*execution, error) {
 
 func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, offset int64, hello []byte) error {
 	settled, err := x.follow(conn, frames, offset, hello)
-	if settled {
+	if settled || err == errLost {
 		s.remove(x)
 	}
 	return err

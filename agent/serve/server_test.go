@@ -1,7 +1,6 @@
 package serve_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -428,45 +427,6 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-func TestTransfers(t *testing.T) {
-	f := newFixture(t, nil)
-	n := 0
-	each := func(info agent.FileInfo) error { n++; return nil }
-	if err := agent.ListFiles(t.Context(), f.dial(), agent.ListDir{Path: "d"}, each); err != nil || n != 1000 {
-		t.Errorf("%d entries, %v", n, err)
-	}
-	var e *agent.Error
-	if err := agent.ListFiles(t.Context(), f.dial(), agent.ListDir{Path: "d", Recursive: true}, each); !errors.As(err, &e) || e.Code != agent.ErrInternal {
-		t.Errorf("list: %v", err)
-	}
-	for path, want := range map[string]agent.ErrorCode{"whole": "", "short": agent.ErrInvalid, "broken": agent.ErrInternal} {
-		info, r, err := agent.OpenFile(t.Context(), f.dial(), path)
-		if err != nil || info.Size != 100_000 {
-			t.Fatalf("%s: %+v, %v", path, info, err)
-		}
-		all, err := io.ReadAll(r)
-		if want == "" && (err != nil || len(all) != 100_000) || want != "" && (!errors.As(err, &e) || e.Code != want) {
-			t.Errorf("%s: %d bytes, %v", path, len(all), err)
-		}
-		_ = r.Close()
-	}
-	content := func(i int) io.Reader { return strings.NewReader(strings.Repeat(fmt.Sprint(i), 100_000)) }
-	updated, err := agent.UpdateFiles(t.Context(), f.dial(), agent.Update{Write: []agent.Write{
-		{Path: "a", Size: 70_000}, {Path: "d", Directory: true}, {Path: "full", Size: 90_000}, {Path: "ignored", Size: 5}, {Path: "z", Size: 1},
-	}}, content)
-	if err != nil || fmt.Sprint(updated.Written) != "[a70000 0 d z1 4]" && fmt.Sprint(updated.Written) != "[a700000 d z14]" || len(updated.Failed) != 1 {
-		t.Errorf("%+v, %v", updated, err)
-	}
-	if _, err := agent.UpdateFiles(t.Context(), f.dial(), agent.Update{Delete: []string{"x"}}, nil); !errors.As(err, &e) || e.Code != agent.ErrDenied || e.Index != 1 {
-		t.Errorf("update: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := agent.StatFile(ctx, f.dial(), "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("stat: %v", err)
-	}
-}
-
 func FuzzTail(f *testing.F) {
 	f.Add([]byte("a🎉é\xff\xc3"), uint64(0b1011))
 	f.Fuzz(func(t *testing.T, text []byte, cuts uint64) {
@@ -490,5 +450,44 @@ func FuzzTail(f *testing.F) {
 				t.Errorf("a split character: %q", e.Data)
 			}
 		}
+	})
+}
+
+// TestLost has a command of which nobody can tell how it ended.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"vanish": func(p *fakeProcess) {
+			fmt.Fprint(p.stdout, "seen")
+			p.lost = true
+		}})
+		s := f.start(agent.Start{Argv: []string{"vanish"}})
+		printed := 0
+		for {
+			event, err := s.Next()
+			if err != nil {
+				break // the stream ends without an exit
+			}
+			if event.Kind == agent.KindExited {
+				t.Fatalf("exit %+v", event.Exit)
+			}
+			printed += len(event.Data)
+		}
+		if printed != len("seen") {
+			t.Errorf("%d bytes of output came", printed)
+		}
+		_ = s.Close()
+		for range 2 {
+			_, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "vanish", Offset: int64(printed)})
+			var refused *agent.Error
+			if !errors.As(err, &refused) || refused.Code != agent.ErrNotFound {
+				t.Errorf("attach: %v", err)
+			}
+		}
+		_, err := agent.StartExecution(t.Context(), f.dial(), agent.Start{ID: "vanish", Argv: []string{"vanish"}})
+		var refused *agent.Error
+		if !errors.As(err, &refused) || refused.Code != agent.ErrInvalid || refused.Field != "id" {
+			t.Errorf("it was started again: %v", err)
+		}
+		f.server.Close()
 	})
 }

@@ -7,6 +7,10 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
+// errLost answers who has all output of an execution of which nobody can tell
+// how it ended.
+var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "nobody saw how the execution ended"}
+
 // A stream is a client that follows an execution.
 type stream struct {
 	conn net.Conn
@@ -68,6 +72,11 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	}
 	x.mu.Lock()
 	base, end := x.backlog.base, x.backlog.end
+	if x.lost && offset == end {
+		x.stream = nil // which is still to be answered when x is forgotten
+		x.mu.Unlock()
+		return 0, nil, errLost
+	}
 	x.mu.Unlock()
 	if offset < base || offset > end {
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
@@ -100,12 +109,18 @@ func (st *stream) send(hello []byte, position int64) {
 		x.mu.Lock()
 		x.backlog.quiet = position
 		frames, end := x.backlog.from(position)
-		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) {
+		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) && !x.lost {
 			x.news.Wait()
 			frames, end = x.backlog.from(position)
 		}
 		if st.closed {
 			x.mu.Unlock()
+			return
+		}
+		if x.lost && len(frames) == 0 {
+			x.mu.Unlock()
+			// Who comes back hears that there is no such execution.
+			_ = st.conn.Close()
 			return
 		}
 		position += int64(len(frames))

@@ -14,6 +14,10 @@ import (
 // hold its place for as long as its client likes.
 const transferTimeout = 60 * time.Second
 
+// transferPatience is how long a transfer waits for a place. Small ones end
+// within milliseconds; large ones of slow clients may have all places for long.
+const transferPatience = 10 * time.Second
+
 // errStream is in the chain of the errors of a transfer's own stream, which
 // nobody can be told.
 var errStream = errors.New("stream of a transfer")
@@ -32,14 +36,8 @@ func (t *transfer) run(request agent.Request) error {
 	switch {
 	case request.List != nil:
 		return t.end(t.server.host.List(*request.List, t.file))
-	case request.Read != nil && request.Read.InfoOnly:
-		info, err := t.server.host.Stat(request.Read.Path)
-		if err == nil {
-			err = t.file(info)
-		}
-		return t.end(err)
 	case request.Read != nil:
-		return t.end(t.read(request.Read.Path))
+		return t.end(t.read(*request.Read))
 	default:
 		return t.update(*request.Update)
 	}
@@ -87,17 +85,39 @@ func (t *transfer) flush() error {
 	return nil
 }
 
-func (t *transfer) read(path string) error {
+func (t *transfer) read(read agent.ReadFile) error {
+	path := read.Path
+	if len(read.Name) > 0 {
+		path = string(read.Name)
+	}
+	if read.InfoOnly {
+		info, err := t.server.host.Stat(path)
+		if err != nil {
+			return err
+		}
+		return t.file(info)
+	}
 	info, content, err := t.server.host.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = content.Close() }()
+	if read.Offset < 0 || read.Offset > info.Size {
+		return &agent.Error{Code: agent.ErrInvalid, Path: path, Message: fmt.Sprintf("has %d bytes, and none at %d", info.Size, read.Offset)}
+	}
+	if _, err := content.Seek(read.Offset, io.SeekStart); err != nil {
+		return err
+	}
 	if err := t.file(info); err != nil {
 		return err
 	}
-	buf := make([]byte, min(info.Size, agent.MaxData))
-	for left := info.Size; left > 0; {
+	return t.send(path, content, info.Size-read.Offset)
+}
+
+// send adds KindData frames of size bytes.
+func (t *transfer) send(path string, content io.Reader, size int64) error {
+	buf := make([]byte, min(size, agent.MaxData))
+	for left := size; left > 0; {
 		n, err := io.ReadFull(content, buf[:min(left, int64(len(buf)))])
 		if n > 0 {
 			t.out = agent.AppendFrame(t.out, agent.KindData, buf[:n])

@@ -16,6 +16,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -32,7 +33,10 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	Allocation() AllocationResolver
+	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
+	Evaluation() EvaluationResolver
 	Execution() ExecutionResolver
 	File() FileResolver
 	Mutation() MutationResolver
@@ -47,8 +51,41 @@ type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	Allocation struct {
+		CreatedAt     func(childComplexity int) int
+		Desired       func(childComplexity int) int
+		EndedAt       func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		EvaluationID  func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Message       func(childComplexity int) int
+		Resources     func(childComplexity int) int
+		RunnerID      func(childComplexity int) int
+		RunningAt     func(childComplexity int) int
+		Status        func(childComplexity int) int
+	}
+
+	AllocationConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	AllocationEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	CancelExecutionPayload struct {
 		Execution func(childComplexity int) int
+	}
+
+	Capacity struct {
+		CPUMHz        func(childComplexity int) int
+		CPUMHzUsed    func(childComplexity int) int
+		MemoryMiB     func(childComplexity int) int
+		MemoryMiBUsed func(childComplexity int) int
 	}
 
 	Claim struct {
@@ -62,6 +99,21 @@ type ComplexityRoot struct {
 		Runner func(childComplexity int) int
 	}
 
+	ClaimStats struct {
+		Claimed   func(childComplexity int) int
+		Durations func(childComplexity int) int
+		Failed    func(childComplexity int) int
+		Warm      func(childComplexity int) int
+	}
+
+	Cluster struct {
+		Allocations func(childComplexity int, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) int
+		Capacity    func(childComplexity int) int
+		Draining    func(childComplexity int) int
+		Evaluations func(childComplexity int, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) int
+		Kind        func(childComplexity int) int
+	}
+
 	ComponentHealth struct {
 		Message func(childComplexity int) int
 		Name    func(childComplexity int) int
@@ -73,7 +125,28 @@ type ComplexityRoot struct {
 		Deleted func(childComplexity int) int
 	}
 
+	DrainClusterPayload struct {
+		Cluster func(childComplexity int) int
+	}
+
+	Draining struct {
+		Claimed    func(childComplexity int) int
+		Executions func(childComplexity int) int
+		Leaving    func(childComplexity int) int
+		Since      func(childComplexity int) int
+	}
+
+	Durations struct {
+		Count func(childComplexity int) int
+		MaxMs func(childComplexity int) int
+		MinMs func(childComplexity int) int
+		P50Ms func(childComplexity int) int
+		P90Ms func(childComplexity int) int
+		P99Ms func(childComplexity int) int
+	}
+
 	Environment struct {
+		ClaimStats       func(childComplexity int) int
 		DefaultTimeLimit func(childComplexity int) int
 		ID               func(childComplexity int) int
 		Image            func(childComplexity int) int
@@ -81,10 +154,45 @@ type ComplexityRoot struct {
 		Network          func(childComplexity int) int
 		OutputLimit      func(childComplexity int) int
 		Pool             func(childComplexity int) int
+		PoolHistory      func(childComplexity int) int
 		PoolSize         func(childComplexity int) int
 		Resources        func(childComplexity int) int
 		Revision         func(childComplexity int) int
+		StartDurations   func(childComplexity int) int
 		Variables        func(childComplexity int) int
+	}
+
+	Evaluation struct {
+		CreatedAt     func(childComplexity int) int
+		DequeuedAt    func(childComplexity int) int
+		EndedAt       func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		ID            func(childComplexity int) int
+		NextID        func(childComplexity int) int
+		PreviousID    func(childComplexity int) int
+		Priority      func(childComplexity int) int
+		Queued        func(childComplexity int) int
+		Reason        func(childComplexity int) int
+		RunnerID      func(childComplexity int) int
+		Shortages     func(childComplexity int) int
+		Status        func(childComplexity int) int
+		Trigger       func(childComplexity int) int
+		Type          func(childComplexity int) int
+		WaitMs        func(childComplexity int) int
+		WaitUntil     func(childComplexity int) int
+		WorkMs        func(childComplexity int) int
+	}
+
+	EvaluationConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	EvaluationEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	Execution struct {
@@ -97,6 +205,7 @@ type ComplexityRoot struct {
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
 		Output        func(childComplexity int, after *string, maxBytes *int) int
+		OutputURL     func(childComplexity int) int
 		Runner        func(childComplexity int) int
 		RunnerID      func(childComplexity int) int
 		Signal        func(childComplexity int) int
@@ -141,14 +250,15 @@ type ComplexityRoot struct {
 	}
 
 	File struct {
-		Group      func(childComplexity int) int
-		LinkTarget func(childComplexity int) int
-		Mode       func(childComplexity int) int
-		ModifiedAt func(childComplexity int) int
-		Owner      func(childComplexity int) int
-		Path       func(childComplexity int) int
-		Size       func(childComplexity int) int
-		Type       func(childComplexity int) int
+		DownloadURL func(childComplexity int) int
+		Group       func(childComplexity int) int
+		LinkTarget  func(childComplexity int) int
+		Mode        func(childComplexity int) int
+		ModifiedAt  func(childComplexity int) int
+		Owner       func(childComplexity int) int
+		Path        func(childComplexity int) int
+		Size        func(childComplexity int) int
+		Type        func(childComplexity int) int
 	}
 
 	FileConnection struct {
@@ -188,6 +298,7 @@ type ComplexityRoot struct {
 		CancelExecution   func(childComplexity int, id string) int
 		ClaimRunner       func(childComplexity int, input ClaimRunnerInput) int
 		DeleteEnvironment func(childComplexity int, input DeleteEnvironmentInput) int
+		DrainCluster      func(childComplexity int, input DrainClusterInput) int
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
@@ -196,6 +307,7 @@ type ComplexityRoot struct {
 		SignalExecution   func(childComplexity int, input SignalExecutionInput) int
 		StartExecution    func(childComplexity int, input StartExecutionInput) int
 		UpdateFiles       func(childComplexity int, input UpdateFilesInput) int
+		UploadFile        func(childComplexity int, runnerID string, path string, file transport.Upload, mode *string) int
 		WriteStdin        func(childComplexity int, input WriteStdinInput) int
 	}
 
@@ -212,14 +324,36 @@ type ComplexityRoot struct {
 	}
 
 	OutputPage struct {
-		Chunks func(childComplexity int) int
-		Cursor func(childComplexity int) int
-		End    func(childComplexity int) int
+		Chunks    func(childComplexity int) int
+		Cursor    func(childComplexity int) int
+		End       func(childComplexity int) int
+		LostBytes func(childComplexity int) int
 	}
 
 	PageInfo struct {
 		EndCursor   func(childComplexity int) int
 		HasNextPage func(childComplexity int) int
+	}
+
+	PoolAlert struct {
+		EnvironmentID func(childComplexity int) int
+		Idle          func(childComplexity int) int
+		Reason        func(childComplexity int) int
+		Since         func(childComplexity int) int
+		Size          func(childComplexity int) int
+		State         func(childComplexity int) int
+		Threshold     func(childComplexity int) int
+	}
+
+	PoolHistory struct {
+		Claimed     func(childComplexity int) int
+		Claims      func(childComplexity int) int
+		Idle        func(childComplexity int) int
+		Starting    func(childComplexity int) int
+		StepSeconds func(childComplexity int) int
+		Until       func(childComplexity int) int
+		Waiting     func(childComplexity int) int
+		Warm        func(childComplexity int) int
 	}
 
 	PoolStatus struct {
@@ -246,11 +380,13 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
+		Cluster      func(childComplexity int) int
 		Environment  func(childComplexity int, id string) int
 		Environments func(childComplexity int) int
 		Execution    func(childComplexity int, id string, waitFor *int) int
-		Executions   func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string) int
+		Executions   func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) int
 		Health       func(childComplexity int) int
+		PoolAlerts   func(childComplexity int) int
 		Runner       func(childComplexity int, id string) int
 		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, first *int, after *string) int
 		Version      func(childComplexity int) int
@@ -304,6 +440,19 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	RunnerEvent struct {
+		At     func(childComplexity int) int
+		Runner func(childComplexity int) int
+	}
+
+	Shortage struct {
+		Capacity  func(childComplexity int) int
+		Dimension func(childComplexity int) int
+		Free      func(childComplexity int) int
+		Kept      func(childComplexity int) int
+		Wanted    func(childComplexity int) int
+	}
+
 	SignalExecutionPayload struct {
 		Execution func(childComplexity int) int
 	}
@@ -314,13 +463,19 @@ type ComplexityRoot struct {
 
 	Subscription struct {
 		ExecutionEvents func(childComplexity int, executionID string, after *string) int
+		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
+		RunnerEvents    func(childComplexity int, environmentID *string) int
 	}
 
 	UpdateFilesPayload struct {
 		Deleted func(childComplexity int) int
 		Failed  func(childComplexity int) int
 		Written func(childComplexity int) int
+	}
+
+	UploadFilePayload struct {
+		File func(childComplexity int) int
 	}
 
 	Usage struct {
@@ -345,10 +500,34 @@ type ComplexityRoot struct {
 
 // region    ************************** generated!.gotpl **************************
 
+type AllocationResolver interface {
+	EvaluationID(ctx context.Context, obj *runtime.Allocation) (*string, error)
+
+	Message(ctx context.Context, obj *runtime.Allocation) (*string, error)
+}
+type ClusterResolver interface {
+	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
+	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
+}
 type EnvironmentResolver interface {
 	DefaultTimeLimit(ctx context.Context, obj *runtime.Environment) (int, error)
 
 	Pool(ctx context.Context, obj *runtime.Environment) (runtime.PoolStatus, error)
+	StartDurations(ctx context.Context, obj *runtime.Environment) (model.Durations, error)
+	ClaimStats(ctx context.Context, obj *runtime.Environment) (model.ClaimStats, error)
+	PoolHistory(ctx context.Context, obj *runtime.Environment) (model.PoolHistory, error)
+}
+type EvaluationResolver interface {
+	RunnerID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
+	EnvironmentID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
+
+	Reason(ctx context.Context, obj *runtime.Evaluation) (*string, error)
+
+	PreviousID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
+	NextID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
+
+	WaitMs(ctx context.Context, obj *runtime.Evaluation) (float64, error)
+	WorkMs(ctx context.Context, obj *runtime.Evaluation) (*float64, error)
 }
 type ExecutionResolver interface {
 	Runner(ctx context.Context, obj *runtime.Execution) (*runtime.Runner, error)
@@ -361,11 +540,13 @@ type ExecutionResolver interface {
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 
 	Output(ctx context.Context, obj *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error)
+	OutputURL(ctx context.Context, obj *runtime.Execution) (string, error)
 }
 type FileResolver interface {
 	Mode(ctx context.Context, obj *runtime.File) (string, error)
 
 	LinkTarget(ctx context.Context, obj *runtime.File) (*string, error)
+	DownloadURL(ctx context.Context, obj *runtime.File) (*string, error)
 }
 type MutationResolver interface {
 	PutEnvironment(ctx context.Context, input PutEnvironmentInput) (PutEnvironmentPayload, error)
@@ -374,12 +555,14 @@ type MutationResolver interface {
 	RenewRunner(ctx context.Context, id string) (RenewRunnerPayload, error)
 	ReleaseRunner(ctx context.Context, id string) (ReleaseRunnerPayload, error)
 	UpdateFiles(ctx context.Context, input UpdateFilesInput) (engine.FilesUpdated, error)
+	UploadFile(ctx context.Context, runnerID string, path string, file transport.Upload, mode *string) (UploadFilePayload, error)
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
 	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
+	DrainCluster(ctx context.Context, input DrainClusterInput) (DrainClusterPayload, error)
 }
 type PoolStatusResolver interface {
 	Reason(ctx context.Context, obj *runtime.PoolStatus) (*string, error)
@@ -389,8 +572,10 @@ type QueryResolver interface {
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
 	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, first *int, after *string) (pagination.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
-	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string) (pagination.Connection[runtime.Execution], error)
+	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
+	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
+	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
 	Version(ctx context.Context) (string, error)
 }
@@ -406,7 +591,9 @@ type RunnerResolver interface {
 }
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string) (<-chan model.ExecutionEvent, error)
+	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
+	RunnerEvents(ctx context.Context, environmentID *string) (<-chan engine.RunnerEvent, error)
 }
 type UsageResolver interface {
 	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
@@ -433,12 +620,142 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	_ = ec
 	switch typeName + "." + field {
 
+	case "Allocation.createdAt":
+		if e.ComplexityRoot.Allocation.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.CreatedAt(childComplexity), true
+	case "Allocation.desired":
+		if e.ComplexityRoot.Allocation.Desired == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.Desired(childComplexity), true
+	case "Allocation.endedAt":
+		if e.ComplexityRoot.Allocation.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.EndedAt(childComplexity), true
+	case "Allocation.environmentId":
+		if e.ComplexityRoot.Allocation.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.EnvironmentID(childComplexity), true
+	case "Allocation.evaluationId":
+		if e.ComplexityRoot.Allocation.EvaluationID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.EvaluationID(childComplexity), true
+	case "Allocation.id":
+		if e.ComplexityRoot.Allocation.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.ID(childComplexity), true
+	case "Allocation.message":
+		if e.ComplexityRoot.Allocation.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.Message(childComplexity), true
+	case "Allocation.resources":
+		if e.ComplexityRoot.Allocation.Resources == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.Resources(childComplexity), true
+	case "Allocation.runnerId":
+		if e.ComplexityRoot.Allocation.RunnerID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.RunnerID(childComplexity), true
+	case "Allocation.runningAt":
+		if e.ComplexityRoot.Allocation.RunningAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.RunningAt(childComplexity), true
+	case "Allocation.status":
+		if e.ComplexityRoot.Allocation.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Allocation.Status(childComplexity), true
+
+	case "AllocationConnection.edges":
+		if e.ComplexityRoot.AllocationConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationConnection.Edges(childComplexity), true
+	case "AllocationConnection.nodes":
+		if e.ComplexityRoot.AllocationConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationConnection.Nodes(childComplexity), true
+	case "AllocationConnection.pageInfo":
+		if e.ComplexityRoot.AllocationConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationConnection.PageInfo(childComplexity), true
+	case "AllocationConnection.totalCount":
+		if e.ComplexityRoot.AllocationConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationConnection.TotalCount(childComplexity), true
+
+	case "AllocationEdge.cursor":
+		if e.ComplexityRoot.AllocationEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationEdge.Cursor(childComplexity), true
+	case "AllocationEdge.node":
+		if e.ComplexityRoot.AllocationEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AllocationEdge.Node(childComplexity), true
+
 	case "CancelExecutionPayload.execution":
 		if e.ComplexityRoot.CancelExecutionPayload.Execution == nil {
 			break
 		}
 
 		return e.ComplexityRoot.CancelExecutionPayload.Execution(childComplexity), true
+
+	case "Capacity.cpuMHz":
+		if e.ComplexityRoot.Capacity.CPUMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.CPUMHz(childComplexity), true
+	case "Capacity.cpuMHzUsed":
+		if e.ComplexityRoot.Capacity.CPUMHzUsed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.CPUMHzUsed(childComplexity), true
+	case "Capacity.memoryMiB":
+		if e.ComplexityRoot.Capacity.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.MemoryMiB(childComplexity), true
+	case "Capacity.memoryMiBUsed":
+		if e.ComplexityRoot.Capacity.MemoryMiBUsed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.MemoryMiBUsed(childComplexity), true
 
 	case "Claim.claimedAt":
 		if e.ComplexityRoot.Claim.ClaimedAt == nil {
@@ -472,6 +789,72 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ClaimRunnerPayload.Runner(childComplexity), true
 
+	case "ClaimStats.claimed":
+		if e.ComplexityRoot.ClaimStats.Claimed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimStats.Claimed(childComplexity), true
+	case "ClaimStats.durations":
+		if e.ComplexityRoot.ClaimStats.Durations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimStats.Durations(childComplexity), true
+	case "ClaimStats.failed":
+		if e.ComplexityRoot.ClaimStats.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimStats.Failed(childComplexity), true
+	case "ClaimStats.warm":
+		if e.ComplexityRoot.ClaimStats.Warm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimStats.Warm(childComplexity), true
+
+	case "Cluster.allocations":
+		if e.ComplexityRoot.Cluster.Allocations == nil {
+			break
+		}
+
+		args, err := ec.field_Cluster_allocations_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Cluster.Allocations(childComplexity, args["environmentId"].(*string), args["runnerId"].(*string), args["status"].([]runtime.AllocationStatus), args["first"].(*int), args["after"].(*string)), true
+	case "Cluster.capacity":
+		if e.ComplexityRoot.Cluster.Capacity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.Capacity(childComplexity), true
+	case "Cluster.draining":
+		if e.ComplexityRoot.Cluster.Draining == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.Draining(childComplexity), true
+	case "Cluster.evaluations":
+		if e.ComplexityRoot.Cluster.Evaluations == nil {
+			break
+		}
+
+		args, err := ec.field_Cluster_evaluations_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Cluster.Evaluations(childComplexity, args["environmentId"].(*string), args["runnerId"].(*string), args["status"].([]runtime.EvaluationStatus), args["first"].(*int), args["after"].(*string)), true
+	case "Cluster.kind":
+		if e.ComplexityRoot.Cluster.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.Kind(childComplexity), true
+
 	case "ComponentHealth.message":
 		if e.ComplexityRoot.ComponentHealth.Message == nil {
 			break
@@ -504,6 +887,81 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeleteEnvironmentPayload.Deleted(childComplexity), true
 
+	case "DrainClusterPayload.cluster":
+		if e.ComplexityRoot.DrainClusterPayload.Cluster == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DrainClusterPayload.Cluster(childComplexity), true
+
+	case "Draining.claimed":
+		if e.ComplexityRoot.Draining.Claimed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Draining.Claimed(childComplexity), true
+	case "Draining.executions":
+		if e.ComplexityRoot.Draining.Executions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Draining.Executions(childComplexity), true
+	case "Draining.leaving":
+		if e.ComplexityRoot.Draining.Leaving == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Draining.Leaving(childComplexity), true
+	case "Draining.since":
+		if e.ComplexityRoot.Draining.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Draining.Since(childComplexity), true
+
+	case "Durations.count":
+		if e.ComplexityRoot.Durations.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.Count(childComplexity), true
+	case "Durations.maxMs":
+		if e.ComplexityRoot.Durations.MaxMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.MaxMs(childComplexity), true
+	case "Durations.minMs":
+		if e.ComplexityRoot.Durations.MinMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.MinMs(childComplexity), true
+	case "Durations.p50Ms":
+		if e.ComplexityRoot.Durations.P50Ms == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.P50Ms(childComplexity), true
+	case "Durations.p90Ms":
+		if e.ComplexityRoot.Durations.P90Ms == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.P90Ms(childComplexity), true
+	case "Durations.p99Ms":
+		if e.ComplexityRoot.Durations.P99Ms == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Durations.P99Ms(childComplexity), true
+
+	case "Environment.claimStats":
+		if e.ComplexityRoot.Environment.ClaimStats == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.ClaimStats(childComplexity), true
 	case "Environment.defaultTimeLimit":
 		if e.ComplexityRoot.Environment.DefaultTimeLimit == nil {
 			break
@@ -546,6 +1004,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Pool(childComplexity), true
+	case "Environment.poolHistory":
+		if e.ComplexityRoot.Environment.PoolHistory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.PoolHistory(childComplexity), true
 	case "Environment.poolSize":
 		if e.ComplexityRoot.Environment.PoolSize == nil {
 			break
@@ -564,12 +1028,165 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Revision(childComplexity), true
+	case "Environment.startDurations":
+		if e.ComplexityRoot.Environment.StartDurations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.StartDurations(childComplexity), true
 	case "Environment.variables":
 		if e.ComplexityRoot.Environment.Variables == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Environment.Variables(childComplexity), true
+
+	case "Evaluation.createdAt":
+		if e.ComplexityRoot.Evaluation.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.CreatedAt(childComplexity), true
+	case "Evaluation.dequeuedAt":
+		if e.ComplexityRoot.Evaluation.DequeuedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.DequeuedAt(childComplexity), true
+	case "Evaluation.endedAt":
+		if e.ComplexityRoot.Evaluation.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.EndedAt(childComplexity), true
+	case "Evaluation.environmentId":
+		if e.ComplexityRoot.Evaluation.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.EnvironmentID(childComplexity), true
+	case "Evaluation.id":
+		if e.ComplexityRoot.Evaluation.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.ID(childComplexity), true
+	case "Evaluation.nextId":
+		if e.ComplexityRoot.Evaluation.NextID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.NextID(childComplexity), true
+	case "Evaluation.previousId":
+		if e.ComplexityRoot.Evaluation.PreviousID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.PreviousID(childComplexity), true
+	case "Evaluation.priority":
+		if e.ComplexityRoot.Evaluation.Priority == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Priority(childComplexity), true
+	case "Evaluation.queued":
+		if e.ComplexityRoot.Evaluation.Queued == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Queued(childComplexity), true
+	case "Evaluation.reason":
+		if e.ComplexityRoot.Evaluation.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Reason(childComplexity), true
+	case "Evaluation.runnerId":
+		if e.ComplexityRoot.Evaluation.RunnerID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.RunnerID(childComplexity), true
+	case "Evaluation.shortages":
+		if e.ComplexityRoot.Evaluation.Shortages == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Shortages(childComplexity), true
+	case "Evaluation.status":
+		if e.ComplexityRoot.Evaluation.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Status(childComplexity), true
+	case "Evaluation.trigger":
+		if e.ComplexityRoot.Evaluation.Trigger == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Trigger(childComplexity), true
+	case "Evaluation.type":
+		if e.ComplexityRoot.Evaluation.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.Type(childComplexity), true
+	case "Evaluation.waitMs":
+		if e.ComplexityRoot.Evaluation.WaitMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.WaitMs(childComplexity), true
+	case "Evaluation.waitUntil":
+		if e.ComplexityRoot.Evaluation.WaitUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.WaitUntil(childComplexity), true
+	case "Evaluation.workMs":
+		if e.ComplexityRoot.Evaluation.WorkMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.WorkMs(childComplexity), true
+
+	case "EvaluationConnection.edges":
+		if e.ComplexityRoot.EvaluationConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationConnection.Edges(childComplexity), true
+	case "EvaluationConnection.nodes":
+		if e.ComplexityRoot.EvaluationConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationConnection.Nodes(childComplexity), true
+	case "EvaluationConnection.pageInfo":
+		if e.ComplexityRoot.EvaluationConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationConnection.PageInfo(childComplexity), true
+	case "EvaluationConnection.totalCount":
+		if e.ComplexityRoot.EvaluationConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationConnection.TotalCount(childComplexity), true
+
+	case "EvaluationEdge.cursor":
+		if e.ComplexityRoot.EvaluationEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationEdge.Cursor(childComplexity), true
+	case "EvaluationEdge.node":
+		if e.ComplexityRoot.EvaluationEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluationEdge.Node(childComplexity), true
 
 	case "Execution.command":
 		if e.ComplexityRoot.Execution.Command == nil {
@@ -630,6 +1247,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Output(childComplexity, args["after"].(*string), args["maxBytes"].(*int)), true
+	case "Execution.outputUrl":
+		if e.ComplexityRoot.Execution.OutputURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.OutputURL(childComplexity), true
 	case "Execution.runner":
 		if e.ComplexityRoot.Execution.Runner == nil {
 			break
@@ -775,6 +1398,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ExecutionStarted.Cursor(childComplexity), true
 
+	case "File.downloadUrl":
+		if e.ComplexityRoot.File.DownloadURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.File.DownloadURL(childComplexity), true
 	case "File.group":
 		if e.ComplexityRoot.File.Group == nil {
 			break
@@ -953,6 +1582,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteEnvironment(childComplexity, args["input"].(DeleteEnvironmentInput)), true
+	case "Mutation.drainCluster":
+		if e.ComplexityRoot.Mutation.DrainCluster == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_drainCluster_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DrainCluster(childComplexity, args["input"].(DrainClusterInput)), true
 	case "Mutation.putEnvironment":
 		if e.ComplexityRoot.Mutation.PutEnvironment == nil {
 			break
@@ -1041,6 +1681,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateFiles(childComplexity, args["input"].(UpdateFilesInput)), true
+	case "Mutation.uploadFile":
+		if e.ComplexityRoot.Mutation.UploadFile == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_uploadFile_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UploadFile(childComplexity, args["runnerId"].(string), args["path"].(string), args["file"].(transport.Upload), args["mode"].(*string)), true
 	case "Mutation.writeStdin":
 		if e.ComplexityRoot.Mutation.WriteStdin == nil {
 			break
@@ -1109,6 +1760,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OutputPage.End(childComplexity), true
+	case "OutputPage.lostBytes":
+		if e.ComplexityRoot.OutputPage.LostBytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputPage.LostBytes(childComplexity), true
 
 	case "PageInfo.endCursor":
 		if e.ComplexityRoot.PageInfo.EndCursor == nil {
@@ -1122,6 +1779,98 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PageInfo.HasNextPage(childComplexity), true
+
+	case "PoolAlert.environmentId":
+		if e.ComplexityRoot.PoolAlert.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.EnvironmentID(childComplexity), true
+	case "PoolAlert.idle":
+		if e.ComplexityRoot.PoolAlert.Idle == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.Idle(childComplexity), true
+	case "PoolAlert.reason":
+		if e.ComplexityRoot.PoolAlert.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.Reason(childComplexity), true
+	case "PoolAlert.since":
+		if e.ComplexityRoot.PoolAlert.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.Since(childComplexity), true
+	case "PoolAlert.size":
+		if e.ComplexityRoot.PoolAlert.Size == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.Size(childComplexity), true
+	case "PoolAlert.state":
+		if e.ComplexityRoot.PoolAlert.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.State(childComplexity), true
+	case "PoolAlert.threshold":
+		if e.ComplexityRoot.PoolAlert.Threshold == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolAlert.Threshold(childComplexity), true
+
+	case "PoolHistory.claimed":
+		if e.ComplexityRoot.PoolHistory.Claimed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Claimed(childComplexity), true
+	case "PoolHistory.claims":
+		if e.ComplexityRoot.PoolHistory.Claims == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Claims(childComplexity), true
+	case "PoolHistory.idle":
+		if e.ComplexityRoot.PoolHistory.Idle == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Idle(childComplexity), true
+	case "PoolHistory.starting":
+		if e.ComplexityRoot.PoolHistory.Starting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Starting(childComplexity), true
+	case "PoolHistory.stepSeconds":
+		if e.ComplexityRoot.PoolHistory.StepSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.StepSeconds(childComplexity), true
+	case "PoolHistory.until":
+		if e.ComplexityRoot.PoolHistory.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Until(childComplexity), true
+	case "PoolHistory.waiting":
+		if e.ComplexityRoot.PoolHistory.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Waiting(childComplexity), true
+	case "PoolHistory.warm":
+		if e.ComplexityRoot.PoolHistory.Warm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolHistory.Warm(childComplexity), true
 
 	case "PoolStatus.claimed":
 		if e.ComplexityRoot.PoolStatus.Claimed == nil {
@@ -1210,6 +1959,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PutEnvironmentPayload.Environment(childComplexity), true
 
+	case "Query.cluster":
+		if e.ComplexityRoot.Query.Cluster == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Cluster(childComplexity), true
 	case "Query.environment":
 		if e.ComplexityRoot.Query.Environment == nil {
 			break
@@ -1248,7 +2003,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.health":
 		if e.ComplexityRoot.Query.Health == nil {
 			break
@@ -1256,6 +2011,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Health(childComplexity), true
 
+	case "Query.poolAlerts":
+		if e.ComplexityRoot.Query.PoolAlerts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.PoolAlerts(childComplexity), true
 	case "Query.runner":
 		if e.ComplexityRoot.Query.Runner == nil {
 			break
@@ -1447,6 +2208,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RunnerEdge.Node(childComplexity), true
 
+	case "RunnerEvent.at":
+		if e.ComplexityRoot.RunnerEvent.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerEvent.At(childComplexity), true
+	case "RunnerEvent.runner":
+		if e.ComplexityRoot.RunnerEvent.Runner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerEvent.Runner(childComplexity), true
+
+	case "Shortage.capacity":
+		if e.ComplexityRoot.Shortage.Capacity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Shortage.Capacity(childComplexity), true
+	case "Shortage.dimension":
+		if e.ComplexityRoot.Shortage.Dimension == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Shortage.Dimension(childComplexity), true
+	case "Shortage.free":
+		if e.ComplexityRoot.Shortage.Free == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Shortage.Free(childComplexity), true
+	case "Shortage.kept":
+		if e.ComplexityRoot.Shortage.Kept == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Shortage.Kept(childComplexity), true
+	case "Shortage.wanted":
+		if e.ComplexityRoot.Shortage.Wanted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Shortage.Wanted(childComplexity), true
+
 	case "SignalExecutionPayload.execution":
 		if e.ComplexityRoot.SignalExecutionPayload.Execution == nil {
 			break
@@ -1472,6 +2277,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.ExecutionEvents(childComplexity, args["executionId"].(string), args["after"].(*string)), true
+	case "Subscription.poolAlerts":
+		if e.ComplexityRoot.Subscription.PoolAlerts == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_poolAlerts_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.PoolAlerts(childComplexity, args["environmentId"].(*string)), true
 	case "Subscription.poolStatus":
 		if e.ComplexityRoot.Subscription.PoolStatus == nil {
 			break
@@ -1483,6 +2299,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.PoolStatus(childComplexity, args["environmentId"].(*string)), true
+	case "Subscription.runnerEvents":
+		if e.ComplexityRoot.Subscription.RunnerEvents == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_runnerEvents_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.RunnerEvents(childComplexity, args["environmentId"].(*string)), true
 
 	case "UpdateFilesPayload.deleted":
 		if e.ComplexityRoot.UpdateFilesPayload.Deleted == nil {
@@ -1502,6 +2329,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UpdateFilesPayload.Written(childComplexity), true
+
+	case "UploadFilePayload.file":
+		if e.ComplexityRoot.UploadFilePayload.File == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UploadFilePayload.File(childComplexity), true
 
 	case "Usage.outputBytes":
 		if e.ComplexityRoot.Usage.OutputBytes == nil {
@@ -1564,6 +2398,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputClaimRunnerInput,
 		ec.unmarshalInputDeleteEnvironmentInput,
+		ec.unmarshalInputDrainClusterInput,
 		ec.unmarshalInputFileInput,
 		ec.unmarshalInputLabelInput,
 		ec.unmarshalInputLimitsInput,
@@ -1686,6 +2521,9 @@ scalar Base64
 "A position in an execution's events: just after the event that carried it. Opaque; keep it and give it back as ` + "`" + `after` + "`" + `."
 scalar Cursor
 
+"A file that comes beside the operation, in a multipart request (https://github.com/jaydenseric/graphql-multipart-request-spec); only ever a variable, which is null in the JSON. See ` + "`" + `uploadFile` + "`" + `."
+scalar Upload
+
 "What can be asked. A query changes nothing."
 type Query {
   "All environments, sorted by id."
@@ -1715,7 +2553,7 @@ type Query {
     id: ID!
   ): Runner
 
-  "Executions, oldest first, ended ones included for as long as they are kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   executions(
     "Only those in this runner; null: in any."
     runnerId: ID
@@ -1727,6 +2565,8 @@ type Query {
     first: Int
     "Only those after this cursor of an earlier page."
     after: String
+    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    newestFirst: Boolean
   ): ExecutionConnection!
 
   "The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more)."
@@ -1736,6 +2576,12 @@ type Query {
     "Answer when it has ended, or after this many seconds if it hasn't by then: 0 to 86400. Default: 0, at once."
     waitFor: Int
   ): Execution
+
+  "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
+  poolAlerts: [PoolAlert!]!
+
+  "Where runners live, and how much of it is taken. CLUSTER_UNAVAILABLE."
+  cluster: Cluster!
 
   "How the server and its parts are."
   health: Health!
@@ -1794,6 +2640,22 @@ type Mutation {
   ): UpdateFilesPayload!
 
   """
+  Writes one file of a runner, of any size that its workspace has room for, as it arrives: nothing of it is kept elsewhere. It is put in place by rename when all of it is there (until then both need room); after any error, or a cut connection, the old file is as it was, unless the runner is lost on the way (RUNNER_GONE, CLUSTER_UNAVAILABLE): then it may be either. It belongs to root, with the mode from the start; missing parents are made. Safe to repeat.
+  It needs a multipart POST: the parts ` + "`" + `operations` + "`" + ` and ` + "`" + `map` + "`" + `, then the files in the order of the fields that use them, each used once. The request must have the header ` + "`" + `GraphQL-Require-Preflight` + "`" + ` (or ` + "`" + `Apollo-Require-Preflight` + "`" + `, or ` + "`" + `X-Apollo-Operation-Name` + "`" + `) with any value. An upload of which nothing comes for 30 s is given up.
+  INVALID_INPUT for a path or a mode that can't be used and for a file that isn't there, or ended early; RUNNER_GONE; FILE_ERROR; STORAGE_FULL when it is larger than the room in the workspace; LIMIT_EXCEEDED.
+  """
+  uploadFile(
+    "The runner's id."
+    runnerId: ID!
+    "Where the file goes: absolute inside the runner, or below /workspace."
+    path: String!
+    "Its content."
+    file: Upload!
+    "Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `. The owner is root."
+    mode: String
+  ): UploadFilePayload!
+
+  """
   Starts a command in a claimed runner and answers at once, with the execution recorded; ` + "`" + `executionEvents` + "`" + ` and ` + "`" + `execution(waitFor:)` + "`" + ` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
   INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same execution, CONFLICT with another input.
   """
@@ -1840,9 +2702,18 @@ type Mutation {
     "What to run."
     input: RunInput!
   ): RunPayload!
+
+  """
+  Drains the cluster before maintenance, or ends that. While it drains no runner starts, and nobody new gets one: claims wait as long as they said, then end with NO_RUNNER_AVAILABLE. Idle runners go, with DRAINED; claimed ones, and what runs in them, end as they would.
+  It lasts, over restarts of the server too, until it is ended; then the pools fill by themselves. Safe to repeat. INVALID_INPUT where the cluster is drained by other means; CLUSTER_UNAVAILABLE; STORAGE_FULL.
+  """
+  drainCluster(
+    "Whether to drain it."
+    input: DrainClusterInput!
+  ): DrainClusterPayload!
 }
 
-"What can be followed, over a WebSocket with the subprotocol ` + "`" + `graphql-transport-ws` + "`" + `."
+"What can be followed: over a WebSocket with the subprotocol ` + "`" + `graphql-transport-ws` + "`" + `, or as server-sent events."
 type Subscription {
   """
   The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
@@ -1855,11 +2726,26 @@ type Subscription {
     after: Cursor
   ): ExecutionEvent!
 
+  "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
+  poolAlerts(
+    "Only those of this environment, until it is deleted; null: of all, new ones included."
+    environmentId: ID
+  ): PoolAlert!
+
   "A snapshot of each pool first, then each change; a slow reader gets the latest only. One with ` + "`" + `deleted: true` + "`" + ` ends a pool. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
   poolStatus(
     "Only the pool of this environment; null: of all, new ones included."
     environmentId: ID
   ): PoolStatus!
+
+  """
+  Each runner that is there first, then each change of a runner's state, until it is GONE. A slow reader gets only the latest of each runner, and none that came and went meanwhile; none comes twice as it was.
+  ENVIRONMENT_NOT_FOUND for an environment that isn't there.
+  """
+  runnerEvents(
+    "Only runners of this environment, until it is deleted and the last of them is GONE: then the subscription ends. null: of all, new ones included."
+    environmentId: ID
+  ): RunnerEvent!
 }
 
 "What runners are made from. Every change makes a new revision."
@@ -1886,6 +2772,44 @@ type Environment {
   outputLimit: Int64!
   "How its runners are now."
   pool: PoolStatus!
+  "How long its runners took from the wish until they were ready: those that this server started."
+  startDurations: Durations!
+  "Its claims since this server began."
+  claimStats: ClaimStats!
+  "What its pool was like in the last hour, as far as this server saw it."
+  poolHistory: PoolHistory!
+}
+
+"Claims of an environment, counted."
+type ClaimStats {
+  "Those that got a runner."
+  claimed: Int64!
+  "Those of them that found it idle; the others waited until one was ready."
+  warm: Int64!
+  "Those that got none."
+  failed: Int64!
+  "How long those that got one took, waiting included."
+  durations: Durations!
+}
+
+"A pool's counts over time. The lists are equally long, oldest first; each entry is ` + "`" + `stepSeconds` + "`" + ` after the one before it."
+type PoolHistory {
+  "Seconds between two entries."
+  stepSeconds: Int!
+  "When the last entry was taken; null while there is none."
+  until: Time
+  "Runners that a claim would get at once."
+  idle: [Int!]!
+  "Runners that somebody holds."
+  claimed: [Int!]!
+  "Runners whose agent hasn't answered yet."
+  starting: [Int!]!
+  "Claims that wait for a runner."
+  waiting: [Int!]!
+  "Claims that got a runner since the entry before."
+  claims: [Int!]!
+  "Those of them that found it idle."
+  warm: [Int!]!
 }
 
 "The limits of one runner. They hold for all of its processes together."
@@ -1950,6 +2874,282 @@ type PoolStatus {
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!
+}
+
+"Where a pool's alert is in its life."
+enum PoolAlertState {
+  "Fewer runners than the threshold were idle for all of the reload timeout, and still are."
+  RAISED
+  "So it is, and the cluster is being asked again for the truth about the pool's runners."
+  RELOADING
+  "Enough runners are idle again, or none are wanted any more."
+  RESOLVED
+}
+
+"That a pool has too few idle runners, or has enough again. The server's settings say how few, and for how long."
+type PoolAlert {
+  "The environment whose pool it is."
+  environmentId: ID!
+  "Where the alert is in its life."
+  state: PoolAlertState!
+  "When it was raised; with RESOLVED, when it was resolved."
+  since: Time!
+  "Idle runners at this moment."
+  idle: Int!
+  "Idle runners wanted."
+  size: Int!
+  "The share of ` + "`" + `size` + "`" + `, from 0 to 1, under which ` + "`" + `idle` + "`" + ` is too few."
+  threshold: Float!
+  "Why, in words: what keeps runners from being had, where that is known."
+  reason: String!
+}
+
+"Durations of one kind, in milliseconds: the quantiles are those of the latest thousand."
+type Durations {
+  "How many there were in all."
+  count: Int64!
+  "The shortest. 0 while there is none, as are all that follow."
+  minMs: Float!
+  "The median: half took at most this long."
+  p50Ms: Float!
+  "Nine of ten took at most this long."
+  p90Ms: Float!
+  "99 of 100 took at most this long."
+  p99Ms: Float!
+  "The longest."
+  maxMs: Float!
+}
+
+"A runner as it was at a moment."
+type RunnerEvent {
+  "The runner, as it was then."
+  runner: Runner!
+  "When that was seen."
+  at: Time!
+}
+
+"Where runners live."
+type Cluster {
+  "What it is: ` + "`" + `local` + "`" + `, this machine, or ` + "`" + `nomad` + "`" + `."
+  kind: String!
+  "How much room there is, and how much of it is taken."
+  capacity: Capacity!
+  "How far its draining has come; null unless it is being drained. See drainCluster."
+  draining: Draining
+
+  """
+  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes. Empty for a cluster that doesn't tell.
+  INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
+  """
+  evaluations(
+    "Only those for runners of this environment; null: of any."
+    environmentId: ID
+    "Only those for this runner; null: for any."
+    runnerId: ID
+    "Only those with one of these statuses; null: with any."
+    status: [EvaluationStatus!]
+    "At most this many, 1 to 1000. Default: 100."
+    first: Int
+    "Only those after this cursor of an earlier page, which are older."
+    after: String
+  ): EvaluationConnection!
+
+  """
+  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes. Empty for a cluster that doesn't tell.
+  INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
+  """
+  allocations(
+    "Only those of runners of this environment; null: of any."
+    environmentId: ID
+    "Only those of this runner; null: of any."
+    runnerId: ID
+    "Only those with one of these statuses; null: with any."
+    status: [AllocationStatus!]
+    "At most this many, 1 to 1000. Default: 100."
+    first: Int
+    "Only those after this cursor of an earlier page, which are older."
+    after: String
+  ): AllocationConnection!
+}
+
+"How far a draining has come. It is done when all three counts are 0."
+type Draining {
+  "When it was begun."
+  since: Time!
+  "Runners that somebody still holds."
+  claimed: Int!
+  "Other runners that aren't gone yet; they go by themselves."
+  leaving: Int!
+  "Executions that haven't ended."
+  executions: Int!
+}
+
+"The scheduler's work on one change of what is wanted: that a runner get its place, or lose it. A runner has one after the other."
+type Evaluation {
+  "Its id; ids sort by the time at which they were made."
+  id: ID!
+  "What it is to achieve."
+  type: EvaluationType!
+  "The runner; null where it is about no single one, or it isn't told."
+  runnerId: ID
+  "The runner's environment; null likewise."
+  environmentId: ID
+  "1 to 100: higher ones go first. 80 where a claim waits, 50 to fill a pool."
+  priority: Int!
+  "What made it."
+  trigger: EvaluationTrigger!
+  "Where it is in its life."
+  status: EvaluationStatus!
+  "Why it is BLOCKED, FAILED or CANCELLED, in words; else null."
+  reason: String
+  "What there is too little of for a BLOCKED one, as it was last looked at; empty for all others."
+  shortages: [Shortage!]!
+  "Runners that it could not place: an evaluation that is BLOCKED, or goes on for it, is to."
+  queued: Int!
+  "The evaluation that it goes on for; null if it does for none."
+  previousId: ID
+  "The evaluation that goes on for it; null if none does."
+  nextId: ID
+  "When it was made."
+  createdAt: Time!
+  "It isn't taken up before; null: as soon as it can be."
+  waitUntil: Time
+  "When it was last taken up; that of a BLOCKED one may be that of the one before it. Null until then."
+  dequeuedAt: Time
+  "When it ended; null until then."
+  endedAt: Time
+  "Milliseconds that it waited, for its turn or for room: until it was last taken up, until it ended without, or until now."
+  waitMs: Float!
+  "Milliseconds of work from then until it ended; null until it has, and if it ended without."
+  workMs: Float
+}
+
+"What an evaluation is to achieve."
+enum EvaluationType {
+  "That a runner get its place."
+  PLACE
+  "That a runner that isn't wanted any more lose it."
+  STOP
+  "That what has ended be forgotten."
+  COLLECT
+}
+
+"What made an evaluation."
+enum EvaluationTrigger {
+  "A runner is wanted, or more urgently than before."
+  REGISTER
+  "A runner isn't wanted any more."
+  DEREGISTER
+  "The server came back, and looks at what it left."
+  RESTORE
+  "A runner's place was lost before it ever ran."
+  ALLOCATION_LOST
+  "An evaluation found no room; this one waits for some."
+  NO_ROOM
+  "An evaluation failed; this one tries again."
+  FAILED_FOLLOW_UP
+  "It was time for it."
+  INTERVAL
+}
+
+"Where an evaluation is in its life. It only moves forward, and may skip BLOCKED."
+enum EvaluationStatus {
+  "It waits for its turn, or is being worked on."
+  PENDING
+  "There is no room for its runner; it goes on when some is freed."
+  BLOCKED
+  "It is done, or another one waits for room in its place."
+  COMPLETE
+  "It was taken up too often and never carried out; another one follows it."
+  FAILED
+  "A newer one of its runner does its work."
+  CANCELLED
+}
+
+"What a runner that isn't placed lacks, in one dimension: CPU in MHz, memory and workspace in MiB, processes by number."
+type Shortage {
+  "What there is too little of."
+  dimension: Dimension!
+  "How much the runner wants."
+  wanted: Int64!
+  "How much of it is free."
+  free: Int64!
+  "How much isn't, because runners that go first wait for it."
+  kept: Int64!
+  "How much runners can be promised in all; see the server's settings for overcommitting."
+  capacity: Int64!
+}
+
+"What runners take from a machine."
+enum Dimension {
+  "CPU, in MHz."
+  CPU
+  "Memory, in MiB."
+  MEMORY
+  "Processes and threads."
+  PROCESSES
+  "Room for files, in MiB."
+  WORKSPACE
+}
+
+"A runner's place on a machine. It takes room until nothing of the runner runs any more."
+type Allocation {
+  "Its id; ids sort by the time at which they were made. One that an earlier server made has the runner's."
+  id: ID!
+  "The runner whose place it is."
+  runnerId: ID!
+  "The runner's environment."
+  environmentId: ID!
+  "The evaluation that placed it, which may be forgotten already; null if an earlier server did."
+  evaluationId: ID
+  "What the runner is promised."
+  resources: Resources!
+  "What is to become of it."
+  desired: DesiredState!
+  "Where it is in its life."
+  status: AllocationStatus!
+  "Why it FAILED or is LOST, in words; else null."
+  message: String
+  "When the runner got its place, or this server found it there."
+  createdAt: Time!
+  "When its agent answered, or was found by this server; null until then."
+  runningAt: Time
+  "When nothing of it ran any more; null until then."
+  endedAt: Time
+}
+
+"What is to become of an allocation."
+enum DesiredState {
+  "It is to run."
+  RUN
+  "It is to end, if it hasn't."
+  STOP
+}
+
+"Where an allocation is in its life. It only moves forward, and may skip RUNNING."
+enum AllocationStatus {
+  "It has its place; its agent hasn't answered yet."
+  PENDING
+  "Its agent answered."
+  RUNNING
+  "It ended because it was to."
+  COMPLETE
+  "It ended by itself, or could not be started."
+  FAILED
+  "It wasn't there any more after a restart of the server."
+  LOST
+}
+
+"Room for runners. What is used is what they were promised, whether they make use of it or not; it may be more than there is."
+type Capacity {
+  "CPU of all machines together, in MHz: cores times their clock."
+  cpuMHz: Int!
+  "Memory of all machines together, in MiB."
+  memoryMiB: Int64!
+  "CPU promised to runners, in MHz."
+  cpuMHzUsed: Int!
+  "Memory promised to runners, in MiB."
+  memoryMiBUsed: Int64!
 }
 
 "One isolated place in which commands run. It serves at most one claim in its life."
@@ -2080,6 +3280,11 @@ type File {
   group: String!
   "Where a link points; null for anything else."
   linkTarget: String
+  """
+  Where its bytes are, as they are when they are asked for: a path on this server, for example ` + "`" + `/files/…?path=…` + "`" + `, for a GET or HEAD by whoever has it, within 10 minutes. It answers with Content-Length, the file's name and a tag, and to a Range (one) with that part. What is promised comes, or the connection breaks.
+  Refused with an error as here: RUNNER_GONE (410), FILE_ERROR (404: not there any more, no regular file, or one with more than 1 GiB of holes), FORBIDDEN (410: expired; 403: not ours). Null for anything but a regular file.
+  """
+  downloadUrl: String
 }
 
 "What an entry of a file system is."
@@ -2129,6 +3334,12 @@ type Execution {
     "About this many bytes at most, 1 to 8388608; at least one chunk comes if there is any. Default: 1048576."
     maxBytes: Int
   ): OutputPage!
+  """
+  Where what it has printed is as bytes: a path on this server, for a GET or HEAD by whoever has it, within 10 minutes. ` + "`" + `&stream=stdout` + "`" + ` or ` + "`" + `&stream=stderr` + "`" + ` after it is one stream only; else it is both, in the order in which they were printed.
+  ` + "`" + `&format=asciicast` + "`" + ` after it is a recording, with when each piece was printed, for players of asciicast version 2; its screen is as large as the terminal was at the start.
+  While it runs that is what there is when it is asked for; a Range that begins where an earlier answer ended goes on. A header ` + "`" + `Rockpool-Lost-Bytes` + "`" + ` tells how many bytes were printed that aren't kept; without it none is missing.
+  """
+  outputUrl: String!
 }
 
 "Where an execution is in its life. It only moves forward; RUNNING may be skipped."
@@ -2197,6 +3408,8 @@ type Marks {
 type OutputPage {
   "Pieces of output, in the order in which they were printed."
   chunks: [OutputChunk!]!
+  "Bytes between ` + "`" + `after` + "`" + ` and ` + "`" + `cursor` + "`" + ` that aren't in the chunks, since the server's disk was full, or --keep-bytes used up: they are lost. 0 where nothing is missing."
+  lostBytes: Int64!
   "The position after the last chunk: the ` + "`" + `after` + "`" + ` of the next page."
   cursor: Cursor!
   "Whether the execution has ended and this is the last of its output."
@@ -2480,6 +3693,12 @@ input RunInput {
   idempotencyKey: String
 }
 
+"Whether the cluster is to be drained."
+input DrainClusterInput {
+  "True: drain it; false: end that."
+  draining: Boolean!
+}
+
 "What putEnvironment did."
 type PutEnvironmentPayload {
   "Whether it is new."
@@ -2520,6 +3739,12 @@ type UpdateFilesPayload {
   deleted: [String!]!
   "Paths that could not be written, for example because the workspace is full. Never one that could have been refused before."
   failed: [FileFailure!]!
+}
+
+"What uploadFile did."
+type UploadFilePayload {
+  "The file as it now is in the runner."
+  file: File!
 }
 
 "A file that could not be written."
@@ -2566,6 +3791,12 @@ type RunPayload {
   execution: Execution!
 }
 
+"What drainCluster did."
+type DrainClusterPayload {
+  "The cluster, and how far its draining has come."
+  cluster: Cluster!
+}
+
 "Where a page stands among its neighbours."
 type PageInfo {
   "Whether there is more after this page."
@@ -2592,6 +3823,46 @@ type RunnerEdge {
   cursor: String!
   "The runner."
   node: Runner!
+}
+
+"A page of evaluations."
+type EvaluationConnection {
+  "The evaluations, each with its cursor."
+  edges: [EvaluationEdge!]!
+  "The evaluations."
+  nodes: [Evaluation!]!
+  "Whether and where it goes on."
+  pageInfo: PageInfo!
+  "How many there are in all pages."
+  totalCount: Int!
+}
+
+"An evaluation in a page."
+type EvaluationEdge {
+  "Its position."
+  cursor: String!
+  "The evaluation."
+  node: Evaluation!
+}
+
+"A page of allocations."
+type AllocationConnection {
+  "The allocations, each with its cursor."
+  edges: [AllocationEdge!]!
+  "The allocations."
+  nodes: [Allocation!]!
+  "Whether and where it goes on."
+  pageInfo: PageInfo!
+  "How many there are in all pages."
+  totalCount: Int!
+}
+
+"An allocation in a page."
+type AllocationEdge {
+  "Its position."
+  cursor: String!
+  "The allocation."
+  node: Allocation!
 }
 
 "A page of executions."
@@ -2703,12 +3974,78 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
 
+func (ec *executionContext) childFields_Allocation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Allocation_id(ctx, field)
+	case "runnerId":
+		return ec.fieldContext_Allocation_runnerId(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_Allocation_environmentId(ctx, field)
+	case "evaluationId":
+		return ec.fieldContext_Allocation_evaluationId(ctx, field)
+	case "resources":
+		return ec.fieldContext_Allocation_resources(ctx, field)
+	case "desired":
+		return ec.fieldContext_Allocation_desired(ctx, field)
+	case "status":
+		return ec.fieldContext_Allocation_status(ctx, field)
+	case "message":
+		return ec.fieldContext_Allocation_message(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Allocation_createdAt(ctx, field)
+	case "runningAt":
+		return ec.fieldContext_Allocation_runningAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Allocation_endedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Allocation", field.Name)
+}
+
+func (ec *executionContext) childFields_AllocationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AllocationConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_AllocationConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_AllocationConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_AllocationConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AllocationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AllocationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AllocationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AllocationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AllocationEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_CancelExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "execution":
 		return ec.fieldContext_CancelExecutionPayload_execution(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelExecutionPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Capacity(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cpuMHz":
+		return ec.fieldContext_Capacity_cpuMHz(ctx, field)
+	case "memoryMiB":
+		return ec.fieldContext_Capacity_memoryMiB(ctx, field)
+	case "cpuMHzUsed":
+		return ec.fieldContext_Capacity_cpuMHzUsed(ctx, field)
+	case "memoryMiBUsed":
+		return ec.fieldContext_Capacity_memoryMiBUsed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Capacity", field.Name)
 }
 
 func (ec *executionContext) childFields_Claim(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2733,6 +4070,36 @@ func (ec *executionContext) childFields_ClaimRunnerPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type ClaimRunnerPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_ClaimStats(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "claimed":
+		return ec.fieldContext_ClaimStats_claimed(ctx, field)
+	case "warm":
+		return ec.fieldContext_ClaimStats_warm(ctx, field)
+	case "failed":
+		return ec.fieldContext_ClaimStats_failed(ctx, field)
+	case "durations":
+		return ec.fieldContext_ClaimStats_durations(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ClaimStats", field.Name)
+}
+
+func (ec *executionContext) childFields_Cluster(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_Cluster_kind(ctx, field)
+	case "capacity":
+		return ec.fieldContext_Cluster_capacity(ctx, field)
+	case "draining":
+		return ec.fieldContext_Cluster_draining(ctx, field)
+	case "evaluations":
+		return ec.fieldContext_Cluster_evaluations(ctx, field)
+	case "allocations":
+		return ec.fieldContext_Cluster_allocations(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Cluster", field.Name)
+}
+
 func (ec *executionContext) childFields_ComponentHealth(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -2753,6 +4120,46 @@ func (ec *executionContext) childFields_DeleteEnvironmentPayload(ctx context.Con
 		return ec.fieldContext_DeleteEnvironmentPayload_deleted(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DrainClusterPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cluster":
+		return ec.fieldContext_DrainClusterPayload_cluster(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DrainClusterPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Draining(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "since":
+		return ec.fieldContext_Draining_since(ctx, field)
+	case "claimed":
+		return ec.fieldContext_Draining_claimed(ctx, field)
+	case "leaving":
+		return ec.fieldContext_Draining_leaving(ctx, field)
+	case "executions":
+		return ec.fieldContext_Draining_executions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Draining", field.Name)
+}
+
+func (ec *executionContext) childFields_Durations(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "count":
+		return ec.fieldContext_Durations_count(ctx, field)
+	case "minMs":
+		return ec.fieldContext_Durations_minMs(ctx, field)
+	case "p50Ms":
+		return ec.fieldContext_Durations_p50Ms(ctx, field)
+	case "p90Ms":
+		return ec.fieldContext_Durations_p90Ms(ctx, field)
+	case "p99Ms":
+		return ec.fieldContext_Durations_p99Ms(ctx, field)
+	case "maxMs":
+		return ec.fieldContext_Durations_maxMs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Durations", field.Name)
 }
 
 func (ec *executionContext) childFields_Environment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2779,8 +4186,80 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_outputLimit(ctx, field)
 	case "pool":
 		return ec.fieldContext_Environment_pool(ctx, field)
+	case "startDurations":
+		return ec.fieldContext_Environment_startDurations(ctx, field)
+	case "claimStats":
+		return ec.fieldContext_Environment_claimStats(ctx, field)
+	case "poolHistory":
+		return ec.fieldContext_Environment_poolHistory(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Environment", field.Name)
+}
+
+func (ec *executionContext) childFields_Evaluation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Evaluation_id(ctx, field)
+	case "type":
+		return ec.fieldContext_Evaluation_type(ctx, field)
+	case "runnerId":
+		return ec.fieldContext_Evaluation_runnerId(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_Evaluation_environmentId(ctx, field)
+	case "priority":
+		return ec.fieldContext_Evaluation_priority(ctx, field)
+	case "trigger":
+		return ec.fieldContext_Evaluation_trigger(ctx, field)
+	case "status":
+		return ec.fieldContext_Evaluation_status(ctx, field)
+	case "reason":
+		return ec.fieldContext_Evaluation_reason(ctx, field)
+	case "shortages":
+		return ec.fieldContext_Evaluation_shortages(ctx, field)
+	case "queued":
+		return ec.fieldContext_Evaluation_queued(ctx, field)
+	case "previousId":
+		return ec.fieldContext_Evaluation_previousId(ctx, field)
+	case "nextId":
+		return ec.fieldContext_Evaluation_nextId(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Evaluation_createdAt(ctx, field)
+	case "waitUntil":
+		return ec.fieldContext_Evaluation_waitUntil(ctx, field)
+	case "dequeuedAt":
+		return ec.fieldContext_Evaluation_dequeuedAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Evaluation_endedAt(ctx, field)
+	case "waitMs":
+		return ec.fieldContext_Evaluation_waitMs(ctx, field)
+	case "workMs":
+		return ec.fieldContext_Evaluation_workMs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Evaluation", field.Name)
+}
+
+func (ec *executionContext) childFields_EvaluationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_EvaluationConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_EvaluationConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_EvaluationConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_EvaluationConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EvaluationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_EvaluationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_EvaluationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_EvaluationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EvaluationEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Execution(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2813,6 +4292,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_marks(ctx, field)
 	case "output":
 		return ec.fieldContext_Execution_output(ctx, field)
+	case "outputUrl":
+		return ec.fieldContext_Execution_outputUrl(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Execution", field.Name)
 }
@@ -2859,6 +4340,8 @@ func (ec *executionContext) childFields_File(ctx context.Context, field graphql.
 		return ec.fieldContext_File_group(ctx, field)
 	case "linkTarget":
 		return ec.fieldContext_File_linkTarget(ctx, field)
+	case "downloadUrl":
+		return ec.fieldContext_File_downloadUrl(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type File", field.Name)
 }
@@ -2957,6 +4440,8 @@ func (ec *executionContext) childFields_OutputPage(ctx context.Context, field gr
 	switch field.Name {
 	case "chunks":
 		return ec.fieldContext_OutputPage_chunks(ctx, field)
+	case "lostBytes":
+		return ec.fieldContext_OutputPage_lostBytes(ctx, field)
 	case "cursor":
 		return ec.fieldContext_OutputPage_cursor(ctx, field)
 	case "end":
@@ -2973,6 +4458,48 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 		return ec.fieldContext_PageInfo_endCursor(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolAlert(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environmentId":
+		return ec.fieldContext_PoolAlert_environmentId(ctx, field)
+	case "state":
+		return ec.fieldContext_PoolAlert_state(ctx, field)
+	case "since":
+		return ec.fieldContext_PoolAlert_since(ctx, field)
+	case "idle":
+		return ec.fieldContext_PoolAlert_idle(ctx, field)
+	case "size":
+		return ec.fieldContext_PoolAlert_size(ctx, field)
+	case "threshold":
+		return ec.fieldContext_PoolAlert_threshold(ctx, field)
+	case "reason":
+		return ec.fieldContext_PoolAlert_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolAlert", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "stepSeconds":
+		return ec.fieldContext_PoolHistory_stepSeconds(ctx, field)
+	case "until":
+		return ec.fieldContext_PoolHistory_until(ctx, field)
+	case "idle":
+		return ec.fieldContext_PoolHistory_idle(ctx, field)
+	case "claimed":
+		return ec.fieldContext_PoolHistory_claimed(ctx, field)
+	case "starting":
+		return ec.fieldContext_PoolHistory_starting(ctx, field)
+	case "waiting":
+		return ec.fieldContext_PoolHistory_waiting(ctx, field)
+	case "claims":
+		return ec.fieldContext_PoolHistory_claims(ctx, field)
+	case "warm":
+		return ec.fieldContext_PoolHistory_warm(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolHistory", field.Name)
 }
 
 func (ec *executionContext) childFields_PoolStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3117,6 +4644,32 @@ func (ec *executionContext) childFields_RunnerEdge(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type RunnerEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_RunnerEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "runner":
+		return ec.fieldContext_RunnerEvent_runner(ctx, field)
+	case "at":
+		return ec.fieldContext_RunnerEvent_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RunnerEvent", field.Name)
+}
+
+func (ec *executionContext) childFields_Shortage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "dimension":
+		return ec.fieldContext_Shortage_dimension(ctx, field)
+	case "wanted":
+		return ec.fieldContext_Shortage_wanted(ctx, field)
+	case "free":
+		return ec.fieldContext_Shortage_free(ctx, field)
+	case "kept":
+		return ec.fieldContext_Shortage_kept(ctx, field)
+	case "capacity":
+		return ec.fieldContext_Shortage_capacity(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Shortage", field.Name)
+}
+
 func (ec *executionContext) childFields_SignalExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "execution":
@@ -3143,6 +4696,14 @@ func (ec *executionContext) childFields_UpdateFilesPayload(ctx context.Context, 
 		return ec.fieldContext_UpdateFilesPayload_failed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateFilesPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UploadFilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "file":
+		return ec.fieldContext_UploadFilePayload_file(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UploadFilePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3295,6 +4856,98 @@ func (ec *executionContext) childFields___Type(ctx context.Context, field graphq
 
 // region    ***************************** args.gotpl *****************************
 
+func (ec *executionContext) field_Cluster_allocations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "status",
+		func(ctx context.Context, v any) ([]runtime.AllocationStatus, error) {
+			return ec.unmarshalOAllocationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatusᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["status"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg4
+	return args, nil
+}
+
+func (ec *executionContext) field_Cluster_evaluations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "status",
+		func(ctx context.Context, v any) ([]runtime.EvaluationStatus, error) {
+			return ec.unmarshalOEvaluationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatusᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["status"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg4
+	return args, nil
+}
+
 func (ec *executionContext) field_Execution_output_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3351,6 +5004,20 @@ func (ec *executionContext) field_Mutation_deleteEnvironment_args(ctx context.Co
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (DeleteEnvironmentInput, error) {
 			return ec.unmarshalNDeleteEnvironmentInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDeleteEnvironmentInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_drainCluster_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (DrainClusterInput, error) {
+			return ec.unmarshalNDrainClusterInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDrainClusterInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3471,6 +5138,44 @@ func (ec *executionContext) field_Mutation_updateFiles_args(ctx context.Context,
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_uploadFile_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "path",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["path"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "file",
+		func(ctx context.Context, v any) (transport.Upload, error) {
+			return ec.unmarshalNUpload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋtransportᚐUpload(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["file"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "mode",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["mode"] = arg3
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_writeStdin_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3578,6 +5283,14 @@ func (ec *executionContext) field_Query_executions_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["after"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newestFirst"] = arg5
 	return args, nil
 }
 
@@ -3707,7 +5420,35 @@ func (ec *executionContext) field_Subscription_executionEvents_args(ctx context.
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_poolAlerts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Subscription_poolStatus_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_runnerEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
@@ -3781,6 +5522,442 @@ func (ec *executionContext) field___Type_fields_args(ctx context.Context, rawArg
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _Allocation_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.AllocationID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_runnerId(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_runnerId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RunnerID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_evaluationId(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_evaluationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Allocation().EvaluationID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_evaluationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_resources(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_resources(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Resources, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Resources) graphql.Marshaler {
+			return ec.marshalNResources2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐResources(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_resources(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Allocation",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Resources(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Allocation_desired(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_desired(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Desired, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.DesiredState) graphql.Marshaler {
+			return ec.marshalNDesiredState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDesiredState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_desired(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type DesiredState does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_status(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.AllocationStatus) graphql.Marshaler {
+			return ec.marshalNAllocationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type AllocationStatus does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Allocation().Message(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_runningAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_runningAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RunningAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_runningAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Allocation_endedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Allocation_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Allocation_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _AllocationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+			return ec.marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AllocationConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AllocationEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AllocationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Allocation) graphql.Marshaler {
+			return ec.marshalNAllocation2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AllocationConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Allocation(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AllocationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AllocationConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AllocationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AllocationConnection", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _AllocationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AllocationEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AllocationEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AllocationEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Allocation) graphql.Marshaler {
+			return ec.marshalNAllocation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocation(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AllocationEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AllocationEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Allocation(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _CancelExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *CancelExecutionPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3811,6 +5988,98 @@ func (ec *executionContext) fieldContext_CancelExecutionPayload_execution(_ cont
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Capacity_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_cpuMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHz, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_cpuMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Capacity_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Capacity_cpuMHzUsed(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_cpuMHzUsed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHzUsed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_cpuMHzUsed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Capacity_memoryMiBUsed(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_memoryMiBUsed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiBUsed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_memoryMiBUsed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Claim_claimedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Claim) (ret graphql.Marshaler) {
@@ -3946,6 +6215,282 @@ func (ec *executionContext) fieldContext_ClaimRunnerPayload_runner(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _ClaimStats_claimed(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimStats_claimed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Claimed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimStats_claimed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ClaimStats_warm(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimStats_warm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Warm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimStats_warm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ClaimStats_failed(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimStats_failed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimStats_failed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ClaimStats_durations(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimStats_durations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Durations, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Durations) graphql.Marshaler {
+			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimStats_durations(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ClaimStats",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Durations(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_kind(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Cluster", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Cluster_capacity(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_capacity(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Capacity, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Capacity) graphql.Marshaler {
+			return ec.marshalNCapacity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCapacity(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_capacity(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Capacity(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_draining(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_draining(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Draining, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Draining) graphql.Marshaler {
+			return ec.marshalODraining2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDraining(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_draining(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Draining(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_evaluations(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_evaluations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Cluster().Evaluations(ctx, obj, fc.Args["environmentId"].(*string), fc.Args["runnerId"].(*string), fc.Args["status"].([]runtime.EvaluationStatus), fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
+			return ec.marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_evaluations(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EvaluationConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Cluster_evaluations_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_allocations(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_allocations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Cluster().Allocations(ctx, obj, fc.Args["environmentId"].(*string), fc.Args["runnerId"].(*string), fc.Args["status"].([]runtime.AllocationStatus), fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Allocation]) graphql.Marshaler {
+			return ec.marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_allocations(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AllocationConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Cluster_allocations_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ComponentHealth_name(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4059,6 +6604,268 @@ func (ec *executionContext) _DeleteEnvironmentPayload_deleted(ctx context.Contex
 }
 func (ec *executionContext) fieldContext_DeleteEnvironmentPayload_deleted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DeleteEnvironmentPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _DrainClusterPayload_cluster(ctx context.Context, field graphql.CollectedField, obj *DrainClusterPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DrainClusterPayload_cluster(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cluster, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ClusterStatus) graphql.Marshaler {
+			return ec.marshalNCluster2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClusterStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DrainClusterPayload_cluster(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DrainClusterPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Cluster(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Draining_since(ctx context.Context, field graphql.CollectedField, obj *runtime.Draining) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Draining_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Draining_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Draining", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Draining_claimed(ctx context.Context, field graphql.CollectedField, obj *runtime.Draining) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Draining_claimed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Claimed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Draining_claimed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Draining", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Draining_leaving(ctx context.Context, field graphql.CollectedField, obj *runtime.Draining) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Draining_leaving(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Leaving, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Draining_leaving(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Draining", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Draining_executions(ctx context.Context, field graphql.CollectedField, obj *runtime.Draining) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Draining_executions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Executions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Draining_executions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Draining", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_count(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_count(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Count, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_count(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_minMs(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_minMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MinMs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_minMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_p50Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_p50Ms(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.P50Ms, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_p50Ms(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_p90Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_p90Ms(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.P90Ms, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_p90Ms(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_p99Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_p99Ms(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.P99Ms, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_p99Ms(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Durations_maxMs(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Durations_maxMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxMs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Durations_maxMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
@@ -4345,6 +7152,699 @@ func (ec *executionContext) fieldContext_Environment_pool(_ context.Context, fie
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PoolStatus(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Environment_startDurations(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_startDurations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().StartDurations(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Durations) graphql.Marshaler {
+			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_startDurations(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Durations(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Environment_claimStats(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_claimStats(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().ClaimStats(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ClaimStats) graphql.Marshaler {
+			return ec.marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐClaimStats(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_claimStats(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ClaimStats(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Environment_poolHistory(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_poolHistory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Environment().PoolHistory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PoolHistory) graphql.Marshaler {
+			return ec.marshalNPoolHistory2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPoolHistory(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_poolHistory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolHistory(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Evaluation_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_type(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_type(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Type, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationType) graphql.Marshaler {
+			return ec.marshalNEvaluationType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationType(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_type(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type EvaluationType does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_runnerId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_runnerId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().RunnerID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().EnvironmentID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_priority(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_priority(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Priority, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_priority(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_trigger(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_trigger(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Trigger, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationTrigger) graphql.Marshaler {
+			return ec.marshalNEvaluationTrigger2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationTrigger(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_trigger(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type EvaluationTrigger does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_status(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationStatus) graphql.Marshaler {
+			return ec.marshalNEvaluationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type EvaluationStatus does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_reason(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().Reason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_shortages(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_shortages(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Shortages, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Shortage) graphql.Marshaler {
+			return ec.marshalNShortage2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐShortageᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_shortages(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Evaluation",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Shortage(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Evaluation_queued(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_queued(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Queued, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_queued(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_previousId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_previousId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().PreviousID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_previousId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_nextId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_nextId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().NextID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_nextId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_waitUntil(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_waitUntil(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WaitUntil, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_waitUntil(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_dequeuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_dequeuedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DequeuedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_dequeuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_endedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_waitMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_waitMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().WaitMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_waitMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_workMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_workMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().WorkMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_workMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+			return ec.marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluationConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EvaluationEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EvaluationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Evaluation) graphql.Marshaler {
+			return ec.marshalNEvaluation2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluationConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Evaluation(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EvaluationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluationConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EvaluationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EvaluationConnection", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _EvaluationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EvaluationEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EvaluationEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluationEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Evaluation) graphql.Marshaler {
+			return ec.marshalNEvaluation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluation(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluationEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluationEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Evaluation(ctx, field)
 		},
 	}
 	return fc, nil
@@ -4718,6 +8218,29 @@ func (ec *executionContext) fieldContext_Execution_output(ctx context.Context, f
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Execution_outputUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_outputUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().OutputURL(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_outputUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _ExecutionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Execution]) (ret graphql.Marshaler) {
@@ -5360,6 +8883,29 @@ func (ec *executionContext) _File_linkTarget(ctx context.Context, field graphql.
 	)
 }
 func (ec *executionContext) fieldContext_File_linkTarget(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("File", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _File_downloadUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.File) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_File_downloadUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.File().DownloadURL(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_File_downloadUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("File", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
@@ -6017,6 +9563,50 @@ func (ec *executionContext) fieldContext_Mutation_updateFiles(ctx context.Contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_uploadFile(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_uploadFile(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UploadFile(ctx, fc.Args["runnerId"].(string), fc.Args["path"].(string), fc.Args["file"].(transport.Upload), fc.Args["mode"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v UploadFilePayload) graphql.Marshaler {
+			return ec.marshalNUploadFilePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐUploadFilePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_uploadFile(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UploadFilePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_uploadFile_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_startExecution(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6281,6 +9871,50 @@ func (ec *executionContext) fieldContext_Mutation_run(ctx context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_drainCluster(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_drainCluster(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().DrainCluster(ctx, fc.Args["input"].(DrainClusterInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v DrainClusterPayload) graphql.Marshaler {
+			return ec.marshalNDrainClusterPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDrainClusterPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_drainCluster(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DrainClusterPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_drainCluster_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Network_access(ctx context.Context, field graphql.CollectedField, obj *runtime.Network) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6451,6 +10085,29 @@ func (ec *executionContext) fieldContext_OutputPage_chunks(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _OutputPage_lostBytes(ctx context.Context, field graphql.CollectedField, obj *model.OutputPage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputPage_lostBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LostBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputPage_lostBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputPage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _OutputPage_cursor(ctx context.Context, field graphql.CollectedField, obj *model.OutputPage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6541,6 +10198,351 @@ func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_PageInfo_endCursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_state(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.PoolAlertState) graphql.Marshaler {
+			return ec.marshalNPoolAlertState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type PoolAlertState does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_since(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_idle(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_idle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Idle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_idle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_size(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_size(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Size, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_size(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_threshold(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_threshold(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Threshold, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_threshold(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAlert_reason(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolAlert) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAlert_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAlert_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAlert", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_stepSeconds(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_stepSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StepSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_stepSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_until(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_idle(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_idle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Idle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_idle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_claimed(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_claimed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Claimed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_claimed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_starting(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_starting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Starting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_starting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_waiting(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_claims(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_claims(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Claims, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_claims(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PoolHistory_warm(ctx context.Context, field graphql.CollectedField, obj *model.PoolHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolHistory_warm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Warm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []int) graphql.Marshaler {
+			return ec.marshalNInt2ᚕintᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolHistory_warm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolHistory", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _PoolStatus_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolStatus) (ret graphql.Marshaler) {
@@ -7048,7 +11050,7 @@ func (ec *executionContext) _Query_executions(ctx context.Context, field graphql
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Execution]) graphql.Marshaler {
@@ -7122,6 +11124,70 @@ func (ec *executionContext) fieldContext_Query_execution(ctx context.Context, fi
 	if fc.Args, err = ec.field_Query_execution_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_poolAlerts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().PoolAlerts(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.PoolAlert) graphql.Marshaler {
+			return ec.marshalNPoolAlert2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_poolAlerts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolAlert(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_cluster(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_cluster(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Cluster(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ClusterStatus) graphql.Marshaler {
+			return ec.marshalNCluster2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClusterStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_cluster(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Cluster(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -7932,6 +11998,176 @@ func (ec *executionContext) fieldContext_RunnerEdge_node(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _RunnerEvent_runner(ctx context.Context, field graphql.CollectedField, obj *engine.RunnerEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerEvent_runner(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Runner, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Runner) graphql.Marshaler {
+			return ec.marshalNRunner2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunner(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerEvent_runner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RunnerEvent",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Runner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.CollectedField, obj *engine.RunnerEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerEvent_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerEvent_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerEvent", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Shortage_dimension(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Shortage_dimension(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Dimension, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Dimension) graphql.Marshaler {
+			return ec.marshalNDimension2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDimension(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Shortage_dimension(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Shortage", field, false, false, errors.New("field of type Dimension does not have child fields"))
+}
+
+func (ec *executionContext) _Shortage_wanted(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Shortage_wanted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Wanted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Shortage_wanted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Shortage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Shortage_free(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Shortage_free(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Free, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Shortage_free(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Shortage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Shortage_kept(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Shortage_kept(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kept, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Shortage_kept(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Shortage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Shortage_capacity(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Shortage_capacity(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Capacity, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Shortage_capacity(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Shortage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _SignalExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *SignalExecutionPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8040,6 +12276,50 @@ func (ec *executionContext) fieldContext_Subscription_executionEvents(ctx contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_poolAlerts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().PoolAlerts(ctx, fc.Args["environmentId"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.PoolAlert) graphql.Marshaler {
+			return ec.marshalNPoolAlert2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlert(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_poolAlerts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolAlert(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_poolAlerts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Subscription_poolStatus(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -8078,6 +12358,50 @@ func (ec *executionContext) fieldContext_Subscription_poolStatus(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_poolStatus_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_runnerEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_runnerEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().RunnerEvents(ctx, fc.Args["environmentId"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v engine.RunnerEvent) graphql.Marshaler {
+			return ec.marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐRunnerEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_runnerEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RunnerEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_runnerEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -8157,6 +12481,38 @@ func (ec *executionContext) fieldContext_UpdateFilesPayload_failed(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_FileFailure(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _UploadFilePayload_file(ctx context.Context, field graphql.CollectedField, obj *UploadFilePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UploadFilePayload_file(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.File, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.File) graphql.Marshaler {
+			return ec.marshalNFile2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFile(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UploadFilePayload_file(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UploadFilePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_File(ctx, field)
 		},
 	}
 	return fc, nil
@@ -9500,6 +13856,36 @@ func (ec *executionContext) unmarshalInputDeleteEnvironmentInput(ctx context.Con
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputDrainClusterInput(ctx context.Context, obj any) (DrainClusterInput, error) {
+	var it DrainClusterInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"draining"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "draining":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draining"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Draining = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputFileInput(ctx context.Context, obj any) (FileInput, error) {
 	var it FileInput
 	if obj == nil {
@@ -10326,6 +14712,256 @@ func (ec *executionContext) _ExecutionEvent(ctx context.Context, sel ast.Selecti
 
 // region    **************************** object.gotpl ****************************
 
+var allocationImplementors = []string{"Allocation"}
+
+func (ec *executionContext) _Allocation(ctx context.Context, sel ast.SelectionSet, obj *runtime.Allocation) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, allocationImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Allocation")
+		case "id":
+			out.Values[i] = ec._Allocation_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "runnerId":
+			out.Values[i] = ec._Allocation_runnerId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environmentId":
+			out.Values[i] = ec._Allocation_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "evaluationId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Allocation_evaluationId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "resources":
+			out.Values[i] = ec._Allocation_resources(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "desired":
+			out.Values[i] = ec._Allocation_desired(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "status":
+			out.Values[i] = ec._Allocation_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "message":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Allocation_message(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "createdAt":
+			out.Values[i] = ec._Allocation_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "runningAt":
+			out.Values[i] = ec._Allocation_runningAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "endedAt":
+			out.Values[i] = ec._Allocation_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var allocationConnectionImplementors = []string{"AllocationConnection"}
+
+func (ec *executionContext) _AllocationConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Allocation]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, allocationConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AllocationConnection")
+		case "edges":
+			out.Values[i] = ec._AllocationConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._AllocationConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._AllocationConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._AllocationConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var allocationEdgeImplementors = []string{"AllocationEdge"}
+
+func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, allocationEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AllocationEdge")
+		case "cursor":
+			out.Values[i] = ec._AllocationEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._AllocationEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancelExecutionPayloadImplementors = []string{"CancelExecutionPayload"}
 
 func (ec *executionContext) _CancelExecutionPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelExecutionPayload) graphql.Marshaler {
@@ -10340,6 +14976,59 @@ func (ec *executionContext) _CancelExecutionPayload(ctx context.Context, sel ast
 			out.Values[i] = graphql.MarshalString("CancelExecutionPayload")
 		case "execution":
 			out.Values[i] = ec._CancelExecutionPayload_execution(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var capacityImplementors = []string{"Capacity"}
+
+func (ec *executionContext) _Capacity(ctx context.Context, sel ast.SelectionSet, obj *runtime.Capacity) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, capacityImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Capacity")
+		case "cpuMHz":
+			out.Values[i] = ec._Capacity_cpuMHz(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memoryMiB":
+			out.Values[i] = ec._Capacity_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cpuMHzUsed":
+			out.Values[i] = ec._Capacity_cpuMHzUsed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memoryMiBUsed":
+			out.Values[i] = ec._Capacity_memoryMiBUsed(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -10455,6 +15144,183 @@ func (ec *executionContext) _ClaimRunnerPayload(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var claimStatsImplementors = []string{"ClaimStats"}
+
+func (ec *executionContext) _ClaimStats(ctx context.Context, sel ast.SelectionSet, obj *model.ClaimStats) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, claimStatsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ClaimStats")
+		case "claimed":
+			out.Values[i] = ec._ClaimStats_claimed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "warm":
+			out.Values[i] = ec._ClaimStats_warm(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "failed":
+			out.Values[i] = ec._ClaimStats_failed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "durations":
+			out.Values[i] = ec._ClaimStats_durations(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var clusterImplementors = []string{"Cluster"}
+
+func (ec *executionContext) _Cluster(ctx context.Context, sel ast.SelectionSet, obj *runtime.ClusterStatus) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, clusterImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Cluster")
+		case "kind":
+			out.Values[i] = ec._Cluster_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "capacity":
+			out.Values[i] = ec._Cluster_capacity(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "draining":
+			out.Values[i] = ec._Cluster_draining(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "evaluations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Cluster_evaluations(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "allocations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Cluster_allocations(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var componentHealthImplementors = []string{"ComponentHealth"}
 
 func (ec *executionContext) _ComponentHealth(ctx context.Context, sel ast.SelectionSet, obj *engine.ComponentHealth) graphql.Marshaler {
@@ -10522,6 +15388,160 @@ func (ec *executionContext) _DeleteEnvironmentPayload(ctx context.Context, sel a
 			out.Values[i] = graphql.MarshalString("DeleteEnvironmentPayload")
 		case "deleted":
 			out.Values[i] = ec._DeleteEnvironmentPayload_deleted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var drainClusterPayloadImplementors = []string{"DrainClusterPayload"}
+
+func (ec *executionContext) _DrainClusterPayload(ctx context.Context, sel ast.SelectionSet, obj *DrainClusterPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, drainClusterPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DrainClusterPayload")
+		case "cluster":
+			out.Values[i] = ec._DrainClusterPayload_cluster(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var drainingImplementors = []string{"Draining"}
+
+func (ec *executionContext) _Draining(ctx context.Context, sel ast.SelectionSet, obj *runtime.Draining) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, drainingImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Draining")
+		case "since":
+			out.Values[i] = ec._Draining_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "claimed":
+			out.Values[i] = ec._Draining_claimed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "leaving":
+			out.Values[i] = ec._Draining_leaving(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "executions":
+			out.Values[i] = ec._Draining_executions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var durationsImplementors = []string{"Durations"}
+
+func (ec *executionContext) _Durations(ctx context.Context, sel ast.SelectionSet, obj *model.Durations) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, durationsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Durations")
+		case "count":
+			out.Values[i] = ec._Durations_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "minMs":
+			out.Values[i] = ec._Durations_minMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "p50Ms":
+			out.Values[i] = ec._Durations_p50Ms(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "p90Ms":
+			out.Values[i] = ec._Durations_p90Ms(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "p99Ms":
+			out.Values[i] = ec._Durations_p99Ms(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "maxMs":
+			out.Values[i] = ec._Durations_maxMs(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -10679,6 +15699,570 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "startDurations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_startDurations(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "claimStats":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_claimStats(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "poolHistory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Environment_poolHistory(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var evaluationImplementors = []string{"Evaluation"}
+
+func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSet, obj *runtime.Evaluation) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, evaluationImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Evaluation")
+		case "id":
+			out.Values[i] = ec._Evaluation_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "type":
+			out.Values[i] = ec._Evaluation_type(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "runnerId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_runnerId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "environmentId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_environmentId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "priority":
+			out.Values[i] = ec._Evaluation_priority(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "trigger":
+			out.Values[i] = ec._Evaluation_trigger(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "status":
+			out.Values[i] = ec._Evaluation_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_reason(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "shortages":
+			out.Values[i] = ec._Evaluation_shortages(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "queued":
+			out.Values[i] = ec._Evaluation_queued(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "previousId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_previousId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "nextId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_nextId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "createdAt":
+			out.Values[i] = ec._Evaluation_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "waitUntil":
+			out.Values[i] = ec._Evaluation_waitUntil(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "dequeuedAt":
+			out.Values[i] = ec._Evaluation_dequeuedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "endedAt":
+			out.Values[i] = ec._Evaluation_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "waitMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_waitMs(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "workMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_workMs(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var evaluationConnectionImplementors = []string{"EvaluationConnection"}
+
+func (ec *executionContext) _EvaluationConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, evaluationConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EvaluationConnection")
+		case "edges":
+			out.Values[i] = ec._EvaluationConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._EvaluationConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._EvaluationConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._EvaluationConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var evaluationEdgeImplementors = []string{"EvaluationEdge"}
+
+func (ec *executionContext) _EvaluationEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, evaluationEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EvaluationEdge")
+		case "cursor":
+			out.Values[i] = ec._EvaluationEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._EvaluationEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -11018,6 +16602,44 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 					}
 				}()
 				res = ec._Execution_output(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "outputUrl":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_outputUrl(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -11473,6 +17095,44 @@ func (ec *executionContext) _File(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "downloadUrl":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._File_downloadUrl(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -11829,6 +17489,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "uploadFile":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_uploadFile(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "startExecution":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_startExecution(ctx, field)
@@ -11867,6 +17534,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "run":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_run(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "drainCluster":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_drainCluster(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -12005,6 +17679,11 @@ func (ec *executionContext) _OutputPage(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "lostBytes":
+			out.Values[i] = ec._OutputPage_lostBytes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "cursor":
 			out.Values[i] = ec._OutputPage_cursor(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -12056,6 +17735,147 @@ func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet,
 		case "endCursor":
 			out.Values[i] = ec._PageInfo_endCursor(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var poolAlertImplementors = []string{"PoolAlert"}
+
+func (ec *executionContext) _PoolAlert(ctx context.Context, sel ast.SelectionSet, obj *runtime.PoolAlert) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, poolAlertImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PoolAlert")
+		case "environmentId":
+			out.Values[i] = ec._PoolAlert_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "state":
+			out.Values[i] = ec._PoolAlert_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "since":
+			out.Values[i] = ec._PoolAlert_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "idle":
+			out.Values[i] = ec._PoolAlert_idle(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "size":
+			out.Values[i] = ec._PoolAlert_size(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "threshold":
+			out.Values[i] = ec._PoolAlert_threshold(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._PoolAlert_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var poolHistoryImplementors = []string{"PoolHistory"}
+
+func (ec *executionContext) _PoolHistory(ctx context.Context, sel ast.SelectionSet, obj *model.PoolHistory) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, poolHistoryImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PoolHistory")
+		case "stepSeconds":
+			out.Values[i] = ec._PoolHistory_stepSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "until":
+			out.Values[i] = ec._PoolHistory_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "idle":
+			out.Values[i] = ec._PoolHistory_idle(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "claimed":
+			out.Values[i] = ec._PoolHistory_claimed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "starting":
+			out.Values[i] = ec._PoolHistory_starting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._PoolHistory_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "claims":
+			out.Values[i] = ec._PoolHistory_claims(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "warm":
+			out.Values[i] = ec._PoolHistory_warm(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -12422,6 +18242,50 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				}()
 				res = ec._Query_execution(ctx, field)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "poolAlerts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_poolAlerts(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "cluster":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_cluster(ctx, field)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -13094,6 +18958,107 @@ func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var runnerEventImplementors = []string{"RunnerEvent"}
+
+func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionSet, obj *engine.RunnerEvent) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, runnerEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RunnerEvent")
+		case "runner":
+			out.Values[i] = ec._RunnerEvent_runner(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._RunnerEvent_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var shortageImplementors = []string{"Shortage"}
+
+func (ec *executionContext) _Shortage(ctx context.Context, sel ast.SelectionSet, obj *runtime.Shortage) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, shortageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Shortage")
+		case "dimension":
+			out.Values[i] = ec._Shortage_dimension(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "wanted":
+			out.Values[i] = ec._Shortage_wanted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "free":
+			out.Values[i] = ec._Shortage_free(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kept":
+			out.Values[i] = ec._Shortage_kept(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "capacity":
+			out.Values[i] = ec._Shortage_capacity(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var signalExecutionPayloadImplementors = []string{"SignalExecutionPayload"}
 
 func (ec *executionContext) _SignalExecutionPayload(ctx context.Context, sel ast.SelectionSet, obj *SignalExecutionPayload) graphql.Marshaler {
@@ -13185,8 +19150,12 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	switch fields[0].Name {
 	case "executionEvents":
 		return ec._Subscription_executionEvents(ctx, fields[0])
+	case "poolAlerts":
+		return ec._Subscription_poolAlerts(ctx, fields[0])
 	case "poolStatus":
 		return ec._Subscription_poolStatus(ctx, fields[0])
+	case "runnerEvents":
+		return ec._Subscription_runnerEvents(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}
@@ -13216,6 +19185,44 @@ func (ec *executionContext) _UpdateFilesPayload(ctx context.Context, sel ast.Sel
 			}
 		case "failed":
 			out.Values[i] = ec._UpdateFilesPayload_failed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var uploadFilePayloadImplementors = []string{"UploadFilePayload"}
+
+func (ec *executionContext) _UploadFilePayload(ctx context.Context, sel ast.SelectionSet, obj *UploadFilePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, uploadFilePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UploadFilePayload")
+		case "file":
+			out.Values[i] = ec._UploadFilePayload_file(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -13903,6 +19910,67 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 
 // region    ***************************** type.gotpl *****************************
 
+func (ec *executionContext) marshalNAllocation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocation(ctx context.Context, sel ast.SelectionSet, v runtime.Allocation) graphql.Marshaler {
+	return ec._Allocation(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAllocation2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Allocation) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAllocation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocation(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Allocation]) graphql.Marshaler {
+	return ec._AllocationConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+	return ec._AllocationEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNAllocationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatus(ctx context.Context, v any) (runtime.AllocationStatus, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.AllocationStatus(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAllocationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatus(ctx context.Context, sel ast.SelectionSet, v runtime.AllocationStatus) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNBase642ᚕbyte(ctx context.Context, v any) ([]byte, error) {
 	res, err := model.UnmarshalBase64(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -13945,6 +20013,10 @@ func (ec *executionContext) marshalNCancelExecutionPayload2githubᚗcomᚋrockpo
 	return ec._CancelExecutionPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNCapacity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCapacity(ctx context.Context, sel ast.SelectionSet, v runtime.Capacity) graphql.Marshaler {
+	return ec._Capacity(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNClaimRunnerInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimRunnerInput(ctx context.Context, v any) (ClaimRunnerInput, error) {
 	res, err := ec.unmarshalInputClaimRunnerInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -13952,6 +20024,14 @@ func (ec *executionContext) unmarshalNClaimRunnerInput2githubᚗcomᚋrockpool�
 
 func (ec *executionContext) marshalNClaimRunnerPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimRunnerPayload(ctx context.Context, sel ast.SelectionSet, v ClaimRunnerPayload) graphql.Marshaler {
 	return ec._ClaimRunnerPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐClaimStats(ctx context.Context, sel ast.SelectionSet, v model.ClaimStats) graphql.Marshaler {
+	return ec._ClaimStats(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNCluster2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClusterStatus(ctx context.Context, sel ast.SelectionSet, v runtime.ClusterStatus) graphql.Marshaler {
+	return ec._Cluster(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealth(ctx context.Context, sel ast.SelectionSet, v engine.ComponentHealth) graphql.Marshaler {
@@ -13999,6 +20079,53 @@ func (ec *executionContext) marshalNDeleteEnvironmentPayload2githubᚗcomᚋrock
 	return ec._DeleteEnvironmentPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNDesiredState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDesiredState(ctx context.Context, v any) (runtime.DesiredState, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.DesiredState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDesiredState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDesiredState(ctx context.Context, sel ast.SelectionSet, v runtime.DesiredState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNDimension2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDimension(ctx context.Context, v any) (runtime.Dimension, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Dimension(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDimension2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDimension(ctx context.Context, sel ast.SelectionSet, v runtime.Dimension) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNDrainClusterInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDrainClusterInput(ctx context.Context, v any) (DrainClusterInput, error) {
+	res, err := ec.unmarshalInputDrainClusterInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDrainClusterPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDrainClusterPayload(ctx context.Context, sel ast.SelectionSet, v DrainClusterPayload) graphql.Marshaler {
+	return ec._DrainClusterPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx context.Context, sel ast.SelectionSet, v model.Durations) graphql.Marshaler {
+	return ec._Durations(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNEnvironment2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironment(ctx context.Context, sel ast.SelectionSet, v runtime.Environment) graphql.Marshaler {
 	return ec._Environment(ctx, sel, &v)
 }
@@ -14017,6 +20144,101 @@ func (ec *executionContext) marshalNEnvironment2ᚕgithubᚗcomᚋrockpoolᚋroc
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalNEvaluation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluation(ctx context.Context, sel ast.SelectionSet, v runtime.Evaluation) graphql.Marshaler {
+	return ec._Evaluation(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEvaluation2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Evaluation) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEvaluation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluation(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
+	return ec._EvaluationConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+	return ec._EvaluationEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNEvaluationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatus(ctx context.Context, v any) (runtime.EvaluationStatus, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationStatus(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEvaluationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatus(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationStatus) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNEvaluationTrigger2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationTrigger(ctx context.Context, v any) (runtime.EvaluationTrigger, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationTrigger(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEvaluationTrigger2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationTrigger(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationTrigger) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNEvaluationType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationType(ctx context.Context, v any) (runtime.EvaluationType, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationType(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEvaluationType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationType(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationType) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNExecution2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx context.Context, sel ast.SelectionSet, v runtime.Execution) graphql.Marshaler {
@@ -14176,6 +20398,22 @@ func (ec *executionContext) marshalNFileType2githubᚗcomᚋrockpoolᚋrockpool�
 	return res
 }
 
+func (ec *executionContext) unmarshalNFloat2float64(ctx context.Context, v any) (float64, error) {
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.SelectionSet, v float64) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalFloatContext(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return graphql.WrapContextMarshaler(ctx, res)
+}
+
 func (ec *executionContext) marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealth(ctx context.Context, sel ast.SelectionSet, v engine.Health) graphql.Marshaler {
 	return ec._Health(ctx, sel, &v)
 }
@@ -14197,6 +20435,22 @@ func (ec *executionContext) marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockp
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, v any) (runtime.AllocationID, error) {
+	res, err := model.UnmarshalAllocationID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, sel ast.SelectionSet, v runtime.AllocationID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalAllocationID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, v any) (runtime.EnvironmentID, error) {
 	res, err := model.UnmarshalEnvironmentID(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -14205,6 +20459,22 @@ func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋru
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, sel ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalEnvironmentID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, v any) (runtime.EvaluationID, error) {
+	res, err := model.UnmarshalEvaluationID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalEvaluationID(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -14428,6 +20698,47 @@ func (ec *executionContext) marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpool�
 	return ec._PageInfo(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNPoolAlert2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlert(ctx context.Context, sel ast.SelectionSet, v runtime.PoolAlert) graphql.Marshaler {
+	return ec._PoolAlert(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNPoolAlert2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.PoolAlert) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPoolAlert2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlert(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNPoolAlertState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertState(ctx context.Context, v any) (runtime.PoolAlertState, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.PoolAlertState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPoolAlertState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertState(ctx context.Context, sel ast.SelectionSet, v runtime.PoolAlertState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNPoolHistory2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPoolHistory(ctx context.Context, sel ast.SelectionSet, v model.PoolHistory) graphql.Marshaler {
+	return ec._PoolHistory(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNPoolStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v runtime.PoolStatus) graphql.Marshaler {
 	return ec._PoolStatus(ctx, sel, &v)
 }
@@ -14535,6 +20846,10 @@ func (ec *executionContext) marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
+func (ec *executionContext) marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐRunnerEvent(ctx context.Context, sel ast.SelectionSet, v engine.RunnerEvent) graphql.Marshaler {
+	return ec._RunnerEvent(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNRunnerState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerState(ctx context.Context, v any) (runtime.RunnerState, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.RunnerState(tmp)
@@ -14550,6 +20865,26 @@ func (ec *executionContext) marshalNRunnerState2githubᚗcomᚋrockpoolᚋrockpo
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNShortage2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐShortage(ctx context.Context, sel ast.SelectionSet, v runtime.Shortage) graphql.Marshaler {
+	return ec._Shortage(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNShortage2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐShortageᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Shortage) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNShortage2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐShortage(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNSignalExecutionInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐSignalExecutionInput(ctx context.Context, v any) (SignalExecutionInput, error) {
@@ -14638,6 +20973,26 @@ func (ec *executionContext) unmarshalNUpdateFilesInput2githubᚗcomᚋrockpool�
 
 func (ec *executionContext) marshalNUpdateFilesPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐFilesUpdated(ctx context.Context, sel ast.SelectionSet, v engine.FilesUpdated) graphql.Marshaler {
 	return ec._UpdateFilesPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNUpload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋtransportᚐUpload(ctx context.Context, v any) (transport.Upload, error) {
+	res, err := transport.UnmarshalUpload(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNUpload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋtransportᚐUpload(ctx context.Context, sel ast.SelectionSet, v transport.Upload) graphql.Marshaler {
+	_ = sel
+	res := transport.MarshalUpload(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNUploadFilePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐUploadFilePayload(ctx context.Context, sel ast.SelectionSet, v UploadFilePayload) graphql.Marshaler {
+	return ec._UploadFilePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNVariable2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariable(ctx context.Context, sel ast.SelectionSet, v runtime.Variable) graphql.Marshaler {
@@ -14814,6 +21169,42 @@ func (ec *executionContext) marshalN__TypeKind2string(ctx context.Context, sel a
 	return res
 }
 
+func (ec *executionContext) unmarshalOAllocationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatusᚄ(ctx context.Context, v any) ([]runtime.AllocationStatus, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]runtime.AllocationStatus, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNAllocationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatus(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOAllocationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.AllocationStatus) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAllocationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationStatus(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalOBase642ᚕbyte(ctx context.Context, v any) ([]byte, error) {
 	if v == nil {
 		return nil, nil
@@ -14887,11 +21278,54 @@ func (ec *executionContext) marshalOCursor2ᚖstring(ctx context.Context, sel as
 	return res
 }
 
+func (ec *executionContext) marshalODraining2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDraining(ctx context.Context, sel ast.SelectionSet, v *runtime.Draining) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Draining(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOEnvironment2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironment(ctx context.Context, sel ast.SelectionSet, v *runtime.Environment) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Environment(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOEvaluationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatusᚄ(ctx context.Context, v any) ([]runtime.EvaluationStatus, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]runtime.EvaluationStatus, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNEvaluationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatus(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOEvaluationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.EvaluationStatus) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEvaluationStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatus(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalOExecution2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx context.Context, sel ast.SelectionSet, v *runtime.Execution) graphql.Marshaler {
@@ -14959,6 +21393,23 @@ func (ec *executionContext) unmarshalOFileInput2ᚕgithubᚗcomᚋrockpoolᚋroc
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) unmarshalOFloat2ᚖfloat64(ctx context.Context, v any) (*float64, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel ast.SelectionSet, v *float64) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	res := graphql.MarshalFloatContext(*v)
+	return graphql.WrapContextMarshaler(ctx, res)
 }
 
 func (ec *executionContext) unmarshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, v any) (*runtime.GoneReason, error) {
@@ -15261,6 +21712,24 @@ func (ec *executionContext) marshalOTime2timeᚐTime(ctx context.Context, sel as
 	_ = sel
 	_ = ctx
 	res := model.MarshalTime(v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOTime2ᚖtimeᚐTime(ctx context.Context, v any) (*time.Time, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalTime(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOTime2ᚖtimeᚐTime(ctx context.Context, sel ast.SelectionSet, v *time.Time) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalTime(*v)
 	return res
 }
 

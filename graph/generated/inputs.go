@@ -46,6 +46,18 @@ type DeleteEnvironmentPayload struct {
 	Deleted bool `json:"deleted"`
 }
 
+// Whether the cluster is to be drained.
+type DrainClusterInput struct {
+	// True: drain it; false: end that.
+	Draining bool `json:"draining"`
+}
+
+// What drainCluster did.
+type DrainClusterPayload struct {
+	// The cluster, and how far its draining has come.
+	Cluster runtime.ClusterStatus `json:"cluster"`
+}
+
 // A file or directory to be written. Exactly one of `text` and `base64` is given for a file, and neither for a directory.
 type FileInput struct {
 	// Absolute inside the runner, or below /workspace. Missing parents are made.
@@ -237,7 +249,7 @@ type StartExecutionPayload struct {
 	Execution runtime.Execution `json:"execution"`
 }
 
-// What can be followed, over a WebSocket with the subprotocol `graphql-transport-ws`.
+// What can be followed: over a WebSocket with the subprotocol `graphql-transport-ws`, or as server-sent events.
 type Subscription struct {
 }
 
@@ -249,6 +261,12 @@ type UpdateFilesInput struct {
 	Delete []string `json:"delete,omitempty"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write,omitempty"`
+}
+
+// What uploadFile did.
+type UploadFilePayload struct {
+	// The file as it now is in the runner.
+	File runtime.File `json:"file"`
 }
 
 // Bytes for an execution's standard input. At most one of `text` and `base64` is given; neither only with `close`.

@@ -47,7 +47,21 @@ func NewExecutionEvent(event engine.Event) ExecutionEvent {
 
 // An OutputPage is a part of an execution's output.
 type OutputPage struct {
-	Chunks []engine.Event
-	Cursor string
-	End    bool
+	Chunks    []engine.Event
+	LostBytes int64
+	Cursor    string
+	End       bool
+}
+
+// NewOutputPage returns a page of events of output, and of its loss.
+func NewOutputPage(events []engine.Event, cursor string, end bool) OutputPage {
+	page := OutputPage{Chunks: make([]engine.Event, 0, len(events)), Cursor: cursor, End: end}
+	for _, event := range events {
+		if event.Kind == engine.EventLost {
+			page.LostBytes += event.Bytes
+			continue
+		}
+		page.Chunks = append(page.Chunks, event)
+	}
+	return page
 }

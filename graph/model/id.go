@@ -55,3 +55,21 @@ func UnmarshalExecutionID(v any) (runtime.ExecutionID, error) {
 	id, err := UnmarshalID(v)
 	return runtime.ExecutionID(id), err
 }
+
+// MarshalEvaluationID writes an ID.
+func MarshalEvaluationID(id runtime.EvaluationID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalEvaluationID reads an ID.
+func UnmarshalEvaluationID(v any) (runtime.EvaluationID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.EvaluationID(id), err
+}
+
+// MarshalAllocationID writes an ID.
+func MarshalAllocationID(id runtime.AllocationID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalAllocationID reads an ID.
+func UnmarshalAllocationID(v any) (runtime.AllocationID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.AllocationID(id), err
+}

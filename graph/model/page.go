@@ -25,3 +25,15 @@ type FileConnection = pagination.Connection[runtime.File]
 
 // FileEdge is a file in a page.
 type FileEdge = pagination.Edge[runtime.File]
+
+// EvaluationConnection is a page of evaluations.
+type EvaluationConnection = pagination.Connection[runtime.Evaluation]
+
+// EvaluationEdge is an evaluation in a page.
+type EvaluationEdge = pagination.Edge[runtime.Evaluation]
+
+// AllocationConnection is a page of allocations.
+type AllocationConnection = pagination.Connection[runtime.Allocation]
+
+// AllocationEdge is an allocation in a page.
+type AllocationEdge = pagination.Edge[runtime.Allocation]

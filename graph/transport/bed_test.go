@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -33,14 +34,30 @@ func (stub) CreateOperationContext(_ context.Context, params *graphql.RawParams)
 	if err != nil {
 		return &graphql.OperationContext{}, gqlerror.List{gqlerror.Wrap(err)}
 	}
-	return &graphql.OperationContext{Doc: doc, Operation: doc.Operations[0], RecoverFunc: graphql.DefaultRecover}, nil
+	return &graphql.OperationContext{Variables: params.Variables, Doc: doc, Operation: doc.Operations[0], RecoverFunc: graphql.DefaultRecover}, nil
 }
 
 func (stub) DispatchOperation(ctx context.Context, op *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
 	if op.Operation.Name == "panics" {
 		return func(context.Context) *graphql.Response { panic("stub") }, ctx
 	}
+	if upload, ok := op.Variables["file"].(Upload); ok {
+		return graphql.OneShot(consume(upload)), ctx
+	}
 	return graphql.OneShot(&graphql.Response{Data: []byte(`{"name":"` + op.Operation.Name + `"}`)}), ctx
+}
+
+// consume answers with the size of a file, or why it can't be read.
+func consume(upload Upload) *graphql.Response {
+	content, err := upload.Open()
+	if err != nil {
+		return &graphql.Response{Errors: gqlerror.List{gqlerror.Wrap(err)}}
+	}
+	n, err := io.Copy(io.Discard, content)
+	if err != nil {
+		return &graphql.Response{Errors: gqlerror.List{gqlerror.Wrap(err)}}
+	}
+	return &graphql.Response{Data: fmt.Appendf(nil, `{"size":%d}`, n)}
 }
 
 func (stub) DispatchError(_ context.Context, list gqlerror.List) *graphql.Response {
@@ -114,7 +131,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 		return p, nil
 	}
 	settings = settings.WithDefaults()
-	transports := []graphql.Transport{WebSocket{settings}, SSE{settings}, POST{settings}, GET{settings}}
+	transports := []graphql.Transport{WebSocket{settings}, SSE{settings}, Multipart{settings}, POST{settings}, GET{settings}}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, transport := range transports {
 			if transport.Supports(r) {

@@ -92,7 +92,7 @@ func readParams(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.R
 	}
 	if kind, args, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
 		// What a plain HTML form can send reaches the server from any page.
-		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type must be %s", typeJSON)
+		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type must be %s, or %s with files", typeJSON, typeMultipart)
 	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
 	}
@@ -143,14 +143,14 @@ func answer(w http.ResponseWriter, kind string, status int, response *graphql.Re
 // serve answers a query or mutation. An operation that can't begin has status
 // 400, but 200 where plain JSON was asked for: older clients take anything else
 // for a broken server.
-func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func() (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
 		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "answers are %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
-	params, status, err := readParams(w, r, s.MaxBody)
+	params, status, err := read()
 	if err != nil {
 		s.refuse(w, r, status, err)
 		return

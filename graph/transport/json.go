@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -147,6 +148,12 @@ func AppendString(to, text []byte) []byte {
 	to = append(to, '"')
 	start := 0
 	for i := 0; i < len(text); {
+		for len(text)-i >= 8 && plain(binary.LittleEndian.Uint64(text[i:])) {
+			i += 8
+		}
+		if i == len(text) {
+			break
+		}
 		c := text[i]
 		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
 			i++
@@ -178,4 +185,14 @@ func AppendString(to, text []byte) []byte {
 		i += size
 	}
 	return append(append(to, text[start:]...), '"')
+}
+
+// plain reports whether eight bytes stand in a JSON string as they are, which
+// most output does: ASCII without control characters, quotes and backslashes.
+// The subtractions borrow into a byte's highest bit if it is less than what it
+// is looked at for.
+func plain(eight uint64) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	quotes, backslashes := eight^each*'"', eight^each*'\\'
+	return (eight|(eight-each*' ')|(quotes-each)|(backslashes-each))&high == 0
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// POST answers queries and mutations in a JSON body. No other type of body is
-// taken: what a form can send reaches a server from any page, without the
+// POST answers queries and mutations in a JSON body; see Multipart for files. No
+// other type of body is taken: what a form can send reaches a server from any page, without the
 // browser asking first.
 type POST struct{ Settings }
 
@@ -18,5 +18,5 @@ func (POST) Supports(r *http.Request) bool {
 
 // Do answers.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	t.serve(w, r, exec)
+	t.serve(w, r, exec, func() (*graphql.RawParams, int, error) { return readParams(w, r, t.MaxBody) })
 }

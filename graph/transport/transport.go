@@ -1,6 +1,7 @@
-// Package transport carries GraphQL operations over HTTP: POST, GET, server-sent
-// events in the distinct connections mode of GraphQL over SSE, and WebSockets
-// with the subprotocol graphql-transport-ws. Each is a graphql.Transport.
+// Package transport carries GraphQL operations over HTTP: POST, GET, multipart
+// requests with files, server-sent events in the distinct connections mode of
+// GraphQL over SSE, and WebSockets with the subprotocol graphql-transport-ws.
+// Each is a graphql.Transport.
 //
 // What they guarantee: no peer makes the server hold more than a fixed number
 // of bytes, operations and goroutines, whatever it sends and however slowly it
@@ -47,6 +48,10 @@ type Settings struct {
 	Source  Source                                               // may be nil
 	Present func(ctx context.Context, err error) *gqlerror.Error // the one way out for errors
 	Recover func(ctx context.Context, panicked any) error
+	// Admit returns why a WebSocket isn't served, by its header and the payload of
+	// connection_init; "": it is. Nil: all are. Whoever asks otherwise was admitted
+	// before.
+	Admit func(header http.Header, payload map[string]any) (refusal string)
 
 	MaxBody       int64         // bytes of a body, and of a WebSocket's message
 	MaxOperations int           // on one WebSocket at a time
@@ -55,6 +60,7 @@ type Settings struct {
 	Patience      time.Duration // a peer that takes nothing at all for so long is cut off
 	InitTimeout   time.Duration // for connection_init
 	Keepalive     time.Duration // a quiet peer is asked for a sign after it, and forgotten after twice of it
+	Silence       time.Duration // an upload of which nothing comes for so long is given up; below the agent's 60 s
 }
 
 // The defaults of Settings.
@@ -66,6 +72,7 @@ const (
 	DefaultPatience      = 2 * time.Minute // on loopback a reader of 1 KiB/s opens its window once in 64 s
 	DefaultInitTimeout   = 10 * time.Second
 	DefaultKeepalive     = 12 * time.Second
+	DefaultSilence       = 30 * time.Second
 )
 
 // WithDefaults fills in what is zero.
@@ -77,6 +84,7 @@ func (s Settings) WithDefaults() Settings {
 	orDefault(&s.Patience, DefaultPatience)
 	orDefault(&s.InitTimeout, DefaultInitTimeout)
 	orDefault(&s.Keepalive, DefaultKeepalive)
+	orDefault(&s.Silence, DefaultSilence)
 	return s
 }
 

@@ -24,6 +24,7 @@ const Subprotocol = "graphql-transport-ws"
 const (
 	closeBadRequest   websocket.StatusCode = 4400
 	closeUnauthorized websocket.StatusCode = 4401
+	closeForbidden    websocket.StatusCode = 4403
 	closeInitTimeout  websocket.StatusCode = 4408
 	closeDuplicate    websocket.StatusCode = 4409
 	closeTooManyInits websocket.StatusCode = 4429
@@ -216,6 +217,11 @@ func (c *connection) init(m message) error {
 	var payload map[string]any
 	if m.Payload != nil && json.Unmarshal(m.Payload, &payload) != nil {
 		return closing{closeBadRequest, "invalid message: the payload of connection_init must be an object"}
+	}
+	if c.Admit != nil {
+		if refusal := c.Admit(c.header, payload); refusal != "" {
+			return closing{closeForbidden, refusal}
+		}
 	}
 	c.acked = true
 	close(c.inits)

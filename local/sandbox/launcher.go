@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,14 +74,25 @@ func (l Launcher) run(ctx context.Context, command string, q helper.Request, fil
 	}
 	var answer helper.Answer
 	if err := json.Unmarshal(answers.kept.Bytes(), &answer); err != nil {
-		err = errors.Join(ran, errors.New(strings.TrimSpace(complaints.kept.String())))
+		if said := strings.TrimSpace(complaints.kept.String()); said != "" {
+			ran = errors.Join(ran, errors.New(said))
+		}
+		err = cmp.Or(ran, err)
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", command, q.ID, err)
 	}
 	if answer.Error != "" {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s", command, q.ID, answer.Error)
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", command, q.ID, &RefusalError{answer.Error, answer.Final})
 	}
 	return answer, ran
 }
+
+// A RefusalError is what rockpool-sandbox answered instead of a sandbox.
+type RefusalError struct {
+	Line  string
+	Final bool // the same request will never be served
+}
+
+func (e *RefusalError) Error() string { return e.Line }
 
 // bounded keeps the first bytes that are written to it and drops the rest.
 type bounded struct {

@@ -12,7 +12,7 @@ import (
 // such as /bin, a small /etc of its own, and the agent. What was at dir before
 // is replaced; no sandbox may be running from it.
 func BuildRoot(dir string, m Machine, agent []byte) error {
-	if err := removeRoot(dir); err != nil {
+	if err := RemoveRoot(dir); err != nil {
 		return err
 	}
 	b := builder{dir: dir}
@@ -61,9 +61,9 @@ var ownFiles = map[string]string{
 	"/etc/shells":        "/bin/sh\n/bin/bash\n",
 }
 
-// removeRoot deletes an earlier root, but never through a mount: were the
+// RemoveRoot deletes a root that no sandbox runs from, but never through a mount: were the
 // machine's /usr mounted there, this would delete it.
-func removeRoot(dir string) error {
+func RemoveRoot(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -98,7 +98,11 @@ func (b *builder) keep(err error) {
 }
 
 func (b *builder) directory(at string) {
-	b.keep(os.MkdirAll(filepath.Join(b.dir, at), 0o755))
+	path := filepath.Join(b.dir, at)
+	b.keep(os.MkdirAll(path, 0o755))
+	for ; len(path) >= len(b.dir); path = filepath.Dir(path) {
+		b.keep(os.Chmod(path, 0o755)) // whatever the umask
+	}
 }
 
 // target makes what something is to be mounted on.

@@ -57,7 +57,7 @@ func Spec(env runtime.Environment, m Machine, root, group string, slot int) *spe
 		Root:     &specs.Root{Path: root, Readonly: true},
 		Process: &specs.Process{
 			Args:            []string{AgentPath, "serve", "--fd", "3"},
-			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace},
+			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
 			Cwd:             "/",
 			NoNewPrivileges: true,
 			// What a user's processes take of these is charged to root's account too,

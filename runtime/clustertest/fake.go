@@ -29,6 +29,7 @@ type Fake struct {
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence
+	programs *programs
 	server   *serve.Server
 	ctx      context.Context // ends when the runner does
 	end      context.CancelFunc
@@ -109,7 +110,8 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	}
 	f.starts++
 	ctx, end := context.WithCancel(context.Background())
-	r := &fakeRunner{ctx: ctx, end: end, server: serve.New(newPrograms(), serve.Config{Version: "fake"})}
+	programs := newPrograms()
+	r := &fakeRunner{ctx: ctx, end: end, programs: programs, server: serve.New(programs, serve.Config{Version: "fake"})}
 	r.Runner = runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	f.runners[id] = r
 	time.AfterFunc(f.startDelay, func() { f.started(r) })
@@ -164,6 +166,19 @@ func (f *Fake) Starts() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.starts
+}
+
+// Begun returns how often an execution was started in a runner.
+func (f *Fake) Begun(id runtime.RunnerID, x runtime.ExecutionID) int {
+	f.mu.Lock()
+	r := f.runners[id]
+	f.mu.Unlock()
+	if r == nil {
+		return 0
+	}
+	r.programs.mu.Lock()
+	defer r.programs.mu.Unlock()
+	return r.programs.begun[string(x)]
 }
 
 // Mark implements runtime.Cluster.
@@ -266,6 +281,17 @@ func (f *Fake) Evidence(_ context.Context, id runtime.RunnerID) (runtime.Evidenc
 		return runtime.Evidence{}, gone(id)
 	}
 	return r.evidence, nil
+}
+
+// Status implements runtime.Cluster.
+func (f *Fake) Status(context.Context) (runtime.ClusterStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	status := runtime.ClusterStatus{Kind: "fake", Capacity: runtime.Capacity{CPUMHz: 4000, MemoryMiB: 4096}}
+	for _, r := range f.runners {
+		status.Capacity.Take(r.Environment.Resources)
+	}
+	return status, nil
 }
 
 // Close ends all runners.

@@ -15,13 +15,15 @@ import (
 )
 
 // programs is a serve.Host whose commands are Go functions: true, false, echo,
-// cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT. Its files are a map.
+// cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files
+// are a map.
 type programs struct {
-	mu    sync.Mutex // guards files
+	mu    sync.Mutex // guards what follows
 	files map[string][]byte
+	begun map[string]int // how often each execution was started
 }
 
-func newPrograms() *programs { return &programs{files: map[string][]byte{}} }
+func newPrograms() *programs { return &programs{files: map[string][]byte{}, begun: map[string]int{}} }
 
 // Start implements serve.Host.
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
@@ -33,6 +35,9 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	if run == nil {
 		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "argv", Message: argv[0] + ": no such command"}
 	}
+	h.mu.Lock()
+	h.begun[start.ID]++
+	h.mu.Unlock()
 	p := &program{killed: make(chan struct{}), done: make(chan struct{})}
 	p.stdout, p.out = io.Pipe()
 	p.stderr, p.err = io.Pipe()
@@ -108,6 +113,23 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 			}
 		}
 		return 0
+	},
+	// count prints so many numbered lines, with a pause of microseconds after
+	// each, and exits with 7.
+	"count": func(args []string, _ io.Reader, p *program) int {
+		lines, _ := strconv.Atoi(args[0])
+		pause, _ := strconv.Atoi(args[1])
+		for i := range lines {
+			if _, err := fmt.Fprintf(p.out, "%d\n", i); err != nil {
+				return 1
+			}
+			select {
+			case <-time.After(time.Duration(pause) * time.Microsecond):
+			case <-p.killed:
+				return 1
+			}
+		}
+		return 7
 	},
 	"zeros": func(args []string, _ io.Reader, p *program) int {
 		left, _ := strconv.Atoi(args[0])
@@ -206,7 +228,7 @@ func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error 
 func (h *programs) Stat(path string) (agent.FileInfo, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	data, ok := h.files[path]
+	data, ok := h.files[inWorkspace(path)]
 	if !ok {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrNotFound, Path: path, Message: "no such file"}
 	}
@@ -214,15 +236,23 @@ func (h *programs) Stat(path string) (agent.FileInfo, error) {
 }
 
 // Open implements serve.Files.
-func (h *programs) Open(path string) (agent.FileInfo, io.ReadCloser, error) {
+func (h *programs) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	info, err := h.Stat(path)
 	if err != nil {
 		return info, nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return info, io.NopCloser(bytes.NewReader(h.files[path])), nil
+	return info, openFile{bytes.NewReader(h.files[inWorkspace(path)])}, nil
 }
+
+// inWorkspace returns the key of a path in programs.files.
+func inWorkspace(path string) string { return strings.TrimPrefix(path, "/workspace/") }
+
+type openFile struct{ *bytes.Reader }
+
+// Close implements io.Closer.
+func (openFile) Close() error { return nil }
 
 // Update implements serve.Files.
 func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent.Updated, error), error) {
@@ -244,6 +274,10 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 			}
 			h.files[write.Path] = data
 			updated.Written = append(updated.Written, write.Path)
+			if len(update.Write)+len(update.Delete) == 1 {
+				info := fileInfo(write.Path, data)
+				updated.File = &info
+			}
 		}
 		return updated, nil
 	}, nil

@@ -5,7 +5,7 @@ package clustertest
 import (
 	"context"
 	"errors"
-	"io"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -33,7 +33,8 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"a removed runner is gone":                    testRemove,
 		"environments 1 and 10 are apart":             testPrefix,
 		"a watcher is told of a change":               testWatch,
-		"an execution can be attached to":             testAttach,
+		"executions":                                  testExecutions,
+		"what runners take is counted":                testStatus,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,29 +123,6 @@ func (s suite) run(t *testing.T, id runtime.RunnerID, argv ...string) (string, a
 	return drain(t, session)
 }
 
-func drain(t *testing.T, session *agent.Session) (string, agent.Exit) {
-	t.Helper()
-	var printed []byte
-	for {
-		event, err := session.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch event.Kind {
-		case agent.KindOutput:
-			printed = append(printed, event.Data...)
-			if err := session.Ack(event.Offset + int64(len(event.Data))); err != nil {
-				t.Fatal(err)
-			}
-		case agent.KindExited:
-			if err := session.Settled(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-				t.Fatal(err)
-			}
-			return string(printed), event.Exit
-		}
-	}
-}
-
 func testEnvironments(t *testing.T, s suite) {
 	env := s.put(t, "a")
 	if err := s.PutEnvironment(t.Context(), env); err != nil {
@@ -193,6 +171,31 @@ func testRunner(t *testing.T, s suite) {
 	}
 	if _, err := s.Evidence(t.Context(), id); err != nil {
 		t.Errorf("evidence: %v", err)
+	}
+}
+
+func testExecutions(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	Executions(t, func(ctx context.Context) (net.Conn, error) { return s.Dial(ctx, id) })
+}
+
+func testStatus(t *testing.T, s suite) {
+	env := s.put(t, "a")
+	before, err := s.Status(t.Context())
+	if err != nil || before.Kind == "" || before.Capacity.CPUMHz < 100 || before.Capacity.MemoryMiB < 64 {
+		t.Errorf("status: %+v, %v", before, err)
+	}
+	id := s.idle(t, env)
+	want := before
+	want.Capacity.Take(env.Resources)
+	if during, err := s.Status(t.Context()); err != nil || during.Capacity != want.Capacity {
+		t.Errorf("with a runner: %+v, %v, want %+v", during, err, want)
+	}
+	if err := s.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := s.Status(t.Context()); err != nil || after.Capacity != before.Capacity {
+		t.Errorf("after its removal: %+v, %v, want %+v", after, err, before)
 	}
 }
 
@@ -358,46 +361,5 @@ func testWatch(t *testing.T, s suite) {
 	cancel()
 	if err := <-watching; !errors.Is(err, context.Canceled) {
 		t.Errorf("Watch returned %v", err)
-	}
-}
-
-func testAttach(t *testing.T, s suite) {
-	id := s.idle(t, s.put(t, "a"))
-	start := agent.Start{ID: "e", Argv: []string{"cat"}, Env: []string{"PATH=/usr/bin:/bin"}, Stdin: true}
-	conn, err := s.Dial(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := agent.StartExecution(t.Context(), conn, start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Next(); err != nil {
-		t.Fatal(err)
-	}
-	go first.WriteStdin(t.Context(), 0, []byte("hello ")) // the stream is cut below
-	event, err := first.Next()
-	if err != nil || string(event.Data) != "hello " {
-		t.Fatalf("%q, %v", event.Data, err)
-	}
-	first.Close()
-	if conn, err = s.Dial(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	second, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: "e", Offset: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	go func() {
-		if _, err := second.WriteStdin(t.Context(), 6, []byte("again")); err != nil {
-			t.Error(err)
-		}
-		if err := second.CloseStdin(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if printed, exit := drain(t, second); printed != "lo again" || exit.Code != 0 {
-		t.Errorf("after the attach: %q, %+v", printed, exit)
 	}
 }

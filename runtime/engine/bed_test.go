@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -25,6 +26,7 @@ type bed struct {
 	fake    *clustertest.Fake
 	cluster runtime.Cluster
 	dir     string
+	config  Config // Dir and Logger are set by start
 	stop    func()
 }
 
@@ -32,6 +34,7 @@ func newBed(t testing.TB) *bed {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	b.cluster = b.fake
+	b.config.Alert = pool.AlertRule{Threshold: 0.5, Timeout: 200 * time.Millisecond}
 	t.Cleanup(func() {
 		if err := b.fake.Close(); err != nil {
 			t.Error(err)
@@ -48,7 +51,8 @@ func (b *bed) start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Engine = New(b.cluster, s, Config{Dir: b.dir, Logger: zap.NewNop()})
+	b.config.Dir, b.config.Logger = b.dir, zap.NewNop()
+	b.Engine = New(b.cluster, s, b.config)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()

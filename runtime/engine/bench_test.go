@@ -1,6 +1,9 @@
 package engine
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func BenchmarkTrue(b *testing.B) {
 	bed := newBed(b)
@@ -11,13 +14,23 @@ func BenchmarkTrue(b *testing.B) {
 	}
 }
 
+// BenchmarkClaimAndRelease is to take as long in a large pool as in a small one.
 func BenchmarkClaimAndRelease(b *testing.B) {
-	bed := newBed(b)
-	bed.environment(b, "a", 20)
-	for b.Loop() {
-		r := bed.claim(b, "a")
-		if _, err := bed.Release(b.Context(), r.ID); err != nil {
-			b.Fatal(err)
-		}
+	for _, size := range []int{10, 500} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			bed := newBed(b)
+			bed.environment(b, "a", size)
+			eventually(b, "all are idle", func() bool {
+				status, _ := bed.PoolStatus("a")
+				return status.Idle == size
+			})
+			b.ReportAllocs()
+			for b.Loop() {
+				r := bed.claim(b, "a")
+				if _, err := bed.Release(b.Context(), r.ID); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

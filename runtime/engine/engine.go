@@ -9,10 +9,7 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +24,11 @@ import (
 
 // Config are an engine's settings.
 type Config struct {
-	Dir    string // output logs live below it
-	Logger *zap.Logger
+	Dir       string // output logs live below it
+	Logger    *zap.Logger
+	Alert     pool.AlertRule // when a pool that is short of runners says so
+	Keep      time.Duration  // how long finished executions and their output are kept; 0: for ever
+	KeepBytes int64          // that all output, and what is stored about finished executions, may take; 0: any
 }
 
 // An Engine serves environments, runners and executions.
@@ -37,15 +37,22 @@ type Engine struct {
 	store    *store.Store
 	dir      string
 	logger   *zap.Logger
+	alert    pool.AlertRule
+	keep     time.Duration
+	quota    *output.Quota              // nil: none
+	room     chan roomRequest           // to the collector
 	jobs     chan func(context.Context) // what Run is to run beside itself
 	restored chan struct{}
 	stopped  chan struct{}
+	counts   *counts
 
 	listings      chan struct{} // holds a token for each list of files under way
 	changing      chan struct{} // holds a token while an environment is changed
 	outputFailing atomic.Bool   // the last write of output failed
+	sweepFailing  bool          // the last sweep failed; the collector's
 
-	runners sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
+	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
+	runnerFeed runnerFeed
 
 	mu           sync.Mutex // guards what follows; never held across I/O
 	environments map[runtime.EnvironmentID]runtime.Environment
@@ -56,21 +63,32 @@ type Engine struct {
 	claims       map[string]*keyedClaim // by key, while the runner lives
 	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
+	unrestored   []string // what could not be brought back, and why
 }
 
 // New returns an engine over a cluster and a store, which stay the caller's to
 // close, after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
+	var quota *output.Quota
+	if config.KeepBytes > 0 {
+		quota = output.NewQuota(config.KeepBytes)
+	}
 	return &Engine{
 		cluster:      cluster,
 		store:        store,
 		dir:          config.Dir,
 		logger:       config.Logger,
+		alert:        config.Alert,
+		keep:         config.Keep,
+		quota:        quota,
+		room:         make(chan roomRequest),
+		runnerFeed:   runnerFeed{watchers: map[*runnerWatcher]bool{}},
 		changing:     make(chan struct{}, 1),
 		listings:     make(chan struct{}, maxListings),
 		jobs:         make(chan func(context.Context)),
 		restored:     make(chan struct{}),
 		stopped:      make(chan struct{}),
+		counts:       newCounts(),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		pools:        map[runtime.EnvironmentID]*pool.Pool{},
 		poolsChanged: make(chan struct{}),
@@ -101,6 +119,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	group.Go(func() { e.watch(ctx) })
+	group.Go(func() { e.collect(ctx) })
+	group.Go(func() { e.sample(ctx) })
 	for {
 		select {
 		case job := <-e.jobs:
@@ -128,69 +148,6 @@ func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }
 
-// restore brings back environments and pools, and ends the executions that a
-// dead server left.
-func (e *Engine) restore(ctx context.Context) error {
-	environments, err := e.cluster.Environments(ctx)
-	if err != nil {
-		return fmt.Errorf("restore environments: %w", err)
-	}
-	runners, err := e.cluster.Runners(ctx, "")
-	if err != nil {
-		return fmt.Errorf("restore runners: %w", err)
-	}
-	if err := e.endLost(ctx); err != nil {
-		return fmt.Errorf("restore executions: %w", err)
-	}
-	e.mu.Lock()
-	known := map[runtime.EnvironmentID][]runtime.Runner{}
-	for _, r := range runners {
-		known[r.Environment.ID] = append(known[r.Environment.ID], r)
-		e.runners.Store(r.ID, r)
-		if r.Claim.Key != "" {
-			e.claims[r.Claim.Key] = finishedClaim(r)
-		}
-	}
-	for _, env := range environments {
-		e.environments[env.ID] = env
-	}
-	e.mu.Unlock()
-	for _, env := range environments {
-		if err := e.openPool(ctx, env, slices.Concat([]runtime.Runner{}, known[env.ID]), false); err != nil {
-			return err
-		}
-		delete(known, env.ID)
-	}
-	for _, orphans := range known { // their environment was deleted
-		if err := e.openPool(ctx, orphans[0].Environment, orphans, true); err != nil {
-			return err
-		}
-	}
-	close(e.restored)
-	return nil
-}
-
-// endLost ends executions whose server died: nobody saw how they ended. What
-// they printed until then stays.
-func (e *Engine) endLost(ctx context.Context) error {
-	unfinished, err := e.store.Unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	for _, x := range unfinished {
-		log, err := output.Recover(e.logPath(x.ID))
-		if err != nil {
-			e.logger.Warn("output could not be recovered", zap.String("execution", string(x.ID)), zap.Error(err))
-			log = output.New(e.logPath(x.ID))
-		}
-		x = lost(x, log.Next(), time.Now())
-		if err := errors.Join(log.End(), e.store.PutExecution(ctx, x)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // watch turns the cluster's hints into the pools'.
 func (e *Engine) watch(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -215,15 +172,19 @@ func (e *Engine) watch(ctx context.Context) {
 }
 
 // openPool makes and runs the pool of env, unless there is one. Known are its
-// runners; nil: they have to be listed.
-func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, deleted bool) error {
+// runners, nil: they have to be listed; busy says how many executions go on in
+// them.
+func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
 	e.mu.Lock()
 	if p := e.pools[env.ID]; p != nil && !p.Ended() {
 		e.mu.Unlock()
 		return nil
 	}
-	p := pool.New(env, known, pool.Options{Cluster: e.cluster, Logger: e.logger, Observe: e.observe, Ending: e.ending})
+	p := pool.New(env, known, pool.Options{
+		Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining,
+	})
 	e.pools[env.ID] = p
+	e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 	close(e.poolsChanged)
 	e.poolsChanged = make(chan struct{})
 	e.mu.Unlock()
@@ -233,6 +194,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 		defer e.mu.Unlock()
 		if e.pools[env.ID] == p {
 			delete(e.pools, env.ID)
+			e.counts.claims.Delete(env.ID)
 		}
 	})
 	if err == nil && deleted {
@@ -244,10 +206,14 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 // observe takes in a runner's new state. A pool's owner calls it: it must not
 // block.
 func (e *Engine) observe(r runtime.Runner) {
+	old, known := e.Runner(r.ID)
 	if r.State == runtime.RunnerGone {
 		e.runners.Delete(r.ID)
 	} else {
 		e.runners.Store(r.ID, r)
+	}
+	if old.State != r.State || old.Message != r.Message {
+		e.runnerFeed.tell(r, !known)
 	}
 	if r.State.Before(runtime.RunnerStopping) {
 		return

@@ -311,25 +311,6 @@ func TestLateAndResumingWatchers(t *testing.T) {
 	}
 }
 
-func TestDeadServersExecutionsAreLost(t *testing.T) {
-	b := newBed(t)
-	b.environment(t, "a", 1)
-	r := b.claim(t, "a")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.stop()
-	b.start(t)
-	got, err := b.Execution(t.Context(), x.ID, 0)
-	if err != nil || got.End.Outcome != runtime.OutcomeLost {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, events := b.events(t, x.ID, ""); events[len(events)-1].Kind != EventFinished {
-		t.Errorf("%+v", events)
-	}
-}
-
 func TestPoolsAreWatched(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -69,7 +69,7 @@ func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) er
 	if p != nil && p.SetEnvironment(ctx, env) == nil {
 		return nil
 	}
-	return e.openPool(ctx, env, nil, false) // there was none, or it ended just now
+	return e.openPool(ctx, env, nil, nil, false) // there was none, or it ended just now
 }
 
 func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentID) error {

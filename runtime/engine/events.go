@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
 )
 
 // MaxEvent is how many bytes of one stream an event holds at most.
@@ -59,6 +61,7 @@ type Events struct {
 	session  *session          // nil: it had ended when the reader was opened
 	ended    runtime.Execution // without a session
 	reader   *output.Reader
+	vanished bool // the log's file isn't there any more
 	at       cursor
 	until    int64 // an event ends at this position in the log; 0: wherever
 	finished bool
@@ -75,10 +78,21 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	if r.session, r.ended, err = e.find(ctx, id); err != nil {
 		return nil, err
 	}
-	if r.reader, err = e.openLog(r.session, id, at.position); errors.Is(err, output.ErrPosition) {
-		return nil, badCursor()
+	r.reader, err = e.openLog(r.session, id, at.position)
+	if errors.Is(err, output.ErrBeyond) { // the log was cut: its end is where this reader was
+		r.at.position = 0
+		if r.reader, err = e.openLog(r.session, id, 0); err == nil {
+			r.at.position = r.reader.SkipToEnd()
+		}
 	}
-	return r, err
+	switch {
+	case errors.Is(err, output.ErrPosition):
+		return nil, badCursor()
+	case errors.Is(err, fs.ErrNotExist): // collected just now
+		return nil, store.NotFound(id)
+	default:
+		return r, err
+	}
 }
 
 // Ended returns a channel that is closed once the execution has ended: then
@@ -148,6 +162,9 @@ func (r *Events) TryNext() (Event, error) {
 	}
 	record, err := r.reader.Peek()
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.State == runtime.ExecutionFinished:
+		r.vanished = true
+		return r.end()
 	case errors.Is(err, io.EOF):
 		return r.end()
 	case err != nil:
@@ -196,7 +213,10 @@ func (r *Events) output(began time.Time) (Event, error) {
 
 // lost returns the event of output that isn't in the log.
 func (r *Events) lost(until int64) Event {
-	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Reason: "the server's disk was full, or failed"}
+	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Reason: "the server's disk, or what --keep-bytes leaves for output, was full"}
+	if r.vanished {
+		event.Reason = "it was collected"
+	}
 	r.at.offset = until
 	event.Cursor = r.at.encode(r.id)
 	return event
@@ -218,8 +238,8 @@ const (
 	chunkBytes   = 100 // what a chunk costs beside its data: a program can make them small
 )
 
-// Output returns what is there now after a cursor: events of output of about
-// maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
+// Output returns what is there now after a cursor: events of output, and of its
+// loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
 // whether the execution has ended and this is its last output.
 func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (chunks []Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
@@ -244,6 +264,8 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
 				return chunks, next, false, nil
 			}
+			chunks = append(chunks, event)
+		case event.Kind == EventLost:
 			chunks = append(chunks, event)
 		}
 		next = event.Cursor

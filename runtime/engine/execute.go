@@ -20,7 +20,7 @@ const spare = time.Minute
 // the same execution, also while that is being made; with another input
 // CONFLICT.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
-	start := StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key}
+	start := StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	x, err := start.execution()
 	if err != nil {
 		return runtime.Execution{}, err
@@ -126,9 +126,13 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 	if err != nil || in.Stdin == nil {
 		return x, err
 	}
-	var none int64
-	feed := StdinInput{ExecutionID: x.ID, Data: []byte(*in.Stdin), Offset: &none, Close: true}
-	return x, e.background(func(ctx context.Context) {
+	return x, e.feedLater(x.ID, []byte(*in.Stdin), 0)
+}
+
+// feedLater has a command's stdin fed from an offset on, and closed.
+func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) error {
+	return e.background(func(ctx context.Context) {
+		feed := StdinInput{ExecutionID: id, Data: data, Offset: &offset, Close: true}
 		for {
 			_, err := e.WriteStdin(ctx, feed)
 			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {

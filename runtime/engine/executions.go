@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
 )
 
 // Bounds of commands, below what Linux takes (MAX_ARG_STRLEN is 128 KiB).
@@ -41,6 +41,9 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 			return e.repeated(stored, x, err)
 		}
+		if spent, found, err := e.store.SpentKey(ctx, x.Key, time.Now()); err != nil || found && !x.Release {
+			return runtime.Execution{}, collected(spent, x, err)
+		}
 	}
 	p, err := e.poolOf(x.RunnerID)
 	if err != nil {
@@ -64,15 +67,19 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	stored, added, err := e.store.AddExecution(ctx, x)
+	begin := begin{Env: commandEnvironment(x, env.Variables, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
+	before, err := e.cluster.Evidence(ctx, x.RunnerID)
+	begin.Before, begin.Counted = before, err == nil
+	stored, added, err := e.store.AddExecution(ctx, x, begin.encode())
 	if err != nil || !added {
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}
-	s := newSession(e, p, runner, x, commandEnvironment(x, env.Variables, in.Variables), in.WorkingDirectory)
+	s := newSession(e, p, runner, x, begin, output.New(e.logPath(x.ID)))
 	e.addSession(s)
+	e.counts.started.Add(1)
 	if err := e.background(s.run); err != nil {
-		return runtime.Execution{}, err // the next start ends it as LOST
+		return runtime.Execution{}, err // the next server starts it
 	}
 	if r, ok := e.Runner(runner.ID); !ok || r.State != runtime.RunnerClaimed {
 		s.runnerGone(r) // it went before observe could find the session
@@ -94,12 +101,24 @@ func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execu
 	return stored, nil
 }
 
+// collected answers a start whose key was used for what isn't kept any more.
+func collected(spent store.SpentKey, x runtime.Execution, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case spent.Input != x.Input:
+		return keyConflict()
+	default:
+		return runtime.Errorf(runtime.CodeExecutionNotFound, "the execution that was started with this idempotencyKey was collected")
+	}
+}
+
 // Cancel ends an execution and everything that it started: SIGTERM, and
 // SIGKILL after a grace. It returns once the execution has ended, or after two
 // seconds. One that has ended stays as it is.
 func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
 	if s := e.session(id); s != nil {
-		s.kill(runtime.OutcomeCancelled)
+		s.kill(ctx, runtime.OutcomeCancelled)
 	}
 	return e.Execution(ctx, id, 2*time.Second)
 }
@@ -144,7 +163,7 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 	return e.store.Execution(ctx, id)
 }
 
-// Executions returns the first ones after an id, oldest first, and how many
+// Executions returns the first ones after an id, oldest or newest first, and how many
 // match in all.
 func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (page []runtime.Execution, total int, err error) {
 	page, total, err = e.store.Executions(ctx, filter, first, after)
@@ -162,11 +181,6 @@ func (e *Engine) openLog(s *session, id runtime.ExecutionID, position int64) (*o
 		return s.log.Reader(position)
 	}
 	return output.OpenReader(e.logPath(id), position)
-}
-
-// lost ends an execution that a dead server left.
-func lost(x runtime.Execution, outputBytes int64, at time.Time) runtime.Execution {
-	return execution.Finished(x, execution.Decide(execution.Facts{}), runtime.Usage{OutputBytes: outputBytes}, at)
 }
 
 // execution checks the input.

@@ -135,8 +135,11 @@ func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 	held := 0
 	err := e.useAgent(ctx, id, func(conn net.Conn) error {
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
-			entry := file(info)
-			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.LinkTarget); held > maxListedBytes {
+			entry := file(id, info)
+			if dir != "" {
+				entry.At = strings.TrimRight(dir, "/") + "/" + entry.Path
+			}
+			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget); held > maxListedBytes {
 				return runtime.Errorf(runtime.CodeLimitExceeded, "more entries than one list can hold (%d MiB): list a directory below", maxListedBytes>>20)
 			}
 			files = append(files, entry)
@@ -154,7 +157,7 @@ func (e *Engine) File(ctx context.Context, id runtime.RunnerID, at string) (entr
 	}
 	err = e.useAgent(ctx, id, func(conn net.Conn) error {
 		info, err := agent.StatFile(ctx, conn, at)
-		entry = file(info)
+		entry = file(id, info)
 		return err
 	})
 	var refused *agent.Error
@@ -214,14 +217,14 @@ func fileError(err *agent.Error) error {
 	}
 }
 
-func file(info agent.FileInfo) runtime.File {
+func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 	types := map[string]runtime.FileType{"file": runtime.FileRegular, "directory": runtime.FileDirectory, "link": runtime.FileLink}
 	kind, ok := types[info.Type]
 	if !ok {
 		kind = runtime.FileOther
 	}
 	return runtime.File{
-		Path: string(info.Path), Type: kind, Size: info.Size, ModifiedAt: info.ModifiedAt,
+		Runner: id, Path: string(info.Path), At: string(info.Path), Type: kind, Size: info.Size, ModifiedAt: info.ModifiedAt,
 		Mode: info.Mode, Owner: info.Owner, Group: info.Group, LinkTarget: string(info.LinkTarget),
 	}
 }

@@ -36,12 +36,12 @@ func (s *session) guard(ctx context.Context, over <-chan struct{}) {
 
 // watchProcesses ends an execution that ran into the limit of processes.
 func (s *session) watchProcesses(ctx context.Context) {
-	if s.crowded.Load() || !s.counted {
+	if s.crowded.Load() || !s.begin.Counted {
 		return // nobody can tell whose processes they are: the limit itself holds
 	}
 	evidence, err := s.engine.cluster.Evidence(ctx, s.runner.ID)
-	if err == nil && evidence.ProcessLimitHits > s.before.ProcessLimitHits {
-		s.kill(runtime.OutcomeProcessLimit)
+	if err == nil && evidence.ProcessLimitHits > s.begin.Before.ProcessLimitHits {
+		s.kill(ctx, runtime.OutcomeProcessLimit)
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *session) watchTime(ctx context.Context, x runtime.Execution) {
 		began = x.Marks.QueuedAt
 	}
 	if x.TimeLimit > 0 && time.Since(began) > x.TimeLimit+agentLate {
-		s.kill(runtime.OutcomeTimeLimit)
+		s.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	s.mu.Lock()
 	overdue := s.killed != "" && time.Now().After(s.late) && s.gone == ""
@@ -80,8 +80,9 @@ func (s *session) watchRunner() {
 	}
 }
 
-// kill ends the execution because of outcome. The first reason counts.
-func (s *session) kill(outcome runtime.Outcome) {
+// kill ends the execution because of outcome. The first reason counts; it is
+// stored first, for a server that sees the end without having asked for it.
+func (s *session) kill(ctx context.Context, outcome runtime.Outcome) {
 	s.mu.Lock()
 	stream := s.stream
 	first := s.killed == ""
@@ -89,7 +90,13 @@ func (s *session) kill(outcome runtime.Outcome) {
 		s.killed, s.late = outcome, time.Now().Add(agentLate)
 	}
 	s.mu.Unlock()
-	if first && stream != nil {
+	if !first {
+		return
+	}
+	if err := s.engine.store.NoteKilled(context.WithoutCancel(ctx), s.execution().ID, outcome); err != nil {
+		s.engine.logger.Warn("why an execution is killed could not be stored", zap.String("execution", string(s.execution().ID)), zap.Error(err))
+	}
+	if stream != nil {
 		_ = stream.Kill(grace(outcome)) // a broken stream is joined again, and told again
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,10 @@ const poolComponent = "pool "
 func (e *Engine) Health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, err := e.cluster.Environments(ctx); err != nil {
+	if status, err := e.cluster.Status(ctx); err != nil {
 		e.setHealth("cluster", HealthDown, err.Error())
+	} else if len(status.Problems) > 0 {
+		e.setHealth("cluster", HealthDegraded, told(status.Problems))
 	} else {
 		e.setHealth("cluster", HealthOK, "")
 	}
@@ -27,13 +30,21 @@ func (e *Engine) Health(ctx context.Context) Health {
 	} else {
 		e.setHealth("store", HealthOK, "")
 	}
+	if skipped := e.skipped(); len(skipped) > 0 {
+		e.setHealth("restore", HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0]))
+	} else {
+		e.setHealth("restore", HealthOK, "")
+	}
 	for _, env := range e.Environments() {
 		status, _ := e.PoolStatus(env.ID)
-		verdict := HealthOK
-		if status.Reason != "" {
+		verdict, message := HealthOK, status.Reason
+		if alert := e.poolAlert(env.ID); alert.Standing() {
+			message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
+		}
+		if message != "" {
 			verdict = HealthDegraded
 		}
-		e.setHealth(poolComponent+string(env.ID), verdict, status.Reason)
+		e.setHealth(poolComponent+string(env.ID), verdict, message)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,6 +63,30 @@ func (e *Engine) Health(ctx context.Context) Health {
 	}
 	slices.SortFunc(health.Components, func(a, b ComponentHealth) int { return cmp.Compare(a.Name, b.Name) })
 	return health
+}
+
+// told puts a cluster's problems into words, the first few of them.
+func told(problems []runtime.Problem) string {
+	const most = 5
+	var all []string
+	for _, p := range problems[:min(len(problems), most)] {
+		all = append(all, p.Subject+": "+p.Message)
+	}
+	if more := len(problems) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// ClusterStatus returns what the cluster is and how much of it is taken.
+func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
+	status, err := e.cluster.Status(ctx)
+	if err == nil && status.Draining != nil {
+		e.mu.Lock()
+		status.Draining.Executions = len(e.sessions)
+		e.mu.Unlock()
+	}
+	return status, err
 }
 
 // setHealth notes a component's state, and since when it is so.

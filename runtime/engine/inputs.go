@@ -57,6 +57,8 @@ type StartInput struct {
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
 	Key              string
+
+	input *string // Execute's: all of the stdin
 }
 
 // RunInput asks for the whole: claim, write files, start, feed, release.
@@ -104,7 +106,7 @@ type Health struct {
 
 // ComponentHealth is the state of one part, since when, and why.
 type ComponentHealth struct {
-	Name    string // "cluster", "store", "pool ID"
+	Name    string // "cluster", "store", "restore", "output", "retention", "pool ID"
 	Status  HealthStatus
 	Since   time.Time
 	Message string

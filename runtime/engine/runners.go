@@ -82,7 +82,9 @@ func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, erro
 
 // claimIn claims, once if there is a key: also where the environment was deleted
 // after that.
-func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
+func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, err error) {
+	began := time.Now()
+	defer func() { e.counts.claimed(id, began, err) }()
 	if claim.Claim.Key != "" {
 		return e.claimOnce(ctx, id, claim)
 	}
@@ -184,8 +186,14 @@ func (e *Engine) forgetClaim(key string, k *keyedClaim) {
 	}
 }
 
-// ending remembers the key of a claim whose runner is about to go.
+// ending remembers why a runner is about to go, where something runs in it, and
+// the key of its claim.
 func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
+	if len(e.sessionsOf(r.ID)) > 0 {
+		if err := e.store.NoteGone(ctx, r.ID, r.GoneReason); err != nil {
+			return err
+		}
+	}
 	if r.Claim.Key == "" {
 		return nil
 	}

@@ -31,23 +31,25 @@ const (
 // owns it; others see what it publishes and send it signals.
 type session struct {
 	engine *Engine
-	pool   *pool.Pool
+	pool   *pool.Pool // nil: an earlier server's runner that isn't there any more
 	runner runtime.Runner
-	env    []string
-	dir    string
+	begin  begin
 	log    *output.Log
 	now    atomic.Pointer[runtime.Execution]
 
-	started    chan struct{}    // closed when it runs, or has ended without
-	done       chan struct{}    // closed when it has ended and that is stored
-	feeding    chan struct{}    // holds a token while someone writes stdin
-	fed        int64            // stdin bytes that were sent; whose turn it is has it
-	inputEnded bool             // likewise
-	before     runtime.Evidence // what the host had counted before it started
-	counted    bool             // before is known: without it nothing can be said to have risen
-	burnt      atomic.Bool      // the runner was removed because its agent didn't do as it was told
-	received   int64            // output bytes that came from the agent
-	crowded    atomic.Bool      // another execution ran in the runner meanwhile
+	started    chan struct{} // closed when it runs, or has ended without
+	done       chan struct{} // closed when it has ended and that is stored
+	feeding    chan struct{} // holds a token while someone writes stdin
+	fed        int64         // stdin bytes that were sent; whose turn it is has it
+	inputEnded bool          // likewise
+	inputKnown bool          // likewise: fed is what the agent has
+	inputEnd   *int64        // where an earlier server closed the stdin, or was about to; nil: nowhere
+	burnt      atomic.Bool   // the runner was removed because its agent didn't do as it was told
+	received   int64         // output bytes that came from the agent
+	unwritten  int64         // of those, that aren't in the log yet
+	crowded    atomic.Bool   // another execution ran in the runner meanwhile
+	resumed    bool          // an earlier server recorded it: the agent may know it already
+	guessed    bool          // when it started is not known exactly yet
 
 	mu     sync.Mutex         // guards what follows
 	stream *agent.Session     // nil while there is none
@@ -58,10 +60,10 @@ type session struct {
 	goneAt time.Time
 }
 
-func newSession(e *Engine, p *pool.Pool, runner runtime.Runner, x runtime.Execution, env []string, dir string) *session {
+func newSession(e *Engine, p *pool.Pool, runner runtime.Runner, x runtime.Execution, begin begin, log *output.Log) *session {
 	s := &session{
-		engine: e, pool: p, runner: runner, env: env, dir: dir,
-		log:     output.New(e.logPath(x.ID)),
+		engine: e, pool: p, runner: runner, begin: begin,
+		log:     log.Within(e.quota),
 		started: make(chan struct{}),
 		done:    make(chan struct{}),
 		feeding: make(chan struct{}, 1),
@@ -82,8 +84,11 @@ func (s *session) change(f func(runtime.Execution) runtime.Execution) runtime.Ex
 
 // run starts the execution, follows it to its end, and stores that.
 func (s *session) run(ctx context.Context) {
-	before, err := s.engine.cluster.Evidence(ctx, s.runner.ID)
-	s.before, s.counted = before, err == nil
+	if s.pool == nil { // its runner went while no server was there
+		end := execution.Decide(execution.Facts{Gone: s.wentAt()})
+		s.finish(ctx, execution.Finished(s.execution(), end, runtime.Usage{OutputBytes: s.received}, time.Now()))
+		return
+	}
 	var guard sync.WaitGroup
 	over := make(chan struct{})
 	guard.Go(func() { s.guard(ctx, over) })
@@ -91,7 +96,7 @@ func (s *session) run(ctx context.Context) {
 	close(over)
 	guard.Wait()
 	if !ok {
-		return // the server is stopping: the runner, or the next start, ends it
+		return // the server is stopping: the next one goes on with it
 	}
 	usage := runtime.Usage{Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received}
 	s.finish(ctx, execution.Finished(s.execution(), execution.Decide(facts), usage, time.Now()))
@@ -101,16 +106,18 @@ func (s *session) run(ctx context.Context) {
 // told stays. Where it can't be stored it tries until ctx ends.
 func (s *session) finish(ctx context.Context, x runtime.Execution) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := s.engine.store.PutExecution(context.WithoutCancel(ctx), x)
+		kept, err := s.engine.store.FinishExecution(context.WithoutCancel(ctx), x, s.log.Bytes())
 		if err == nil {
+			s.engine.quota.Add(kept - s.log.Bytes())
 			break
 		}
 		s.engine.logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
 		if !sleep(ctx, pause) {
-			return // the next start ends it
+			return // the next server ends it
 		}
 	}
 	s.now.Store(&x)
+	s.engine.counts.finished[x.End.Outcome].Add(1)
 	s.engine.forgetSession(s) // before anybody hears of it and starts the next one, which has the runner alone
 	if err := s.log.End(); err != nil {
 		s.engine.logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
@@ -120,6 +127,9 @@ func (s *session) finish(ctx context.Context, x runtime.Execution) {
 	if stream := s.current(); stream != nil {
 		_ = stream.Settled() // a second telling comes with the next attach
 		_ = stream.Close()
+	}
+	if s.pool == nil {
+		return
 	}
 	s.pool.Done(ctx, x.RunnerID)
 	if x.Release {
@@ -139,7 +149,7 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 		Time: x.TimeLimit, CPU: x.Limits.CPU, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
 	}
 	pause, progress := firstPause, int64(0)
-	for started := false; ; {
+	for started := s.resumed; ; {
 		stream, err := s.connect(ctx, started)
 		var refused *agent.Error
 		switch {
@@ -148,7 +158,12 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 		case s.wentAt() != "" && err != nil:
 			facts.Gone, facts.Killed, facts.Burnt = s.wentAt(), s.reason(), s.burnt.Load()
 			return facts, exit, true
-		case errors.As(err, &refused) && started:
+		case errors.As(err, &refused) && started && s.neverBegun(refused):
+			started = false
+			continue
+		case errors.As(err, &refused) && started && s.catchUp(ctx, refused):
+			continue
+		case errors.As(err, &refused) && (started || s.resumed && refused.Field == "id"):
 			return facts, exit, true // the agent doesn't know it (any more): LOST
 		case errors.As(err, &refused):
 			facts.Refused = refused.Error()
@@ -186,7 +201,7 @@ func (s *session) connect(ctx context.Context, started bool) (*agent.Session, er
 		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: s.received})
 	}
 	start := agent.Start{
-		ID: string(x.ID), Argv: x.Command, Env: s.env, Dir: s.dir, Stdin: x.Stdin,
+		ID: string(x.ID), Argv: x.Command, Env: s.begin.Env, Dir: s.begin.Dir, Stdin: x.Stdin,
 		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
 	}
 	if x.Terminal != nil {
@@ -207,29 +222,29 @@ func (s *session) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 		event, err := stream.Next()
 		if err != nil {
 			_ = stream.Close()
-			s.flush(nil)
+			s.flush(ctx, nil)
 			return agent.Exit{}, false
 		}
 		switch event.Kind {
 		case agent.KindStarted:
-			s.change(func(x runtime.Execution) runtime.Execution { return execution.Started(x, time.Now()) })
-			closeOnce(s.started)
+			s.begun(event.Started.At)
 		case agent.KindOutput:
-			s.take(stream, event)
+			s.take(ctx, stream, event)
 		case agent.KindExited:
-			s.flush(stream)
+			s.flush(ctx, stream)
 			return event.Exit, true
 		}
 	}
 }
 
 // take puts output into the log; what comes together is written together.
-func (s *session) take(stream *agent.Session, event agent.Event) {
-	if s.received == 0 {
-		s.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, time.Now()) })
+func (s *session) take(ctx context.Context, stream *agent.Session, event agent.Event) {
+	if x := s.execution(); x.Marks.FirstOutputAt.IsZero() {
+		at := s.plausible(x.Marks.StartedAt.Add(event.Time))
+		s.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, at) })
 	}
 	if event.Offset+int64(len(event.Data)) > s.execution().OutputLimit { // the agent should have ended it
-		s.kill(runtime.OutcomeOutputLimit)
+		s.kill(ctx, runtime.OutcomeOutputLimit)
 		return
 	}
 	record := output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data}
@@ -239,23 +254,31 @@ func (s *session) take(stream *agent.Session, event agent.Event) {
 		return
 	}
 	s.received = event.Offset + int64(len(event.Data))
+	s.unwritten += int64(len(event.Data))
 	if !stream.Buffered() || s.log.Pending() >= flushBytes {
-		s.flush(stream)
+		s.flush(ctx, stream)
 	}
 }
 
 // flush writes what was taken, and acknowledges it. What a full disk refuses
-// is lost, and the readers of the log see that it is.
-func (s *session) flush(stream *agent.Session) {
+// is lost, and the readers of the log see that it is; before that what is
+// finished is collected.
+func (s *session) flush(ctx context.Context, stream *agent.Session) {
 	if s.log.Pending() == 0 {
 		return
 	}
+	s.engine.makeRoom(ctx, output.DiskBytes(int64(s.log.Pending()))+output.DiskBytes(1))
 	if err := s.log.Flush(); err != nil {
+		s.engine.counts.outputLost.Add(s.unwritten)
 		s.engine.outputFailing.Store(true)
 		s.engine.setHealth("output", HealthDegraded, "output is being lost: "+err.Error())
-	} else if s.engine.outputFailing.Swap(false) {
-		s.engine.setHealth("output", HealthOK, "")
+	} else {
+		s.engine.counts.output.Add(s.unwritten)
+		if s.engine.outputFailing.Swap(false) {
+			s.engine.setHealth("output", HealthOK, "")
+		}
 	}
+	s.unwritten = 0
 	if stream != nil {
 		_ = stream.Ack(s.received) // a broken stream shows at the next read
 	}
@@ -286,9 +309,9 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 	if e.Signal == "" && e.Code == 0 {
 		return // nothing that the host counted could change the outcome
 	}
-	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil && s.counted {
-		facts.OOMKills = after.OOMKills - s.before.OOMKills
-		facts.Forks = after.ProcessLimitHits - s.before.ProcessLimitHits
+	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil && s.begin.Counted {
+		facts.OOMKills = after.OOMKills - s.begin.Before.OOMKills
+		facts.Forks = after.ProcessLimitHits - s.begin.Before.ProcessLimitHits
 	}
 }
 

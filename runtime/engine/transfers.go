@@ -6,29 +6,35 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// OpenFile opens a regular file of a claimed runner. The content is exactly
-// File.Size bytes, read from the runner as fast as the caller reads; a reader
-// error says that fewer came. It counts as a use of the runner until it is
-// closed. Ctx bounds the whole, reading too.
-func (e *Engine) OpenFile(ctx context.Context, id runtime.RunnerID, path string) (runtime.File, io.ReadCloser, error) {
+// OpenFile opens a regular file of a claimed runner, from offset on, which is
+// at most its size. The content is exactly File.Size bytes less the offset, read
+// from the runner as fast as the caller reads; a reader error says that fewer
+// came. It counts as a use of the runner until it is closed. Ctx bounds the
+// whole, reading too.
+func (e *Engine) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, nil, err
+	}
+	if offset < 0 {
+		return runtime.File{}, nil, runtime.Invalid("offset", "must not be negative")
 	}
 	conn, done, err := e.dialAgent(ctx, id)
 	if err != nil {
 		return runtime.File{}, nil, err
 	}
-	info, content, err := agent.OpenFile(ctx, conn, path)
+	info, content, err := agent.OpenFile(ctx, conn, path, offset)
 	if err != nil {
 		done()
 		return runtime.File{}, nil, e.agentError(id, err)
 	}
-	return file(info), &download{engine: e, id: id, content: content, done: done}, nil
+	return file(id, info), &download{engine: e, id: id, content: content, done: done}, nil
 }
 
 // A download is what OpenFile returns.
@@ -59,17 +65,34 @@ func (d *download) Close() error {
 // UploadFile writes one file of a claimed runner, of exactly size bytes, or for
 // a size of -1 of all that content has, read as fast as the runner writes. The
 // file is put in place by rename: after an error, of content too, the old one
-// is as it was. It is root-owned 0744; missing parents are made.
-func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path string, size int64, content io.Reader) (runtime.File, error) {
+// is as it was, unless the agent no longer answers (RUNNER_GONE or
+// CLUSTER_UNAVAILABLE): then nobody knows. It is root's, with the mode
+// from the start (0: 0744); missing parents are made. STORAGE_FULL
+// comes as soon as it is known: at the latest when more was read than a runner's
+// workspace holds, however much is still to come.
+func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, err
 	}
 	if size < -1 {
 		return runtime.File{}, runtime.Invalid("file", "must not have a negative size")
 	}
-	update := agent.Update{Write: []agent.Write{{Path: path, Size: size}}}
-	err := e.useAgent(ctx, id, func(conn net.Conn) error {
-		updated, err := agent.UpdateFiles(ctx, conn, update, func(int) io.Reader { return content })
+	if mode > 0o7777 {
+		return runtime.File{}, runtime.Invalid("mode", "must be octal, 0 to 7777")
+	}
+	if r, ok := e.Runner(id); ok {
+		room := int64(r.Environment.Resources.WorkspaceMiB) << 20
+		full := runtime.Errorf(runtime.CodeStorageFull, "the file is larger than the runner's workspace, which has %d MiB; nothing was changed", room>>20)
+		if size > room {
+			return runtime.File{}, full
+		}
+		content = &boundedReader{content, room, full}
+	}
+	update := agent.Update{Write: []agent.Write{{Path: path, Size: size, Mode: mode}}}
+	counted := &countedReader{Reader: content}
+	var updated agent.Updated
+	err := e.useAgent(ctx, id, func(conn net.Conn) (err error) {
+		updated, err = agent.UpdateFiles(ctx, conn, update, func(int) io.Reader { return counted })
 		if err == nil && len(updated.Failed) > 0 {
 			failed := updated.Failed[0]
 			return &agent.Error{Code: failed.Code, Path: failed.Path, Message: failed.Message}
@@ -88,11 +111,80 @@ func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	case err != nil:
 		return runtime.File{}, err
 	}
-	uploaded, found, err := e.File(ctx, id, path)
-	if err == nil && !found {
-		err = runtime.Errorf(runtime.CodeFileError, "%s: was deleted at once", path)
+	if updated.File != nil {
+		return file(id, *updated.File), nil
 	}
-	return uploaded, err
+	// An agent of protocol 1 has to be asked. The file is in place by now, so not
+	// even that may fail any more.
+	if uploaded, found, err := e.File(ctx, id, path); err == nil && found {
+		return uploaded, nil
+	}
+	return runtime.File{
+		Runner: id, Path: path, At: path, Type: runtime.FileRegular, Size: counted.n,
+		ModifiedAt: time.Now(), Mode: 0o744, Owner: "root", Group: "root",
+	}, nil
+}
+
+// A countedReader knows how much was read.
+type countedReader struct {
+	io.Reader
+	n int64
+}
+
+func (r *countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.n += int64(n)
+	return n, err
+}
+
+// An Output is what an execution had printed when it was opened, as bytes. It
+// is for one goroutine. Close it.
+type Output struct {
+	*output.Content
+	Execution runtime.Execution
+	lost      int64
+}
+
+// Lost returns how many bytes it printed that aren't kept, on either stream.
+func (o *Output) Lost() int64 { return o.lost }
+
+// OpenOutput opens what an execution has printed until now, on one stream; 0
+// stands for both, in the order in which they were printed.
+func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*Output, error) {
+	s, x, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var content *output.Content
+	if s != nil {
+		x = s.execution()
+		content, err = s.log.Content(ctx, stream)
+	} else {
+		content, err = output.OpenContent(ctx, e.logPath(id), stream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := &Output{Content: content, Execution: x, lost: content.Lost()}
+	if x.State == runtime.ExecutionFinished {
+		o.lost += max(0, x.Usage.OutputBytes-content.End())
+	}
+	return o, nil
+}
+
+// A boundedReader fails with tooMuch once more than left bytes were read.
+type boundedReader struct {
+	io.Reader
+	left    int64
+	tooMuch error
+}
+
+func (r *boundedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p[:min(int64(len(p)), r.left+1)])
+	if r.left -= int64(n); r.left < 0 {
+		return 0, r.tooMuch
+	}
+	return n, err
 }
 
 // contentError tells why an upload's content could not be read; an error of

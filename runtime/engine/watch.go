@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
@@ -10,13 +12,85 @@ import (
 
 // PoolStatus returns the newest snapshot of an environment's pool.
 func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
-	e.mu.Lock()
-	p := e.pools[id]
-	e.mu.Unlock()
+	p := e.poolNamed(id)
 	if p == nil {
 		return runtime.PoolStatus{}, false
 	}
 	return p.Status(), true
+}
+
+// StartDurations say how long an environment's runners took to become ready:
+// of those that this server started.
+func (e *Engine) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
+	p := e.poolNamed(id)
+	if p == nil {
+		return runtime.Distribution{}
+	}
+	return p.StartDurations()
+}
+
+// PoolHistory returns what an environment's pool was like in the last hour,
+// oldest first, as far as this server saw it.
+func (e *Engine) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
+	p := e.poolNamed(id)
+	if p == nil {
+		return nil
+	}
+	return p.History()
+}
+
+// ClaimStats count the claims of an environment since this server began.
+func (e *Engine) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
+	p := e.poolNamed(id)
+	if p == nil {
+		return runtime.ClaimStats{}
+	}
+	return p.ClaimStats()
+}
+
+// sample has each pool keep what it is like, again and again until ctx ends.
+func (e *Engine) sample(ctx context.Context) {
+	ticker := time.NewTicker(runtime.SampleEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			e.mu.Lock()
+			for _, p := range e.pools {
+				p.Sample(now)
+			}
+			e.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// poolNamed returns a pool, or nil; also that of a deleted environment.
+func (e *Engine) poolNamed(id runtime.EnvironmentID) *pool.Pool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pools[id]
+}
+
+// PoolAlerts returns the alerts that stand, sorted by environment.
+func (e *Engine) PoolAlerts() []runtime.PoolAlert {
+	alerts := []runtime.PoolAlert{}
+	for _, env := range e.Environments() {
+		if alert := e.poolAlert(env.ID); alert.Standing() {
+			alerts = append(alerts, alert)
+		}
+	}
+	return alerts
+}
+
+func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
+	p := e.poolNamed(id)
+	if p == nil {
+		return runtime.PoolAlert{}
+	}
+	alert, _ := p.WatchAlert()
+	return alert
 }
 
 // WatchPools sends a snapshot of each pool first, then each change, the latest
@@ -24,41 +98,58 @@ func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool)
 // watches all pools, also those to come; with an id that one, and the channel
 // is closed after its last. It is closed too when ctx ends.
 func (e *Engine) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
-	out := make(chan runtime.PoolStatus)
-	if id != "" {
-		p, err := e.pool(id)
-		if err != nil {
-			return nil, err
-		}
+	return watchPools(ctx, e, id, WatchPools, (*pool.Pool).Watch, func(runtime.PoolStatus) bool { return true })
+}
+
+// WatchPoolAlerts sends the alerts that stand, then each change, the latest
+// only where the receiver is slow; id and the channel's end are as those of
+// WatchPools.
+func (e *Engine) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolAlert, error) {
+	return watchPools(ctx, e, id, WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
+}
+
+// watchPools sends what look returns of pools; what it returns first only if
+// that stands.
+func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID, kind WatchKind,
+	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
+	out := make(chan T)
+	follow := func(p *pool.Pool) { followPool(ctx, p, out, look, stands) }
+	if id == "" {
 		go func() {
 			defer close(out)
-			followPool(ctx, p, out)
+			defer e.Watching(kind)()
+			e.followPools(ctx, follow)
 		}()
 		return out, nil
 	}
+	p, err := e.pool(id)
+	if err != nil {
+		return nil, err
+	}
 	go func() {
 		defer close(out)
-		e.followPools(ctx, out)
+		defer e.Watching(kind)()
+		follow(p)
 	}()
 	return out, nil
 }
 
-// followPools follows every pool, and those that come.
-func (e *Engine) followPools(ctx context.Context, out chan<- runtime.PoolStatus) {
+// followPools has every pool followed, and those that come, until ctx ends.
+func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	followed := map[*pool.Pool]bool{}
+	var followed []*pool.Pool
 	for {
 		e.mu.Lock()
 		changed := e.poolsChanged
-		there := map[*pool.Pool]bool{}
+		var there []*pool.Pool
 		for _, p := range e.pools {
-			there[p] = true
+			there = append(there, p)
 		}
 		e.mu.Unlock()
-		for p := range there {
-			if !followed[p] {
-				group.Go(func() { followPool(ctx, p, out) })
+		for _, p := range there {
+			if !slices.Contains(followed, p) {
+				group.Go(func() { follow(p) })
 			}
 		}
 		followed = there
@@ -70,24 +161,37 @@ func (e *Engine) followPools(ctx context.Context, out chan<- runtime.PoolStatus)
 	}
 }
 
-// followPool sends a pool's snapshots until its last, or until ctx ends.
-func followPool(ctx context.Context, p *pool.Pool, out chan<- runtime.PoolStatus) {
-	for {
-		status, changed := p.Watch()
+// followPool sends what look returns of a pool until the pool or ctx ends.
+func followPool[T any](ctx context.Context, p *pool.Pool, out chan<- T, look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) {
+	value, changed := look(p)
+	if !stands(value) {
+		changed = next(ctx, p, changed)
+	}
+	for changed != nil {
+		value, changed = look(p)
 		select {
-		case out <- status:
-		case <-changed:
-			continue // nobody has taken it yet: the newer one goes instead
+		case out <- value:
+			changed = next(ctx, p, changed)
+		case <-changed: // nobody has taken it yet: the newer one goes instead
 		case <-ctx.Done():
 			return
 		}
-		if status.Deleted {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	}
+}
+
+// next waits for a change of p; it returns nil if none will come any more.
+func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan struct{} {
+	select {
+	case <-changed:
+		return changed
+	case <-ctx.Done():
+		return nil
+	case <-p.Closed():
+	}
+	select {
+	case <-changed: // its last word came just before its end
+		return changed
+	default:
+		return nil
 	}
 }

@@ -14,15 +14,18 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // A Log is one execution's log while the execution runs. One goroutine writes;
 // any number may open readers.
 type Log struct {
 	path    string
-	file    *os.File // nil until the first record; used by the writer only
-	scratch []byte   // the writer's: records to be flushed
-	end     int64    // the writer's: the offset after the last record that was added
+	quota   *Quota        // nil: none
+	file    *os.File      // nil until the first record; used by the writer only
+	scratch []byte        // the writer's: records to be flushed
+	end     int64         // the writer's: the offset after the last record that was added
+	first   time.Duration // of a recovered log: when its first record was printed
 
 	mu      sync.Mutex // guards what follows
 	size    int64      // bytes of whole records in the file
@@ -34,6 +37,14 @@ type Log struct {
 // record: one that prints nothing costs none.
 func New(path string) *Log {
 	return &Log{path: path, changed: make(chan struct{})}
+}
+
+// Within has what the log takes on the disk counted, and bounded, by a quota. It
+// is called once, by the writer, before the first Flush.
+func (l *Log) Within(quota *Quota) *Log {
+	l.quota = quota
+	quota.Add(DiskBytes(l.size))
+	return l
 }
 
 // Recover returns the log of an execution that a dead server left. It cuts off
@@ -57,6 +68,9 @@ func Recover(path string) (*Log, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
 		}
+		if l.size == 0 {
+			l.first = record.Since
+		}
 		l.size, l.end = r.Position(), record.Offset+int64(len(record.Data))
 	}
 	if err := file.Truncate(l.size); err != nil {
@@ -65,6 +79,17 @@ func Recover(path string) (*Log, error) {
 	l.file = file
 	return l, nil
 }
+
+// Skip says that what is before offset was lost: the next record comes from
+// there. For the writer only.
+func (l *Log) Skip(offset int64) { l.end = max(l.end, offset) }
+
+// First returns when the first record of a recovered log was printed, since the
+// execution's start, and whether there is one. For the writer only.
+func (l *Log) First() (time.Duration, bool) { return l.first, l.file != nil && l.size > 0 }
+
+// Bytes returns what the log takes on the disk. For the writer only.
+func (l *Log) Bytes() int64 { return DiskBytes(l.size) }
 
 // Next returns the offset after the last record that was added: where the
 // writer goes on. For the writer only.
@@ -86,20 +111,19 @@ func (l *Log) Add(r Record) error {
 func (l *Log) Pending() int { return len(l.scratch) }
 
 // Flush writes what was added, all or none: after an error those records are
-// lost, which readers learn from the gap. For the writer only.
+// lost, which readers learn from the gap; it is ErrQuota where the quota had no
+// room. For the writer only.
 func (l *Log) Flush() error {
 	if len(l.scratch) == 0 {
 		return nil
 	}
 	defer func() { l.scratch = l.scratch[:0] }()
-	if l.file == nil {
-		if err := l.create(); err != nil {
-			return fmt.Errorf("append output: %w", err)
-		}
+	more := DiskBytes(l.size+int64(len(l.scratch))) - DiskBytes(l.size)
+	if !l.quota.take(more) {
+		return fmt.Errorf("append output: %w", ErrQuota)
 	}
-	// At the size, not at the file's end: a write that a full disk cut short is
-	// overwritten by the next one.
-	if _, err := l.file.WriteAt(l.scratch, l.size); err != nil {
+	if err := l.write(); err != nil {
+		l.quota.Add(-more)
 		return fmt.Errorf("append output: %w", err)
 	}
 	l.mu.Lock()
@@ -107,6 +131,18 @@ func (l *Log) Flush() error {
 	l.size += int64(len(l.scratch))
 	l.wake()
 	return nil
+}
+
+func (l *Log) write() error {
+	if l.file == nil {
+		if err := l.create(); err != nil {
+			return err
+		}
+	}
+	// At the size, not at the file's end: a write that a full disk cut short is
+	// overwritten by the next one.
+	_, err := l.file.WriteAt(l.scratch, l.size)
+	return err
 }
 
 func (l *Log) create() error {

@@ -11,6 +11,9 @@ import (
 // ErrPosition says that a position is not one between two records.
 var ErrPosition = errors.New("no such position in the output")
 
+// ErrBeyond says that a position is behind the log's end. It is an ErrPosition.
+var ErrBeyond = fmt.Errorf("%w: it ends before that", ErrPosition)
+
 // A Reader reads one log, record by record. It is for one goroutine. Close it.
 type Reader struct {
 	path     string
@@ -23,8 +26,11 @@ type Reader struct {
 
 func newReader(path string, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
-	if position < 0 || position > size {
+	switch {
+	case position < 0:
 		return nil, ErrPosition
+	case position > size:
+		return nil, ErrBeyond
 	}
 	r := &Reader{path: path, position: position, limit: limit}
 	if position == 0 || position == size {
@@ -39,6 +45,13 @@ func newReader(path string, position int64, limit func() (int64, bool, <-chan st
 		return nil, err
 	}
 	return r, nil
+}
+
+// SkipToEnd goes on after all that is there now, and returns that position.
+func (r *Reader) SkipToEnd() int64 {
+	r.position, _, _ = r.limit()
+	r.buffer = nil
+	return r.position
 }
 
 // Position returns the position after the last record that was read.
@@ -146,6 +159,9 @@ func (r *Reader) fill(need int, size int64) (int, error) {
 	}
 	return n, err
 }
+
+// rewind goes back to the first record.
+func (r *Reader) rewind() { r.position, r.buffer = 0, nil }
 
 // Close lets go of the file.
 func (r *Reader) Close() error {

@@ -15,6 +15,7 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
+	waited    bool         // no runner was idle when it came
 	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
 }
@@ -22,9 +23,10 @@ type waiter struct {
 type claimed struct {
 	runner runtime.Runner
 	err    error
+	waited bool
 }
 
-func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err} }
+func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
 // enqueue takes a claim in; settle serves it.
 func (o *owner) enqueue(w *waiter) {
@@ -48,11 +50,12 @@ func (o *owner) abandon(w *waiter) {
 // serve hands idle runners of the current revision, oldest first, to the
 // claims that wait, in their order.
 func (o *owner) serve(now time.Time) {
-	if len(o.waiters) == 0 {
-		return
-	}
-	for _, e := range o.idle() {
-		if len(o.waiters) == 0 {
+	for len(o.waiters) > 0 && !o.draining() {
+		e := o.oldestIdle()
+		if e == nil {
+			for _, w := range o.waiters {
+				w.waited = true
+			}
 			return
 		}
 		w := o.waiters[0]
@@ -152,10 +155,20 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 	return next
 }
 
+// reasonDraining is why runners can't be had meanwhile.
+const reasonDraining = "the machine is being drained, so none starts until that is ended"
+
+func (o *owner) draining() bool {
+	return o.pool.options.Draining != nil && o.pool.options.Draining()
+}
+
 func (o *owner) noRunner() error {
 	reason := o.lastFailure
-	if o.listError != "" {
+	switch {
+	case o.listError != "":
 		reason = o.listError
+	case o.draining():
+		reason = reasonDraining
 	}
 	if reason != "" {
 		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.env.ID, reason)

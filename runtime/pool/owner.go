@@ -29,6 +29,8 @@ type owner struct {
 
 	runners map[runtime.RunnerID]*entry
 	waiters []*waiter
+	members []Member // settle's, used again and again: a pool may have a thousand
+	lists   int      // how often the truth was taken in
 
 	// Changes are counted so that a list that was begun before a change is not
 	// believed where it contradicts it.
@@ -43,20 +45,27 @@ type owner struct {
 
 	failures    Failures
 	lastFailure string
+
+	alarm     alarm
+	reloading bool // the list under way is the alarm's
 }
 
 // An entry is a runner and what the owner does with it.
 type entry struct {
 	runtime.Runner
-	busy     int            // uses under way
-	working  int            // works of it that haven't come back
-	work     chan struct{}  // closed when the last of them is done; nil: there was none
-	change   int            // the last change of ours
-	skipped  bool           // a list could not be believed about it
-	durable  time.Time      // the expiry that is stored
-	renewal  *runtime.Claim // one that may be stored or not
-	renewers []func(error)  // to be called when the expiry is stored
-	whenGone []func()       // to be called then
+	wished   time.Time        // when this owner had it started; zero: an earlier one did
+	seen     int              // by the list of this number
+	priority runtime.Priority // that its start was asked for with
+	busy     int              // uses under way
+	working  int              // works of it that haven't come back
+	work     chan struct{}    // closed when the last of them is done; nil: there was none
+	change   int              // the last change of ours
+	skipped  bool             // a list could not be believed about it
+	renewed  time.Time        // when its claim was renewed last
+	durable  time.Time        // the expiry that is stored
+	renewal  *runtime.Claim   // one that may be stored or not
+	renewers []func(error)    // to be called when the expiry is stored
+	whenGone []func()         // to be called then
 }
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
@@ -78,6 +87,11 @@ func (p *Pool) Run(ctx context.Context) error {
 	}()
 	if p.known != nil {
 		o.reconcile(p.known, 0)
+	}
+	for id, uses := range p.options.Busy {
+		if e := o.runners[id]; e != nil {
+			e.busy = uses
+		}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,44 +127,85 @@ func (o *owner) settle(now time.Time) time.Time {
 	}
 	wake := o.expireWaiters(now)
 	if !o.listed {
-		o.publish(false)
-		return wake
+		return earlier(wake, o.watchIdle(now, o.publish(false)))
 	}
-	members := make([]Member, 0, len(o.runners))
+	o.members = o.members[:0]
 	for _, e := range o.runners {
 		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, ExpiresAt: e.Claim.ExpiresAt}
 		if e.busy > 0 {
 			m.ExpiresAt = time.Time{}
+			wake = earlier(wake, o.keep(e, now))
 		}
-		members = append(members, m)
+		o.members = append(o.members, m)
 	}
 	spec := Spec{Size: o.env.PoolSize, Revision: o.env.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
-	actions := Plan(now, spec, members, len(o.waiters), o.failures)
+	actions := Plan(now, spec, o.members, len(o.waiters), o.failures)
 	for _, s := range actions.Stop {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}
 	for range actions.Start {
 		o.start(now)
 	}
-	o.publish(false)
-	if wake.IsZero() || (!actions.WakeAt.IsZero() && actions.WakeAt.Before(wake)) {
-		wake = actions.WakeAt
+	o.hurry()
+	wake = earlier(wake, actions.WakeAt)
+	return earlier(wake, o.watchIdle(now, o.publish(false)))
+}
+
+// earlier returns the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
 	}
-	return wake
+	return a
 }
 
 // start has a worker start a runner.
 func (o *owner) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
 		ID: runtime.NewRunnerID(), Environment: o.env, State: runtime.RunnerStarting, CreatedAt: now,
-	}}
+	}, wished: now}
 	o.runners[e.ID] = e
-	priority := runtime.PriorityRefill
-	if len(o.waiters) > 0 {
-		priority = runtime.PriorityWaiting
-	}
 	o.changed(e)
-	env := o.env
+	e.priority = runtime.PriorityRefill
+	if len(o.waiters) > 0 {
+		e.priority = runtime.PriorityWaiting
+	}
+	o.ask(e)
+}
+
+// hurry makes those starts urgent that claims have come to wait for: the oldest
+// refills, which may be waiting for room. As many as claims have left aren't any
+// more: they would keep others from that room for ever.
+func (o *owner) hurry() {
+	missing := len(o.waiters)
+	var refills, urgent []*entry
+	for _, e := range o.runners {
+		switch {
+		case e.State != runtime.RunnerStarting || e.Environment.Revision < o.env.RunnerRevision:
+		case e.priority >= runtime.PriorityWaiting:
+			urgent = append(urgent, e)
+		default:
+			refills = append(refills, e)
+		}
+	}
+	missing -= len(urgent)
+	from, to := refills, runtime.PriorityWaiting
+	if missing < 0 {
+		from, to, missing = urgent, runtime.PriorityRefill, -missing
+	}
+	slices.SortFunc(from, func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
+	if to == runtime.PriorityRefill {
+		slices.Reverse(from)
+	}
+	for _, e := range from[:min(missing, len(from))] {
+		e.priority = to
+		o.ask(e)
+	}
+}
+
+// ask has a worker ask the cluster for a runner, with its present priority.
+func (o *owner) ask(e *entry) {
+	env, priority := e.Environment, e.priority
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, e.ID, env, priority) }, func(err error) {
 		if err != nil && e.State.Before(runtime.RunnerStopping) {
 			o.fail(err.Error())
@@ -277,6 +332,7 @@ func (o *owner) list() {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
 		_ = o.pool.tell(ctx, func(o *owner) {
 			o.listing = false
+			o.reloading = o.reloading && o.relist
 			if err != nil {
 				o.listError = "the cluster doesn't answer: " + err.Error()
 				o.nextList = time.Now().Add(relistError)
@@ -295,14 +351,13 @@ func (o *owner) list() {
 	})
 }
 
-// idle returns the runners that a claim may have, the oldest first.
-func (o *owner) idle() []*entry {
-	var idle []*entry
+// oldestIdle returns the runner that the next claim may have, or nil.
+func (o *owner) oldestIdle() *entry {
+	var oldest *entry
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.env.RunnerRevision {
-			idle = append(idle, e)
+		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.env.RunnerRevision && (oldest == nil || e.ID < oldest.ID) {
+			oldest = e
 		}
 	}
-	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
-	return idle
+	return oldest
 }

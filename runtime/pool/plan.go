@@ -50,11 +50,11 @@ type Actions struct {
 // the actions have taken effect it asks for none.
 //
 // What is STOPPING counts neither as there nor as missing: its place is the
-// cluster's to know.
+// cluster's to know. What is CLAIMING isn't to be refilled yet: a replacement that
+// was begun before the claim is answered would take the CPUs from it.
 func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failures) Actions {
 	var actions Actions
-	var fresh []Member
-	starting := 0
+	fresh, starting, claiming := 0, 0, 0
 	for _, m := range have {
 		switch m.State {
 		case runtime.RunnerStarting, runtime.RunnerIdle:
@@ -64,11 +64,13 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 			case m.Revision < spec.Revision:
 				actions.stop(m, runtime.GoneReplaced)
 			default:
-				fresh = append(fresh, m)
+				fresh++
 				if m.State == runtime.RunnerStarting {
 					starting++
 				}
 			}
+		case runtime.RunnerClaiming:
+			claiming++
 		case runtime.RunnerClaimed:
 			switch {
 			case spec.Deleted && spec.EndClaimed:
@@ -85,12 +87,12 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 		return actions
 	}
 	want := spec.Size + waiting
-	if surplus := len(fresh) - want; surplus > 0 {
-		for _, m := range leastUseful(fresh)[:surplus] {
+	if surplus := fresh - want; surplus > 0 {
+		for _, m := range leastUseful(spec, have)[:surplus] {
 			actions.stop(m, runtime.GoneShrunk)
 		}
 	}
-	missing := want - len(fresh)
+	missing := max(want-fresh-claiming, waiting-fresh)
 	switch {
 	case missing <= 0:
 	case failures.Count == 0:
@@ -103,9 +105,15 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 	return actions
 }
 
-// leastUseful sorts members so that those to lose first come first: what
-// isn't ready before what is, the youngest first.
-func leastUseful(members []Member) []Member {
+// leastUseful returns the members of the current revision that nobody has, those
+// to lose first at first: what isn't ready before what is, the youngest first.
+func leastUseful(spec Spec, have []Member) []Member {
+	var members []Member
+	for _, m := range have {
+		if (m.State == runtime.RunnerStarting || m.State == runtime.RunnerIdle) && m.Revision >= spec.Revision {
+			members = append(members, m)
+		}
+	}
 	slices.SortFunc(members, func(a, b Member) int {
 		if a.State != b.State {
 			if a.State == runtime.RunnerStarting {
@@ -123,9 +131,7 @@ func (a *Actions) stop(m Member, reason runtime.GoneReason) {
 }
 
 func (a *Actions) wake(at time.Time) {
-	if a.WakeAt.IsZero() || at.Before(a.WakeAt) {
-		a.WakeAt = at
-	}
+	a.WakeAt = earlier(a.WakeAt, at)
 }
 
 // maxStarting bounds how many runners start at once: a thousand waiting claims

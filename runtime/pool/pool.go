@@ -10,7 +10,6 @@ package pool
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,6 +29,11 @@ type Cluster interface {
 type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
+	Alert   AlertRule
+
+	// Busy are the uses of known runners that an earlier server began, by runner:
+	// each ends with a Done.
+	Busy map[runtime.RunnerID]int
 
 	// Observe is called by the owner with a runner's new state after every
 	// change. It must not block, nor call the pool.
@@ -38,6 +42,11 @@ type Options struct {
 	// Ending is called before a runner that was claimed is removed, and again
 	// if the removal has to be tried again. An error delays the removal.
 	Ending func(context.Context, runtime.Runner) error
+
+	// Draining reports whether the cluster is being drained, and hands out no
+	// runner; after a change of that the pool gets a Hint. It must not block. nil:
+	// it never is.
+	Draining func() bool
 }
 
 // A Pool is one environment's pool. Its methods are safe for concurrent use.
@@ -48,7 +57,11 @@ type Pool struct {
 	inbox   chan func(*owner)
 	hints   chan struct{} // capacity 1
 	ended   chan struct{} // closed when Run returns
-	status  atomic.Pointer[published]
+
+	status    latest[runtime.PoolStatus]
+	alert     latest[runtime.PoolAlert]
+	durations durations // of starts
+	history   history
 }
 
 // New returns the pool of env. Known are the runners that the cluster has for
@@ -63,13 +76,14 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	p.status.Store(&published{
-		status:  runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize},
-		changed: make(chan struct{}),
-	})
+	p.status.set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize})
+	p.alert.set(runtime.PoolAlert{EnvironmentID: env.ID})
 	p.Hint() // the first look
 	return p
 }
+
+// Closed is closed when Run returns.
+func (p *Pool) Closed() <-chan struct{} { return p.ended }
 
 // Ended reports whether Run has returned: nothing of it is left to do.
 func (p *Pool) Ended() bool {
@@ -125,12 +139,14 @@ type Claim struct {
 // while the claim is being made, a runner claimed with a key stays claimed, for
 // the retry; without a key it goes.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
+	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
 	if err := p.tell(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}
 	select {
 	case c := <-w.result:
+		p.history.claim(time.Since(began), !c.waited, c.err)
 		return c.runner, c.err
 	case <-p.ended:
 	case <-ctx.Done():

@@ -17,6 +17,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
+// alertAfter is how long a pool in a test may be low on runners.
+const alertAfter = 30 * time.Second
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bed runs a pool over a fake cluster in fake time.
@@ -50,8 +53,13 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 }
 
 func (b *bed) open() *Pool {
+	return b.over(b.fake)
+}
+
+// over returns a pool over a cluster.
+func (b *bed) over(cluster Cluster) *Pool {
 	return New(b.env, nil, Options{
-		Cluster: b.fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {},
+		Cluster: cluster, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Alert: AlertRule{Threshold: 0.5, Timeout: alertAfter},
 		Ending: func(_ context.Context, r runtime.Runner) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()

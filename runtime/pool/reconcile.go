@@ -12,14 +12,16 @@ import (
 // those it is read again.
 func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	o.listed = true
-	seen := make(map[runtime.RunnerID]bool, len(truth))
+	o.lists++
 	for _, r := range truth {
-		seen[r.ID] = true
 		e := o.runners[r.ID]
+		if e != nil {
+			e.seen = o.lists
+		}
 		switch {
 		case e == nil && o.removed[r.ID] > begun:
 		case e == nil:
-			o.adopt(r)
+			o.adopt(r).seen = o.lists
 		case e.working > 0:
 			e.skipped = true // looked at when the work is done
 		case e.change > begun:
@@ -28,8 +30,8 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 			o.observe(e, r)
 		}
 	}
-	for id, e := range o.runners {
-		if !seen[id] && e.working == 0 && e.change <= begun {
+	for _, e := range o.runners {
+		if e.seen != o.lists && e.working == 0 && e.change <= begun {
 			o.gone(e, runtime.GoneUnknown, "the cluster doesn't know it any more")
 		}
 	}
@@ -40,14 +42,20 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	}
 }
 
+// Adopted returns a runner as the pool that takes it in has it. The expiry that
+// is stored may be older than the last use by a tenth of the time-out: nothing
+// expires early.
+func Adopted(r runtime.Runner) runtime.Runner {
+	if !r.Claim.ExpiresAt.IsZero() {
+		r.Claim.ExpiresAt = r.Claim.ExpiresAt.Add(r.Claim.InactivityTimeout / 10)
+	}
+	return r
+}
+
 // adopt takes in a runner that an earlier server, or an earlier pool of this
 // environment, left.
-func (o *owner) adopt(r runtime.Runner) {
-	e := &entry{Runner: r, durable: r.Claim.ExpiresAt}
-	if !r.Claim.ExpiresAt.IsZero() {
-		// What is stored may be older than the last use by a tenth of the time-out.
-		e.Claim.ExpiresAt = r.Claim.ExpiresAt.Add(r.Claim.InactivityTimeout / 10)
-	}
+func (o *owner) adopt(r runtime.Runner) *entry {
+	e := &entry{Runner: Adopted(r), durable: r.Claim.ExpiresAt}
 	o.runners[r.ID] = e
 	switch r.State {
 	case runtime.RunnerStopping:
@@ -60,6 +68,7 @@ func (o *owner) adopt(r runtime.Runner) {
 	default:
 		o.changed(e)
 	}
+	return e
 }
 
 // observe takes in what the cluster says of a runner. States only move
@@ -71,6 +80,9 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
 		e.State, e.Ports, e.Message = runtime.RunnerIdle, r.Ports, ""
 		o.failures, o.lastFailure = Failures{}, ""
+		if !e.wished.IsZero() {
+			o.pool.durations.add(time.Since(e.wished))
+		}
 		o.changed(e)
 	case e.State == runtime.RunnerStarting && r.Message != e.Message:
 		e.Message = r.Message
@@ -83,16 +95,32 @@ func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 	if e.State == runtime.RunnerGone {
 		return
 	}
-	switch e.State {
-	case runtime.RunnerStarting:
+	switch {
+	case reason == runtime.GoneDrained: // which is no failure of its
+	case e.State == runtime.RunnerStarting:
 		o.fail(message)
 		reason = runtime.GoneStartFailed
-	case runtime.RunnerIdle: // or runners that die when they are ready would be made without a pause
+	case e.State == runtime.RunnerIdle: // or runners that die when they are ready would be made without a pause
 		o.fail(message)
 	}
 	e.State, e.GoneReason, e.Message = runtime.RunnerGone, reason, message
 	o.changed(e)
 	o.remove(e)
+}
+
+// keep renews the claim of a runner that is in use once a tenth of its time-out
+// has passed, and returns when to do it again: whenever the server is killed,
+// what is stored is no older than adopt makes up for.
+func (o *owner) keep(e *entry, now time.Time) time.Time {
+	timeout := e.Claim.InactivityTimeout
+	if timeout == 0 || e.State != runtime.RunnerClaimed {
+		return time.Time{}
+	}
+	every := timeout/10 + 1 // at a tenth exactly it isn't due yet
+	if now.Sub(e.renewed) >= every {
+		o.renew(e, nil)
+	}
+	return e.renewed.Add(every)
 }
 
 // renew moves a claim's expiry on, and has it stored if what is stored is
@@ -101,7 +129,8 @@ func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 func (o *owner) renew(e *entry, done func(error)) {
 	timeout := e.Claim.InactivityTimeout
 	if timeout > 0 {
-		e.Claim.ExpiresAt = time.Now().Add(timeout)
+		e.renewed = time.Now()
+		e.Claim.ExpiresAt = e.renewed.Add(timeout)
 		o.pool.options.Observe(e.Runner)
 		if e.due() {
 			if done != nil {

@@ -1,25 +1,59 @@
 package pool
 
-import "github.com/rockpool/rockpool/runtime"
+import (
+	"sync/atomic"
+	"time"
 
-// published is a status and what is closed when there is a newer one.
-type published struct {
-	status  runtime.PoolStatus
-	changed chan struct{}
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A latest is a value that the owner sets, and that others read and wait for
+// without it.
+type latest[T comparable] struct{ version atomic.Pointer[version[T]] }
+
+type version[T comparable] struct {
+	value   T
+	changed chan struct{} // closed when there is a newer one
+}
+
+func (l *latest[T]) get() (T, <-chan struct{}) {
+	v := l.version.Load()
+	return v.value, v.changed
+}
+
+// set is for one goroutine.
+func (l *latest[T]) set(value T) {
+	old := l.version.Load()
+	if old != nil && old.value == value {
+		return
+	}
+	l.version.Store(&version[T]{value, make(chan struct{})})
+	if old != nil {
+		close(old.changed)
+	}
 }
 
 // Status returns the newest snapshot. It never waits for the owner.
-func (p *Pool) Status() runtime.PoolStatus { return p.status.Load().status }
+func (p *Pool) Status() runtime.PoolStatus {
+	status, _ := p.Watch()
+	return status
+}
 
 // Watch returns the newest snapshot, and a channel that is closed once there
 // is a newer one.
-func (p *Pool) Watch() (runtime.PoolStatus, <-chan struct{}) {
-	s := p.status.Load()
-	return s.status, s.changed
-}
+func (p *Pool) Watch() (runtime.PoolStatus, <-chan struct{}) { return p.status.get() }
 
-// publish makes the owner's state visible; ended marks the last one.
-func (o *owner) publish(ended bool) {
+// WatchAlert returns the pool's alert, and a channel that is closed once there
+// is a newer one. Its State is "" until there was one.
+func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.alert.get() }
+
+// StartDurations say how long the latest starts took, from the wish to the
+// agent's answer.
+func (p *Pool) StartDurations() runtime.Distribution { return p.durations.distribution() }
+
+// publish makes the owner's state visible, and returns it; ended marks the last
+// one.
+func (o *owner) publish(ended bool) runtime.PoolStatus {
 	status := runtime.PoolStatus{
 		EnvironmentID: o.env.ID,
 		Revision:      o.env.Revision,
@@ -32,7 +66,9 @@ func (o *owner) publish(ended bool) {
 		switch e.State {
 		case runtime.RunnerStarting:
 			status.Starting++
-			blocked = e.Message
+			if blocked == "" || e.Message != "" && e.Message < blocked { // the same of many, whatever their order
+				blocked = e.Message
+			}
 		case runtime.RunnerIdle:
 			status.Idle++
 		case runtime.RunnerClaiming, runtime.RunnerClaimed:
@@ -44,15 +80,61 @@ func (o *owner) publish(ended bool) {
 	switch {
 	case o.listError != "":
 		status.Reason = o.listError
+	case o.draining():
+		status.Reason = reasonDraining
 	case o.failures.Count > 0:
 		status.Reason = o.lastFailure
 	case status.Idle == 0:
 		status.Reason = blocked
 	}
-	old := o.pool.status.Load()
-	if old.status == status {
-		return
+	o.pool.status.set(status)
+	return status
+}
+
+// watchIdle raises and resolves the pool's alert, and returns when to look
+// again. While it stands the truth is read again and again: hints may have been
+// lost.
+func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
+	size := status.Size
+	if o.deleted {
+		size = 0
 	}
-	o.pool.status.Store(&published{status: status, changed: make(chan struct{})})
-	close(old.changed)
+	next, reload, wake := o.alarm.look(now, o.pool.options.Alert, status.Idle, size)
+	o.alarm = next
+	o.publishAlert(now, status)
+	if reload {
+		o.reloading = true
+		o.publishAlert(now, status)
+		o.list()
+	}
+	return wake
+}
+
+func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
+	old, _ := o.pool.alert.get()
+	rule := o.pool.options.Alert
+	alert := runtime.PoolAlert{
+		EnvironmentID: status.EnvironmentID, Idle: status.Idle, Size: status.Size, Threshold: rule.Threshold,
+		State: runtime.PoolAlertRaised, Since: o.alarm.raised, Reason: status.Reason,
+	}
+	switch {
+	case !o.alarm.raised.IsZero():
+		if o.reloading {
+			alert.State = runtime.PoolAlertReloading
+		}
+		if alert.Reason == "" {
+			alert.Reason = rule.String()
+		}
+	case !old.Standing():
+		return // none, or resolved as it was
+	default:
+		alert.State, alert.Since, alert.Reason = runtime.PoolAlertResolved, now, "enough runners are idle"
+		switch {
+		case o.deleted:
+			alert.Reason = "the environment was deleted"
+		case status.Size == 0:
+			alert.Reason = "no idle runners are wanted any more"
+		}
+	}
+	o.pool.alert.set(alert)
 }

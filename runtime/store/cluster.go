@@ -5,13 +5,26 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Environments returns all, sorted by id.
-func (s *Store) Environments(ctx context.Context) ([]runtime.Environment, error) {
-	return query[runtime.Environment](ctx, s, "list environments", "SELECT value FROM environments ORDER BY id")
+// Environments calls each for every stored environment, sorted by id. Of one
+// that can't be read only the id is known, and unreadable says why.
+func (s *Store) Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error {
+	return s.rows(ctx, "list environments", "SELECT id, value FROM environments ORDER BY id", func(scan func(...any) error) error {
+		var id runtime.EnvironmentID
+		var value []byte
+		if err := scan(&id, &value); err != nil {
+			return err
+		}
+		var env runtime.Environment
+		if err := json.Unmarshal(value, &env); err != nil {
+			return each(runtime.Environment{ID: id}, err)
+		}
+		return each(env, nil)
+	})
 }
 
 // PutEnvironment stores env if the stored revision is env.Revision-1 (none
@@ -48,30 +61,73 @@ func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID)
 }
 
 // Runners calls each for every stored runner, with what the cluster keeps
-// about it for itself.
-func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private []byte) error) error {
-	rows, err := s.reads.QueryContext(ctx, "SELECT value, claim, private FROM runners ORDER BY id")
-	if err != nil {
-		return typed(err, "list runners")
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r runtime.Runner
-		var value, claim, private []byte
-		if err := rows.Scan(&value, &claim, &private); err != nil {
-			return typed(err, "list runners")
+// about it for itself. Of one that can't be read only the id is known, and
+// unreadable says why. A claim whose times alone can't be read gets safe ones,
+// which are stored.
+func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error {
+	mended := map[runtime.RunnerID]runtime.Claim{}
+	err := s.rows(ctx, "list runners", "SELECT id, value, claim, private FROM runners ORDER BY id", func(scan func(...any) error) error {
+		var id runtime.RunnerID
+		var value, text, private []byte
+		if err := scan(&id, &value, &text, &private); err != nil {
+			return err
 		}
-		if err := errors.Join(json.Unmarshal(value, &r), json.Unmarshal(claim, &r.Claim)); err != nil {
-			return typed(err, "list runners")
+		var r runtime.Runner
+		claim, safe, err := readClaim(text, time.Now())
+		if err := errors.Join(json.Unmarshal(value, &r), err); err != nil {
+			return each(runtime.Runner{ID: id}, private, err)
+		}
+		if r.Claim = claim; safe {
+			mended[id] = claim
 		}
 		if r.Claim.Held() && r.State.Before(runtime.RunnerClaimed) {
 			r.State = runtime.RunnerClaimed
 		}
-		if err := each(r, private); err != nil {
-			return err
+		return each(r, private, nil)
+	})
+	for id, claim := range mended {
+		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull { // then they are safe anew the next time
+			err = errors.Join(err, put)
 		}
 	}
-	return typed(rows.Err(), "list runners")
+	return err
+}
+
+// safeTimeout is the inactivity timeout of a claim whose own can't be read:
+// nobody loses a runner at once, and none is held for ever.
+const safeTimeout = 10 * time.Minute
+
+// readClaim returns a stored claim. Safe says that its times could not be read,
+// and are others now.
+func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err error) {
+	if err := json.Unmarshal(text, &claim); err == nil && claim.InactivityTimeout >= 0 && (claim.InactivityTimeout > 0 || claim.ExpiresAt.IsZero()) {
+		return claim, false, nil
+	}
+	claim = runtime.Claim{}
+	rest := struct {
+		*runtime.Claim
+		ExpiresAt         json.RawMessage `json:"expiresAt"`
+		InactivityTimeout json.RawMessage `json:"inactivityTimeout"`
+	}{Claim: &claim}
+	if err := json.Unmarshal(text, &rest); err != nil {
+		return runtime.Claim{}, false, err
+	}
+	if json.Unmarshal(rest.InactivityTimeout, &claim.InactivityTimeout) != nil || claim.InactivityTimeout <= 0 {
+		claim.InactivityTimeout = safeTimeout
+	}
+	claim.ExpiresAt = now.Add(claim.InactivityTimeout)
+	return claim, true, nil
+}
+
+func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
+	value, err := json.Marshal(claim)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "store a claim", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE runners SET claim = ? WHERE id = ?", value, id)
+		return err
+	})
 }
 
 // PutRunner inserts or replaces a runner. The claim is Mark's to change:
@@ -138,24 +194,17 @@ func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
 	})
 }
 
-// query returns the JSON values of the first column of the rows.
-func query[T any](ctx context.Context, s *Store, doing, statement string, args ...any) ([]T, error) {
-	rows, err := s.reads.QueryContext(ctx, statement, args...)
+// rows calls each for every row of a statement's result.
+func (s *Store) rows(ctx context.Context, doing, statement string, each func(scan func(...any) error) error) error {
+	rows, err := s.reads.QueryContext(ctx, statement)
 	if err != nil {
-		return nil, typed(err, doing)
+		return typed(err, doing)
 	}
 	defer rows.Close()
-	var all []T
 	for rows.Next() {
-		var raw []byte
-		var value T
-		if err := rows.Scan(&raw); err != nil {
-			return nil, typed(err, doing)
+		if err := each(rows.Scan); err != nil {
+			return typed(err, doing)
 		}
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, typed(err, doing)
-		}
-		all = append(all, value)
 	}
-	return all, typed(rows.Err(), doing)
+	return typed(rows.Err(), doing)
 }

@@ -12,25 +12,33 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// AddExecution stores a new execution. Where its key is stored already with
-// another execution it stores nothing and returns that one and false.
-func (s *Store) AddExecution(ctx context.Context, x runtime.Execution) (runtime.Execution, bool, error) {
+// AddExecution stores a new execution, and with it what its owner needs to go
+// on with it after a restart (see Unfinished). Where its key is stored already
+// with another execution it stores nothing and returns that one and false.
+func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []byte) (runtime.Execution, bool, error) {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return x, false, err
 	}
-	stored, added := x, true
+	var stored runtime.Execution
+	var added bool
 	err = s.write(ctx, "store an execution", func(tx *sql.Tx) error {
+		stored, added = x, true
 		if x.Key != "" {
 			var raw []byte
 			err := tx.QueryRow("SELECT value FROM executions WHERE key = ?", x.Key).Scan(&raw)
 			if err == nil {
-				added = false
+				stored, added = runtime.Execution{}, false
 				return json.Unmarshal(raw, &stored)
 			}
 			if !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
+		}
+		// This first: a write may be committed in part, and a row without its
+		// execution harms nobody (see Unfinished).
+		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", x.ID, start); err != nil {
+			return err
 		}
 		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value) VALUES (?, ?, ?, ?, nullif(?, ''), ?)",
 			x.ID, x.RunnerID, x.EnvironmentID, x.State, x.Key, value)
@@ -39,43 +47,67 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution) (runtime.
 	return stored, added, err
 }
 
-// PutExecution replaces a stored execution.
+// PutExecution replaces a stored execution that hasn't finished; one that has
+// stays as it is.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
 	return s.write(ctx, "store an execution", func(tx *sql.Tx) error {
-		_, err := tx.Exec("UPDATE executions SET state = ?, value = ? WHERE id = ?", x.State, value, x.ID)
+		_, err := tx.Exec("UPDATE executions SET state = ?, value = ? WHERE id = ? AND finished IS NULL", x.State, value, x.ID)
+		return err
+	})
+}
+
+// FinishExecution replaces a stored execution by what became of it. Bytes are
+// those of its output on the disk; kept are those of all that is kept of it.
+func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error) {
+	value, err := json.Marshal(x)
+	if err != nil {
+		return 0, err
+	}
+	kept = bytes + int64(len(value))
+	return kept, s.write(ctx, "store an execution", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE executions SET state = ?, value = ?, finished = ?, bytes = ? WHERE id = ? AND finished IS NULL",
+			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM restarts WHERE execution = ?", x.ID)
+		}
 		return err
 	})
 }
 
 // Execution returns EXECUTION_NOT_FOUND for one that isn't stored.
 func (s *Store) Execution(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
-	found, err := query[runtime.Execution](ctx, s, "read an execution", "SELECT value FROM executions WHERE id = ?", id)
-	if err == nil && len(found) == 0 {
-		err = runtime.Errorf(runtime.CodeExecutionNotFound, "no execution %s: it never was, or it was collected", id)
+	x, found, err := s.execution(ctx, "SELECT value FROM executions WHERE id = ?", id)
+	if err == nil && !found {
+		err = NotFound(id)
 	}
-	if err != nil {
-		return runtime.Execution{}, err
-	}
-	return found[0], nil
+	return x, err
+}
+
+// NotFound is the error about an execution that isn't stored.
+func NotFound(id runtime.ExecutionID) error {
+	return runtime.Errorf(runtime.CodeExecutionNotFound, "no execution %s: it never was, or it was collected", id)
 }
 
 // ExecutionByKey returns the execution that was stored with an idempotency
 // key, and whether there is one.
 func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Execution, bool, error) {
-	found, err := query[runtime.Execution](ctx, s, "read an execution", "SELECT value FROM executions WHERE key = ?", key)
-	if err != nil || len(found) == 0 {
-		return runtime.Execution{}, false, err
-	}
-	return found[0], true, nil
+	return s.execution(ctx, "SELECT value FROM executions WHERE key = ?", key)
 }
 
-// Unfinished returns all executions that aren't FINISHED, oldest first.
-func (s *Store) Unfinished(ctx context.Context) ([]runtime.Execution, error) {
-	return query[runtime.Execution](ctx, s, "list executions", "SELECT value FROM executions WHERE state <> 'FINISHED' ORDER BY id")
+func (s *Store) execution(ctx context.Context, statement string, arg any) (x runtime.Execution, found bool, err error) {
+	var value []byte
+	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return runtime.Execution{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &x)
+	}
+	return x, err == nil, typed(err, "read an execution")
 }
 
 // An ExecutionFilter selects executions; a zero field selects all.
@@ -83,10 +115,11 @@ type ExecutionFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.ExecutionState
+	NewestFirst   bool
 }
 
-// Executions returns the first ones after an id, oldest first, and how many
-// there are in all.
+// Executions returns the first ones after an id, oldest first or, with
+// NewestFirst, newest first, and how many there are in all.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) ([]runtime.Execution, int, error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
@@ -105,8 +138,12 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM executions WHERE "+where, args...).Scan(&total); err != nil {
 		return nil, 0, typed(err, "count executions")
 	}
-	page, err := query[runtime.Execution](ctx, s, "list executions",
-		"SELECT value FROM executions WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, first)...)
+	order := " AND id > ? ORDER BY id LIMIT ?"
+	if q.NewestFirst {
+		order = " AND (id < ? OR ? = '') ORDER BY id DESC LIMIT ?"
+		args = append(args, after)
+	}
+	page, err := s.executions(ctx, "list executions", "SELECT id, value FROM executions WHERE "+where+order, append(args, after, first)...)
 	return page, total, err
 }
 

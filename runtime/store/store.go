@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type Store struct {
 	dirty  atomic.Bool           // something was committed since the last checkpoint
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
 	group  sync.WaitGroup
+
+	unreadable unreadable
 }
 
 // Open opens the database at path, makes it if there is none, and brings its
@@ -174,11 +177,17 @@ func (s *Store) checkpoints() {
 	}
 }
 
-// Check returns an error if the database doesn't answer, or if the last write
-// found the disk full.
+// Check returns an error if the database doesn't answer, or if it finds the
+// disk full: where the last write did, it tries one.
 func (s *Store) Check(ctx context.Context) error {
-	if err := s.full.Load(); err != nil {
-		return *err
+	if s.full.Load() != nil {
+		return s.write(ctx, "check the store", func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT INTO spent_keys (key, input, runner, expires) VALUES ('', ?, '', 0)", strings.Repeat(" ", checkBytes))
+			if err == nil {
+				_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
+			}
+			return err
+		})
 	}
 	var one int
 	return s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
@@ -187,14 +196,18 @@ func (s *Store) Check(ctx context.Context) error {
 // typed turns a full disk into STORAGE_FULL.
 func typed(err error, doing string) error {
 	var e *runtime.Error
-	var q *sqlite.Error
-	const full = 13 // SQLITE_FULL
 	switch {
 	case err == nil || errors.As(err, &e):
 		return err
-	case errors.As(err, &q) && q.Code()&0xff == full:
+	case isFull(err):
 		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some room in the data directory")
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
+}
+
+func isFull(err error) bool {
+	const full = 13 // SQLITE_FULL
+	var q *sqlite.Error
+	return errors.As(err, &q) && q.Code()&0xff == full
 }

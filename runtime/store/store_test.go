@@ -49,19 +49,23 @@ func TestStoredThingsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, added, err := s.AddExecution(t.Context(), x); err != nil || !added {
+	if _, added, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil || !added {
 		t.Fatal(added, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, path)
-	environments, err := s.Environments(t.Context())
+	var environments []runtime.Environment
+	err := s.Environments(t.Context(), func(env runtime.Environment, unreadable error) error {
+		environments = append(environments, env)
+		return unreadable
+	})
 	if diff := cmp.Diff([]runtime.Environment{env}, environments); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	runner.Claim, runner.State = claim, runtime.RunnerClaimed
-	err = s.Runners(t.Context(), func(r runtime.Runner, private []byte) error {
+	err = s.Runners(t.Context(), func(r runtime.Runner, private []byte, unreadable error) error {
 		if diff := cmp.Diff(runner, r); diff != "" || string(private) != "private 2" {
 			t.Error(string(private), diff)
 		}
@@ -71,7 +75,7 @@ func TestStoredThingsComeBack(t *testing.T) {
 		t.Error(err)
 	}
 	unfinished, err := s.Unfinished(t.Context())
-	if diff := cmp.Diff([]runtime.Execution{x}, unfinished); err != nil || diff != "" {
+	if diff := cmp.Diff([]Unfinished{{Execution: x, Start: []byte("start")}}, unfinished); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	if k, found, err := s.SpentKey(t.Context(), "spent", time.Unix(1999, 0)); err != nil || !found || k.Runner != "r0" {
@@ -99,7 +103,7 @@ func TestKeysAreUsedOnce(t *testing.T) {
 	for i := range 50 {
 		group.Go(func() {
 			x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprint(i)), Key: "same", State: runtime.ExecutionPending}
-			stored, ok, err := s.AddExecution(t.Context(), x)
+			stored, ok, err := s.AddExecution(t.Context(), x, []byte("start"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -127,27 +131,29 @@ func TestExecutionsArePaged(t *testing.T) {
 		if i%5 == 0 {
 			x.State = runtime.ExecutionFinished
 		}
-		if _, _, err := s.AddExecution(t.Context(), x); err != nil {
+		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var ids []string
-	filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}
-	for after := runtime.ExecutionID(""); ; {
-		page, total, err := s.Executions(t.Context(), filter, 3, after)
-		if err != nil || total != 10 {
-			t.Fatal(total, err)
+	for newestFirst, want := range map[bool]string{false: "02 04 06 08 12 14 16 18 22 24", true: "24 22 18 16 14 12 08 06 04 02"} {
+		var ids []string
+		filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}, NewestFirst: newestFirst}
+		for after := runtime.ExecutionID(""); ; {
+			page, total, err := s.Executions(t.Context(), filter, 3, after)
+			if err != nil || total != 10 {
+				t.Fatal(total, err)
+			}
+			for _, x := range page {
+				ids = append(ids, string(x.ID))
+			}
+			if len(page) < 3 {
+				break
+			}
+			after = page[len(page)-1].ID
 		}
-		for _, x := range page {
-			ids = append(ids, string(x.ID))
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("newest first %t: %s", newestFirst, got)
 		}
-		if len(page) < 3 {
-			break
-		}
-		after = page[len(page)-1].ID
-	}
-	if got := strings.Join(ids, " "); got != "02 04 06 08 12 14 16 18 22 24" {
-		t.Error(got)
 	}
 	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
 		t.Error(err)

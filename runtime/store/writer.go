@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+
+	sqlite "modernc.org/sqlite"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -11,11 +14,15 @@ import (
 // batch is how many writes share a transaction at most.
 const batch = 64
 
+// checkBytes are so many that a disk that is nearly full refuses them.
+const checkBytes = 64 << 10
+
 var errClosed = errors.New("the store is closed")
 
 // A write is one modifying statement, perhaps after some reads. Because
 // SQLite undoes a failing statement by itself, a write that fails leaves the
-// others of its transaction as they are.
+// others of its transaction as they are; but see givesUp. It may be done again,
+// after what it did was undone.
 type write struct {
 	do     func(*sql.Tx) error
 	result chan error // capacity 1
@@ -68,7 +75,22 @@ func (s *Store) collect(first write) []write {
 }
 
 func (s *Store) commit(writes []write) {
-	results := make([]error, len(writes))
+	results, undone := s.transact(writes)
+	if undone && len(writes) > 1 { // one of them: the others are to be stored all the same
+		for i := range writes {
+			one, _ := s.transact(writes[i : i+1])
+			results[i] = one[0]
+		}
+	}
+	for i, w := range writes {
+		w.result <- results[i]
+	}
+}
+
+// transact does writes in one transaction, and returns what became of each.
+// Undone says that nothing of them is stored, because there is no room for all.
+func (s *Store) transact(writes []write) (results []error, undone bool) {
+	results = make([]error, len(writes))
 	err := func() error {
 		tx, err := s.writes.Begin()
 		if err != nil {
@@ -76,16 +98,26 @@ func (s *Store) commit(writes []write) {
 		}
 		defer tx.Rollback() // does nothing after a commit
 		for i, w := range writes {
-			results[i] = w.do(tx)
+			if results[i] = w.do(tx); givesUp(results[i]) {
+				return results[i]
+			}
 		}
 		s.dirty.Store(true)
 		return tx.Commit()
 	}()
-	for i, w := range writes {
-		if err != nil {
-			w.result <- err
-		} else {
-			w.result <- results[i]
+	if err != nil {
+		for i := range results {
+			results[i] = err
 		}
 	}
+	return results, isFull(err)
+}
+
+// givesUp reports whether an error is one with which SQLite may have ended the
+// whole transaction, not just undone the statement: what is executed after it
+// would be committed by itself.
+func givesUp(err error) bool {
+	const busy, memory, interrupt, io, full = 5, 7, 9, 10, 13 // https://sqlite.org/lang_transaction.html
+	var q *sqlite.Error
+	return errors.As(err, &q) && slices.Contains([]int{busy, memory, interrupt, io, full}, q.Code()&0xff)
 }

@@ -73,9 +73,9 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 	return g, nil
 }
 
-// Check returns an error unless a process is in the group that path names, in
-// each tree that limits it, and the kernel holds exactly these limits there.
-func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) {
+// Member returns a process's groups, and an error unless it is in the group
+// that path names, in each tree that limits it.
+func (all Hierarchies) Member(pid int, path string) (Groups, error) {
 	g, err := all.Of(pid)
 	if err != nil {
 		return Groups{}, err
@@ -85,6 +85,16 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 		if expected := filepath.Join(h.Mount, path); group.Dir != expected {
 			return Groups{}, fmt.Errorf("process %d is in %s, not in %s", pid, group.Dir, expected)
 		}
+	}
+	return g, nil
+}
+
+// Check returns an error unless a process is in the group that path names, in
+// each tree that limits it, and the kernel holds exactly these limits there.
+func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) {
+	g, err := all.Member(pid, path)
+	if err != nil {
+		return Groups{}, err
 	}
 	for _, c := range g.checks(want) {
 		got, err := os.ReadFile(filepath.Join(c.group.Dir, c.file))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
@@ -24,7 +25,7 @@ const rootMount = "/run/rockpool/root"
 func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
 	limits, err := checkSpec(q)
 	if err != nil {
-		return helper.Answer{}, err
+		return helper.Answer{}, finalError{err}
 	}
 	listener := os.NewFile(3, "listener")
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
@@ -68,7 +69,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	}
 	groups, err := trees.Check(state.InitProcessPid, q.Cgroup, limits)
 	if err != nil {
-		return helper.Answer{}, fmt.Errorf("the limits didn't take: %w", err)
+		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }
@@ -89,9 +90,20 @@ func mountRoot(spec *specs.Spec) error {
 	if err := os.MkdirAll(rootMount, 0o755); err != nil {
 		return err
 	}
+	// The sandbox's root, who isn't the machine's, goes through it; the server may
+	// have made it under its umask.
+	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
+		return err
+	}
 	if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
 	}
 	spec.Root.Path = rootMount
 	return nil
 }
+
+// A finalError won't be another the next time. That what is to keep programs
+// apart didn't take is one: nobody is to try until it is slipped through.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }

@@ -39,7 +39,8 @@ func main() {
 	}
 	answer, err := run()
 	if err != nil {
-		answer = helper.Answer{Error: err.Error()}
+		var final finalError
+		answer = helper.Answer{Error: err.Error(), Final: errors.As(err, &final)}
 	}
 	if json.NewEncoder(os.Stdout).Encode(answer) != nil || err != nil {
 		os.Exit(1)
@@ -52,6 +53,7 @@ func run() (helper.Answer, error) {
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return helper.Answer{}, fmt.Errorf("close_range: %w", err)
 	}
+	unix.Umask(0o022) // whatever the server's: what is made here is for the sandbox
 	if len(os.Args) != 2 {
 		return helper.Answer{}, errors.New("usage: rockpool-sandbox create|remove, with a request on stdin (the server runs it; see package helper)")
 	}

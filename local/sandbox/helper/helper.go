@@ -37,7 +37,8 @@ type Request struct {
 // An Answer tells what became of a Request.
 type Answer struct {
 	Error  string        `json:"error,omitempty"`
-	PID    int           `json:"pid,omitempty"` // of the sandbox's first process, as this machine counts
+	Final  bool          `json:"final,omitempty"` // with Error: trying again can't help
+	PID    int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
 	Start  uint64        `json:"start,omitempty"`
 	Groups cgroup.Groups `json:"groups"` // read back after the process joined
 }

@@ -1,0 +1,357 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A line is the stream between both sides, which a test can cut.
+type line struct {
+	client, bridge net.Conn
+	ended          chan error // what Serve returned
+}
+
+// newBridge begins a bridge to an agent that serves each stream.
+func newBridge(t *testing.T, dial func() (net.Conn, error)) (*Client, line) {
+	t.Helper()
+	l := line{ended: make(chan error, 1)}
+	l.client, l.bridge = net.Pipe()
+	go func() { l.ended <- Serve(context.Background(), l.bridge, dial) }()
+	c, err := NewClient(l.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, l
+}
+
+// end closes the client, after which the other side has to end without an error.
+func end(t *testing.T, c *Client, l line) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-l.ended; err != nil {
+		t.Errorf("the bridge ended with %v", err)
+	}
+}
+
+// serving returns what dials an agent that serves each stream by f.
+func serving(f func(net.Conn)) func() (net.Conn, error) {
+	return func() (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			f(there)
+		}()
+		return here, nil
+	}
+}
+
+func dial(t *testing.T, c *Client) net.Conn {
+	t.Helper()
+	conn, err := c.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+
+func TestManyStreamsCarryWhatTheyAreGiven(t *testing.T) {
+	c, l := newBridge(t, serving(echo))
+	var all sync.WaitGroup
+	for n := range 50 {
+		all.Go(func() {
+			conn := dial(t, c)
+			defer conn.Close()
+			sent := make([]byte, rand.IntN(1<<20))
+			for i := range sent {
+				sent[i] = byte(i*n + i>>8)
+			}
+			go func() { _, _ = conn.Write(sent) }()
+			got := make([]byte, len(sent))
+			if _, err := io.ReadFull(conn, got); err != nil || sha256.Sum256(got) != sha256.Sum256(sent) {
+				t.Errorf("stream %d: %v, %t", n, err, bytes.Equal(got, sent))
+			}
+		})
+	}
+	all.Wait()
+	end(t, c, l)
+}
+
+func TestTheAgentsEndIsEOFAfterAllItSaid(t *testing.T) {
+	said := strings.Repeat("all that it said ", 10_000)
+	c, l := newBridge(t, serving(func(c net.Conn) { _, _ = io.WriteString(c, said) }))
+	for range 20 {
+		conn := dial(t, c)
+		got, err := io.ReadAll(conn)
+		if err != nil || string(got) != said {
+			t.Fatalf("%d of %d bytes, %v", len(got), len(said), err)
+		}
+		conn.Close()
+	}
+	end(t, c, l)
+}
+
+func TestAStreamThatIsNotReadStallsNoOther(t *testing.T) {
+	c, l := newBridge(t, serving(func(c net.Conn) {
+		first := make([]byte, 1)
+		if _, err := c.Read(first); err == nil && first[0] == 'f' {
+			for {
+				if _, err := c.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		}
+		_, _ = c.Write(first)
+	}))
+	flood := dial(t, c)
+	if _, err := flood.Write([]byte("f")); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		conn := dial(t, c)
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "x" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		conn.Close()
+	}
+	flood.Close()
+	end(t, c, l)
+}
+
+func TestNoAgentIsToldApartFromABrokenBridge(t *testing.T) {
+	refusal := errors.New("connection refused")
+	there := true
+	c, l := newBridge(t, func() (net.Conn, error) {
+		if there {
+			return serving(echo)()
+		}
+		return nil, refusal
+	})
+	conn := dial(t, c)
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	there = false
+	other := dial(t, c)
+	for range 2 {
+		if _, err := other.Read(make([]byte, 10)); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("without an agent: %v", err)
+		}
+	}
+	other.Close()
+
+	// In the middle of a stream.
+	read := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 10))
+		read <- err
+	}()
+	l.bridge.Close()
+	if err := <-read; !errors.Is(err, ErrBroken) {
+		t.Errorf("a bridge that broke: %v", err)
+	}
+	<-c.Done()
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, ErrBroken) {
+		t.Errorf("write: %v", err)
+	}
+	if _, err := c.Dial(t.Context()); !errors.Is(err, ErrBroken) {
+		t.Errorf("dial: %v", err)
+	}
+	if err := c.Err(); !errors.Is(err, ErrBroken) {
+		t.Errorf("why: %v", err)
+	}
+	conn.Close()
+	c.Close()
+	<-l.ended
+}
+
+func TestTheFirstStreamWaitsForTheAgent(t *testing.T) {
+	tries := 0
+	c, l := newBridge(t, func() (net.Conn, error) {
+		if tries++; tries < 20 {
+			return nil, errors.New("no such file")
+		}
+		return serving(func(c net.Conn) { _, _ = c.Write([]byte("hi")) })()
+	})
+	conn := dial(t, c)
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "hi" {
+		t.Errorf("%q, %v", got, err)
+	}
+	conn.Close()
+	end(t, c, l)
+}
+
+func TestCloseAndDeadlinesEndAReadThatWaits(t *testing.T) {
+	c, l := newBridge(t, serving(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))
+	conn := dial(t, c)
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a deadline: %v", err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	read := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		t.Errorf("read returned %v before the close", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	conn.Close()
+	if err := <-read; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a close: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	cancel(cause)
+	if conn, err := c.Dial(ctx); err != cause && conn == nil {
+		t.Errorf("a dial without time: %v", err)
+	}
+	end(t, c, l)
+}
+
+func TestCloseEndsAReadWhateverTheBridgeDoes(t *testing.T) {
+	there, here := net.Pipe()
+	defer there.Close()
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	c, err := NewClient(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	conn := dial(t, c)
+	read := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		read <- err
+	}()
+	conn.Close()
+	select {
+	case err := <-read:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the read goes on")
+	}
+}
+
+func TestSilenceEndsEitherSide(t *testing.T) {
+	short := patience{keepAlive: 20 * time.Millisecond, silence: 200 * time.Millisecond}
+
+	// A server that is gone, whose exec Nomad keeps.
+	there, here := net.Pipe()
+	defer there.Close()
+	if err := serve(t.Context(), here, nil, short); err == nil || !strings.Contains(err.Error(), "silent") {
+		t.Errorf("the bridge ended with %v", err)
+	}
+
+	// A bridge that doesn't answer.
+	there, here = net.Pipe()
+	defer there.Close()
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	c, err := newClient(here, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	if err := c.Err(); !errors.Is(err, ErrBroken) {
+		t.Errorf("the client ended with %v", err)
+	}
+	c.Close()
+
+	// Both are there, and nothing happens for long.
+	there, here = net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- serve(context.Background(), there, serving(echo), short) }()
+	if c, err = newClient(here, short); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+		t.Errorf("it ended: %v", c.Err())
+	case err := <-ended:
+		t.Errorf("the bridge ended: %v", err)
+	case <-time.After(4 * (short.keepAlive + short.silence)):
+	}
+	c.Close()
+	<-ended
+}
+
+func frame(version, kind byte, flags uint16, stream, length uint32, body ...byte) []byte {
+	b := []byte{version, kind}
+	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint32(b, stream)
+	b = binary.BigEndian.AppendUint32(b, length)
+	return append(b, body...)
+}
+
+func TestHostileFramesEndTheBridge(t *testing.T) {
+	for name, bytes := range map[string][]byte{
+		"a stream begun by the bridge": frame(0, frameWindow, flagSYN, 2, 0),
+		"a ping":                       frame(0, framePing, flagSYN, 0, 7),
+		"another version":              frame(1, frameData, 0, 1, 0),
+		"another type":                 frame(0, 9, 0, 1, 0),
+		"more than a window":           frame(0, frameData, 0, 1, maxWindow+1),
+		"a stream of its own":          frame(0, frameData, 0, 2, 1, 'x'),
+	} {
+		here, there := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		c, err := NewClient(here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = there.Write(bytes)
+		<-c.Done()
+		if err := c.Err(); !errors.Is(err, ErrBroken) || !errors.Is(err, errHostile) {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
+		there.Close()
+	}
+}
+
+func FuzzGuardSeesFramesHoweverTheyArrive(f *testing.F) {
+	f.Add(append(frame(0, frameData, 0, 1, 3, 'a', 'b', 'c'), frame(0, framePing, flagSYN, 0, 1)...), uint8(5))
+	f.Add(frame(0, frameGoAway, 0, 0, 0), uint8(1))
+	f.Fuzz(func(t *testing.T, stream []byte, size uint8) {
+		whole, pieces := guard{}, guard{}
+		want := whole.look(stream)
+		var got error
+		for rest := stream; len(rest) > 0 && got == nil; {
+			n := min(len(rest), int(size%13)+1)
+			got = pieces.look(rest[:n])
+			rest = rest[n:]
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v in pieces, %v at once", got, want)
+		}
+	})
+}

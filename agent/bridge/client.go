@@ -1,0 +1,171 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// A Client is the server's side of a bridge. Its methods are safe for concurrent
+// use.
+type Client struct {
+	session *yamux.Session
+	guard   *guard
+}
+
+// NewClient begins to use stream, the other end of which is, or will be, that of
+// Serve. The stream belongs to the client. Its Close must end a Read and a Write
+// that wait.
+//
+// What comes from stream may be hostile: whoever is there can't make the client
+// keep more than 256 KiB for each stream that it opened.
+func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(stream, usual) }
+
+func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
+	g := &guard{stream: stream}
+	session, err := yamux.Client(joined{g, &joiner{to: stream}}, p.config(true))
+	if err != nil {
+		_ = stream.Close()
+		return nil, err
+	}
+	return &Client{session: session, guard: g}, nil
+}
+
+// Dial opens a stream to the agent. It doesn't wait for the agent: that there is
+// none is the error ErrNoAgent of the stream's first Read. Otherwise the error is
+// ErrBroken, or the context's cause.
+func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
+	type opened struct {
+		stream *yamux.Stream
+		err    error
+	}
+	done := make(chan opened, 1)
+	go func() { // ends within the usual silence, when the session is given up
+		stream, err := c.session.OpenStream()
+		done <- opened{stream, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, c.broken(o.err)
+		}
+		return &conn{Stream: o.stream, client: c}, nil
+	case <-ctx.Done():
+		go func() { // likewise
+			if o := <-done; o.err == nil {
+				_ = o.stream.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Done is closed when the bridge has broken, or was closed.
+func (c *Client) Done() <-chan struct{} { return c.session.CloseChan() }
+
+// Err tells why, after that; in its chain is ErrBroken.
+func (c *Client) Err() error { return c.broken(nil) }
+
+// Close ends the bridge and every stream.
+func (c *Client) Close() error { return c.session.Close() }
+
+// broken is ErrBroken with the best reason that is known.
+func (c *Client) broken(err error) error {
+	if reason := c.guard.reason(); reason != nil {
+		err = reason
+	}
+	if err == nil || errors.Is(err, yamux.ErrSessionShutdown) {
+		return ErrBroken
+	}
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}
+
+// A conn is a stream to the agent.
+type conn struct {
+	*yamux.Stream
+	client *Client
+	closed atomic.Bool
+
+	mu       sync.Mutex // guards what follows, and is held by the Read that waits for it
+	answered bool
+	failure  error
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	if err := c.answer(); err != nil {
+		return 0, err
+	}
+	n, err := c.Stream.Read(b)
+	return n, c.translate(err)
+}
+
+// answer reads what the bridge says first.
+func (c *conn) answer() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered {
+		return c.failure
+	}
+	var first [1]byte
+	if _, err := io.ReadFull(c.Stream, first[:]); err != nil {
+		if err == io.EOF && !c.client.session.IsClosed() {
+			err = errors.New("it closed a stream without a word")
+			c.answered, c.failure = true, fmt.Errorf("%w: %w", ErrBroken, err)
+			return c.failure
+		}
+		return c.translate(err)
+	}
+	c.answered = true
+	switch first[0] {
+	case connected:
+	case noAgent:
+		reason, _ := io.ReadAll(io.LimitReader(c.Stream, maxReason))
+		c.failure = fmt.Errorf("%w: %q", ErrNoAgent, strings.ToValidUTF8(string(reason), "?"))
+	default:
+		c.failure = fmt.Errorf("%w: it answers %d", ErrBroken, first[0])
+	}
+	return c.failure
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Stream.Write(b)
+	return n, c.translate(err)
+}
+
+// Close implements net.Conn: what waits in Read or Write ends.
+func (c *conn) Close() error {
+	c.closed.Store(true)
+	err := c.Stream.Close()
+	_ = c.Stream.SetReadDeadline(time.Unix(1, 0)) // yamux reads on in a stream that it closed itself
+	return c.translate(err)
+}
+
+// translate makes yamux's errors those of a net.Conn. A session that ends closes
+// its streams as their peer would.
+func (c *conn) translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case c.closed.Load():
+		return net.ErrClosed
+	case errors.Is(err, yamux.ErrTimeout):
+		return os.ErrDeadlineExceeded
+	case c.client.session.IsClosed():
+		return c.client.broken(nil)
+	case errors.Is(err, yamux.ErrConnectionWriteTimeout), errors.Is(err, yamux.ErrConnectionReset):
+		return c.client.broken(err)
+	default:
+		return err
+	}
+}

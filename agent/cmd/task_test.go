@@ -1,0 +1,322 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/bridge"
+)
+
+// newTask starts the agent as Nomad's driver raw_exec does: as root, on the
+// machine itself, with directories that everybody may write to.
+func newTask(t *testing.T, flags ...string) *bed {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("needs root, as raw_exec has it")
+	}
+	dir, err := os.MkdirTemp("", "agent-task")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	must(os.Chmod(dir, 0o755))
+	for _, name := range []string{"task", "task/local", "task/secrets"} {
+		must(os.Mkdir(filepath.Join(dir, name), 0o777))
+		must(os.Chown(filepath.Join(dir, name), 65534, 65534))
+		must(os.Chmod(filepath.Join(dir, name), 0o777))
+	}
+	dir = filepath.Join(dir, "task")
+	binary := filepath.Join(dir, "local/agent")
+	program, err := os.ReadFile(agentBinary)
+	must(err)
+	must(os.WriteFile(binary, program, 0o755))
+	b := &bed{socket: filepath.Join(dir, "secrets/agent.sock")}
+	cmd := exec.Command(binary, append([]string{"serve", "--socket", b.socket, "--workspace", filepath.Join(dir, "local")}, flags...)...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "NOMAD_TOKEN=very-secret", "NOMAD_SECRETS_DIR=" + filepath.Join(dir, "secrets")}
+	cmd.Stderr = testWriter{t}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(cmd.Start())
+	b.pid = cmd.Process.Pid
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT) // Nomad's
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("the agent doesn't end")
+			_ = cmd.Process.Kill()
+		}
+	})
+	await(t, "the agent answers", func() bool {
+		conn, err := net.Dial("unix", b.socket)
+		if err != nil {
+			return false
+		}
+		_, err = agent.PingAgent(t.Context(), conn)
+		return err == nil
+	})
+	return b
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// up waits until a session's program has said so.
+func up(t *testing.T, s *agent.Session) {
+	t.Helper()
+	for {
+		e, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == agent.KindOutput {
+			if err := s.Ack(e.Offset + int64(len(e.Data))); err != nil || string(e.Data) != "up\n" {
+				t.Fatalf("%q, %v", e.Data, err)
+			}
+			return
+		}
+	}
+}
+
+func TestTaskOfRawExecIsARunner(t *testing.T) {
+	b := newTask(t)
+	for script, want := range map[string]string{
+		"id -u; id -g; pwd":              "1000\n1000\n/workspace\n",
+		"stat -c '%a %u' . /tmp":         "1777 0\n1777 0\n",
+		"env | sort":                     "HOME=/workspace\nPATH=/usr/bin:/bin\nPWD=/workspace\n",
+		"echo hi >f && cat /workspace/f": "hi\n",
+		"cat /proc/1/environ 2>&1":       "cat: /proc/1/environ: Permission denied\n",
+		"kill -9 1 2>&1; echo here":      "sh: 1: kill: Operation not permitted\n\nhere\n",
+		"ls /proc | grep -c '^[0-9]'":    "4\n", // the agent, the shell, ls, grep
+		"ls /run /root; ls -A /tmp":      "/root:\n\n/run:\n",
+		"rm -f agent 2>/dev/null; mv agent x 2>/dev/null; echo x 2>/dev/null >>agent; ls agent":          "agent\n",
+		"grep -e CapEff -e CapBnd -e NoNewPrivs -e Seccomp: /proc/self/status | cut -f 2 | tr '\\n' ' '": "0000000000000000 0000000000000000 1 2 ",
+		"grep CapPrm /proc/1/status": "CapPrm:\t00000000000001eb\n",
+		"echo x 2>/dev/null >/dev/full || echo full; : </dev/null && head -c 3 /dev/zero | wc -c": "full\n3\n",
+		"awk '$4 ~ /^rw/ && $3 !~ /proc|tmpfs|devpts/ {print $2}' /proc/mounts":                   "/workspace\n",
+	} {
+		if r := b.sh(t, script); r.stdout != want {
+			t.Errorf("%s\n got %q %q\nwant %q", script, r.stdout, r.stderr, want)
+		}
+	}
+	_, err := b.start(t, agent.Start{Argv: []string{"true"}, Env: testEnv, Privileged: true})
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.ErrDenied || e.Field != "privileged" {
+		t.Errorf("root on the machine: %v", err)
+	}
+	b.put(t, agent.Write{Path: "/workspace/d/f", Size: 3}, "abc")
+	if r := b.sh(t, "cat d/f; tty; setsid -w true && echo ok"); r.stdout != "abcnot a tty\nok\n" {
+		t.Errorf("got %+v", r)
+	}
+	if r, err := b.start(t, agent.Start{Argv: []string{"tty"}, Env: testEnv, Terminal: &agent.Size{Columns: 80, Rows: 24}}); err != nil || !strings.HasPrefix(r.stdout, "/dev/pts/") {
+		t.Errorf("a terminal: %+v, %v", r, err)
+	}
+}
+
+func TestNoUserCanReplaceTheAgent(t *testing.T) {
+	b := newTask(t)
+	dir := filepath.Dir(filepath.Dir(b.socket))
+	for path, want := range map[string]os.FileMode{
+		dir: 0o755, filepath.Join(dir, "secrets"): 0o700, b.socket: 0o600, filepath.Join(dir, "local"): 0o777 | os.ModeSticky, filepath.Join(dir, "local/agent"): 0o755,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode() & (os.ModePerm | os.ModeSticky); got != want || info.Sys().(*syscall.Stat_t).Uid != 0 {
+			t.Errorf("%s: %v of user %d, want %v of root", path, got, info.Sys().(*syscall.Stat_t).Uid, want)
+		}
+	}
+}
+
+// The user of commands is none of the machine's, where the first person who works
+// on it is usually 1000, nor are its groups.
+func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/tmp", "agent-task") // /tmp is the runner's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "key")
+	b := newTask(t)
+	for _, mode := range []os.FileMode{0o600, 0o060, 0o644} {
+		if err := errors.Join(os.WriteFile(secret, []byte("key"), 0o600), os.Chown(secret, 1000, 1000), os.Chmod(secret, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.sh(t, "cat "+secret); (got.stdout == "key") != (mode == 0o644) {
+			t.Errorf("of a file with mode %o a command reads %q %q", mode, got.stdout, got.stderr)
+		}
+	}
+}
+
+func TestTasksOfOneMachineAreApart(t *testing.T) {
+	a, b := newTask(t), newTask(t)
+	// Both are the first execution of their agent, so that both have its mark.
+	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "echo up; sleep 3; echo still"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, long)
+	r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", "ps -e | grep -c sleep; (setsid sleep 1007 &); exec sleep 1007"}, Env: testEnv, TimeLimit: 500 * time.Millisecond})
+	if err != nil || r.exit.Cause != agent.CauseTimeLimit || r.stdout != "0\n" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r := b.sh(t, "ps -e | grep -c sleep"); r.stdout != "0\n" {
+		t.Errorf("it left %s", r.stdout)
+	}
+	if r := a.finish(t, long); r.stdout != "still\n" || r.exit.Code != 0 {
+		t.Errorf("the other's: %+v", r)
+	}
+	// What the same user has elsewhere is none of its limit.
+	busy, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 30); do sleep 20 & done; echo up; wait"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, busy)
+	r, err = b.start(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 10); do sleep 0.1 & done; wait; echo done"}, Env: testEnv, Limits: &agent.Limits{Processes: 20}})
+	if err != nil || r.stdout != "done\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_ = busy.Close()
+}
+
+func TestATasksEndEndsEverything(t *testing.T) {
+	b := newTask(t)
+	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "(setsid sh -c 'exec sleep 1009.5' &); echo up; sleep 1009.5"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, s)
+	sleeping := func() int {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		n := 0
+		for _, path := range all {
+			if line, _ := os.ReadFile(path); string(line) == "sleep\x001009.5\x00" {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, "both sleep", func() bool { return sleeping() == 2 })
+	_ = syscall.Kill(b.pid, syscall.SIGKILL)
+	await(t, "nothing is left", func() bool { return sleeping() == 0 })
+}
+
+// startBridge runs the program's bridge as a user.
+func startBridge(t *testing.T, socket string, uid uint32) (*bridge.Client, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(filepath.Dir(socket), "../local/agent"), "bridge", "--socket", socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.Stderr = testWriter{t}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := bridge.NewClient(struct {
+		io.Reader
+		io.WriteCloser
+	}{out, in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cmd
+}
+
+func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
+	b := newTask(t)
+	c, cmd := startBridge(t, b.socket, 0)
+	for range 20 {
+		conn, err := c.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: "x" + itoa(int(time.Now().UnixNano())), Argv: []string{"echo", "hi"}, Env: testEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := b.finish(t, s); r.stdout != "hi\n" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the bridge ended with %v", err)
+	}
+
+	refused := func(why string, want error) {
+		t.Helper()
+		c, cmd := startBridge(t, b.socket, user)
+		conn, err := c.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := agent.PingAgent(t.Context(), conn); !errors.Is(err, want) {
+			t.Errorf("%s: %v", why, err)
+		}
+		_ = c.Close()
+		_ = cmd.Wait()
+	}
+	refused("by the directory's mode", bridge.ErrNoAgent)
+	for _, path := range []string{b.socket, filepath.Dir(b.socket)} {
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("by the peer's user", io.ErrUnexpectedEOF)
+}
+
+func TestTaskWithoutNetworkHasItsOwnLoopbackOnly(t *testing.T) {
+	b := newTask(t, "--no-network")
+	if r := b.sh(t, "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f 1; cat /proc/net/route | wc -l"); strings.TrimSpace(r.stdout) != "lo\n1" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheSocketsDirectoryIsNotShared(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(agentBinary, "serve", "--socket", filepath.Join(dir, "s"), "--workspace", filepath.Join(dir, "w")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--socket") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

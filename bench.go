@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/rockpool/rockpool/bench"
+	"github.com/rockpool/rockpool/cli"
+)
+
+type benchCommand struct {
+	Row         []string `placeholder:"NAME" help:"Measure this row only: its name, a part of it, or a pattern such as first-output/*. Can be given more than once."`
+	List        bool     `help:"Say what each row measures, and beside what, and end."`
+	JSON        bool     `name:"json" help:"Print the report as JSON."`
+	Rounds      int      `default:"0" placeholder:"N" help:"Rounds of each row, 1 to 1000. (10; with --quick 2)"`
+	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
+	Profile     string   `placeholder:"DIR" help:"Write a CPU profile of the server for each row, for go tool pprof."`
+	ServeFloors bool     `hidden:""`
+}
+
+// Help is what rockpool bench --help says beyond the flags.
+func (benchCommand) Help() string {
+	return `Measures servers of its own, on loopback and with directories that it removes; no other server is asked or disturbed. Needs root, as serving does, and some minutes for all rows.
+
+Every row takes turns with its floor: with the same done without Rockpool, in the same run on the same machine. The ratio of their medians is what can be compared between machines. "inside" is the CPU time of what runs in the runners.
+
+    rockpool bench --row claim --row first-output
+
+Exit codes: 0 when all rows could be measured, whatever came out; 125 when one could not; 130 after Ctrl-C, with the rows that it had by then.`
+}
+
+// Run measures, and prints the report.
+func (c *benchCommand) Run(s cli.Streams) error {
+	switch {
+	case c.ServeFloors:
+		return bench.ServeFloors(s.In, s.Out)
+	case c.List:
+		return bench.List(s.Out)
+	case c.Rounds < 0 || c.Rounds > 1000:
+		return &settingError{"rounds", strconv.Itoa(c.Rounds), "1 to 1000"}
+	case os.Geteuid() != 0:
+		return errors.New("the bench starts servers, which need root to isolate programs: run it as root, for example with sudo")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if c.Profile != "" {
+		if err := os.MkdirAll(c.Profile, 0o755); err != nil {
+			return err
+		}
+	}
+	// What was started is ended first, also after a second signal: it takes 5 s at most.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	report, err := bench.Run(ctx, bench.Config{
+		Program: program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, Profiles: c.Profile, Progress: s.Err,
+		Engine: openBenchEngine, Fill: fillStore, Schedule: schedule,
+	})
+	interrupted := ctx.Err() != nil
+	switch {
+	case interrupted && len(report.Rows) == 0:
+		return cli.ExitError(cli.CodeInterrupted)
+	case err != nil && !interrupted:
+		return err
+	}
+	report.Version = version()
+	if c.JSON {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(report)
+	} else {
+		err = report.Table(s.Out)
+	}
+	if interrupted {
+		return errors.Join(err, cli.ExitError(cli.CodeInterrupted))
+	}
+	if failed := report.Failed(); failed > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d rows could not be measured", failed, len(report.Rows)))
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rockpool/rockpool/chaos"
+	"github.com/rockpool/rockpool/cli"
+)
+
+type chaosCommand struct {
+	Seed    uint64        `placeholder:"N" help:"Seed of the faults and of what clients do; 0: any, which is printed."`
+	For     time.Duration `default:"2m" placeholder:"DURATION" help:"How long faults go on, 10s to 3m. (${default})"`
+	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Time between two faults on average, 200ms to 1m. (${default})"`
+	Clients int           `default:"3" placeholder:"N" help:"Clients that claim and use runners, 1 to 16. (${default})"`
+	Short   bool          `help:"Judge only what must not happen: a short run doesn't come by every part of the scheduler."`
+	JSON    bool          `name:"json" help:"Print the report as JSON."`
+}
+
+// Help is what rockpool chaos --help says beyond the flags.
+func (chaosCommand) Help() string {
+	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does.
+
+    rockpool chaos --seed 7 --for 30s --short
+
+Exit codes: 0 when all was as it must be; 125 when it wasn't, or nothing could be found out; 130 after Ctrl-C.`
+}
+
+// Run lets the storm loose, and prints the report.
+func (c *chaosCommand) Run(s cli.Streams) error {
+	switch {
+	case c.For < 10*time.Second || c.For > 3*time.Minute:
+		return &settingError{"for", c.For.String(), "10s to 3m"} // the disk has room for so much
+	case c.Every < 200*time.Millisecond || c.Every > time.Minute:
+		return &settingError{"every", c.Every.String(), "200ms to 1m"}
+	case c.Clients < 1 || c.Clients > 16:
+		return &settingError{"clients", strconv.Itoa(c.Clients), "1 to 16"}
+	case os.Geteuid() != 0:
+		return errors.New("chaos starts servers, which need root to isolate programs: run it as root, for example with sudo")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // no secret
+	}
+	_, _ = fmt.Fprintf(s.Err, "seed %d: rockpool chaos --seed %d --for %s --every %s --clients %d has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	report, err := chaos.Run(ctx, chaos.Config{
+		Program: program, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
+	})
+	if ctx.Err() != nil {
+		return cli.ExitError(cli.CodeInterrupted)
+	}
+	if c.JSON {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		err = errors.Join(err, encoder.Encode(report))
+	} else {
+		err = errors.Join(err, report.Table(s.Out))
+	}
+	if failures := report.Failures(); len(failures) > 0 {
+		err = errors.Join(err, fmt.Errorf("with seed %d:\n  %s\nthe servers' log is %s", c.Seed, strings.Join(failures, "\n  "), report.Log))
+	}
+	return err
+}

@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// Small files go together, in one call; each larger one has a call of its own,
+// which streams it.
+const (
+	smallFile  = 128 << 10
+	batchBytes = 1 << 20
+	batchFiles = 100
+)
+
+// in copies a file or directory from here into the runner.
+func (c *copier) in(ctx context.Context, from, to string) error {
+	if from == "-" {
+		if to == "" || strings.HasSuffix(to, "/") {
+			return errors.New("name the file that standard input is to become, as RUNNER:PATH")
+		}
+		return c.stream(ctx, c.In, -1, to, "0744")
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() && !c.recursive {
+		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", from)
+	}
+	there, err := c.stat(ctx, to, "")
+	if err != nil {
+		return err
+	}
+	if there != nil && there.Type == "DIRECTORY" || strings.HasSuffix(to, "/") {
+		name, err := filepath.Abs(from) // of "." too
+		if err != nil {
+			return err
+		}
+		to = path.Join(to, filepath.Base(name))
+	}
+	b := batch{copier: c}
+	if info.IsDir() {
+		err = b.tree(ctx, from, to)
+	} else {
+		err = b.file(ctx, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	return c.complain()
+}
+
+// complain makes an error of what was left out, since it isn't there now.
+func (c *copier) complain() error {
+	if c.leftOut > 0 {
+		return fmt.Errorf("%d left out, the rest is copied", c.leftOut)
+	}
+	return nil
+}
+
+// A batch gathers directories and small files.
+type batch struct {
+	*copier
+	writes []map[string]any
+	bytes  int
+	last   string // path
+}
+
+// patientless opens without waiting for who writes to a FIFO.
+const patientless = os.O_RDONLY | syscall.O_NONBLOCK
+
+func (b *batch) file(ctx context.Context, from, to string) error {
+	file, err := os.OpenFile(from, patientless, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is neither a file nor a directory", from)
+	}
+	return b.add(ctx, file, info, to)
+}
+
+// tree copies what is below a directory. What can't be read, or isn't there any
+// more when its turn comes, is left out.
+func (b *batch) tree(ctx context.Context, from, to string) error {
+	root, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil && name == "." {
+			return err
+		}
+		if err == nil && ctx.Err() == nil {
+			at := path.Join(to, name)
+			if entry.IsDir() {
+				err = b.directory(ctx, entry, at)
+			} else {
+				err = b.entry(ctx, root, name, at, entry)
+			}
+		}
+		var unreadable *fs.PathError
+		if errors.As(err, &unreadable) {
+			b.leaveOut(filepath.Join(from, name), unreadable.Err.Error())
+			return nil
+		}
+		return cmp.Or(err, ctx.Err())
+	})
+}
+
+func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) error {
+	if at == "." || at == "/" {
+		return nil // it is there
+	}
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	b.writes = append(b.writes, map[string]any{"path": at, "directory": true, "mode": mode(info)})
+	return b.flushIfFull(ctx)
+}
+
+// entry looks at what was opened, since the name may stand for another by now.
+func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry fs.DirEntry) error {
+	other := !entry.Type().IsRegular()
+	var file *os.File
+	var info fs.FileInfo
+	if !other {
+		var err error
+		if file, err = root.OpenFile(name, patientless, 0); err != nil {
+			return err
+		}
+		defer file.Close()
+		if info, err = file.Stat(); err != nil {
+			return err
+		}
+		other = !info.Mode().IsRegular()
+	}
+	if other {
+		b.leaveOut(filepath.Join(root.Name(), name), "it is neither a file nor a directory")
+		return nil
+	}
+	return b.add(ctx, file, info, at)
+}
+
+// mode returns permission bits with which everybody may do what the owner may,
+// for the owner is another inside; writing aside, for a file there is root's.
+func mode(info fs.FileInfo) string {
+	if info.IsDir() || info.Mode()&0o100 != 0 {
+		return "0755"
+	}
+	return "0644"
+}
+
+func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to string) error {
+	if info.Size() > smallFile {
+		return b.stream(ctx, file, info.Size(), to, mode(info))
+	}
+	data, err := io.ReadAll(io.LimitReader(file, smallFile+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > smallFile {
+		return fmt.Errorf("%s grows while it is copied", file.Name())
+	}
+	b.writes = append(b.writes, map[string]any{"path": to, "base64": data, "mode": mode(info)})
+	b.bytes += len(data)
+	b.last = to
+	return b.flushIfFull(ctx)
+}
+
+func (b *batch) flushIfFull(ctx context.Context) error {
+	if len(b.writes) < batchFiles && b.bytes < batchBytes {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.writes) == 0 {
+		return nil
+	}
+	const mutation = `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { failed { path message } } }`
+	var out struct {
+		UpdateFiles struct {
+			Failed []struct{ Path, Message string }
+		}
+	}
+	if err := ask(ctx, b.client, mutation, map[string]any{"in": map[string]any{"runnerId": b.runner, "write": b.writes}}, &out); err != nil {
+		return err
+	}
+	if failed := out.UpdateFiles.Failed; len(failed) > 0 {
+		return fmt.Errorf("%s: %s", failed[0].Path, failed[0].Message)
+	}
+	b.progress.add(b.last, int64(b.bytes))
+	b.writes, b.bytes = nil, 0
+	return nil
+}
+
+// stream sends one file. A connection that breaks is taken up again from the
+// file's beginning, where it has one.
+func (c *copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
+	const mutation = `mutation($id: ID!, $path: String!, $file: Upload!, $mode: String) { uploadFile(runnerId: $id, path: $path, file: $file, mode: $mode) { file { size } } }`
+	file, again := content.(io.ReaderAt)
+	again = again && size >= 0
+	var source *source
+	err := client.Persist(ctx, serverPatience, func(err error) bool {
+		return again && source.failed() == nil && client.Passing(err) && !absent(err)
+	}, func() error {
+		// A reader of its own: the last attempt's may be read from for a moment.
+		if again {
+			content = io.NewSectionReader(file, 0, size)
+		}
+		source = newSource(io.TeeReader(content, c.progress.begin(to, size)), size)
+		if again {
+			source.whole = file
+		}
+		return c.client.Upload(ctx, mutation, map[string]any{"id": c.runner, "path": to, "mode": mode}, size, source, nil)
+	})
+	if err != nil && source.failed() != nil {
+		return fmt.Errorf("read what is to become %s: %w", to, source.failed())
+	}
+	return err
+}
+
+// A source remembers what went wrong here, which no other connection mends.
+type source struct {
+	from  io.Reader
+	size  int64
+	left  int64       // -1: nobody knows how much comes
+	whole io.ReaderAt // what from is the first size bytes of; nil: there is no more
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+func newSource(from io.Reader, size int64) *source {
+	return &source{from: from, size: size, left: size}
+}
+
+// Read reads on, and finds a file that shrinks or grows.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	if s.left >= 0 {
+		s.left -= int64(n)
+	}
+	if errors.Is(err, io.EOF) && s.left > 0 {
+		err = errors.New("it became shorter while it was copied")
+	}
+	if errors.Is(err, io.EOF) && s.whole != nil {
+		if more, _ := s.whole.ReadAt(make([]byte, 1), s.size); more > 0 {
+			err = errors.New("it grows while it is copied")
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+	}
+	return n, err
+}
+
+func (s *source) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// out copies a file or directory from the runner to here. What is in a runner
+// is chosen by the program there: nothing is written outside of the place that
+// was named, by whatever names or links.
+func (c *copier) out(ctx context.Context, from, to string) error {
+	file, err := c.stat(ctx, from, "downloadUrl")
+	if err != nil {
+		return err
+	}
+	switch {
+	case file == nil:
+		return fmt.Errorf("%s isn't in runner %s", from, c.runner)
+	case file.Type == "DIRECTORY" && !c.recursive:
+		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", inRunner(from))
+	case file.Type != "DIRECTORY" && file.Type != "FILE":
+		return fmt.Errorf("%s is neither a file nor a directory", from)
+	case to == "-" && file.Type == "DIRECTORY":
+		return errors.New("a directory can't be written to standard output")
+	case to == "-":
+		return c.print(ctx, *file)
+	}
+	dir, name := filepath.Split(to)
+	if info, err := os.Stat(to); err == nil && info.IsDir() {
+		dir, name = to, baseInRunner(from)
+	} else if name == "" {
+		return fmt.Errorf("%s isn't there", to)
+	}
+	root, err := os.OpenRoot(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if file.Type == "FILE" {
+		return c.fetch(ctx, root, name, from, *file)
+	}
+	if err := c.fetchTree(ctx, root, name, from); err != nil {
+		return err
+	}
+	return c.complain()
+}
+
+// baseInRunner returns the last name of a path, or "." where there is none: what
+// is in the runner's root goes into the directory itself.
+func baseInRunner(at string) string {
+	if !path.IsAbs(at) {
+		at = path.Join("/workspace", at)
+	}
+	if at = path.Clean(at); at == "/" {
+		return "."
+	}
+	return path.Base(at)
+}
+
+func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string) error {
+	if err := root.MkdirAll(name, 0o777); err != nil {
+		return err
+	}
+	below, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer below.Close()
+	const query = `query($id: ID!, $path: String, $first: Int, $after: String) { runner(id: $id) {
+		files(path: $path, recursive: true, first: $first, after: $after) { nodes {` + fileFields + `} pageInfo { hasNextPage endCursor } } } }`
+	nodes, err := pages(ctx, c.client, query, map[string]any{"id": c.runner, "path": inRunner(from)}, filesOfRunner)
+	if err != nil {
+		return err
+	}
+	files, err := both[remoteFile](nodes)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		local := filepath.FromSlash(file.Path)
+		switch {
+		case !filepath.IsLocal(local):
+			c.leaveOut(file.Path, "its name leads elsewhere")
+		case strings.ContainsRune(file.Path, '\uFFFD'):
+			c.leaveOut(file.Path, "its name isn't UTF-8")
+		case file.Type == "DIRECTORY":
+			err = below.MkdirAll(local, 0o777)
+		case file.Type == "FILE":
+			err = c.fetch(ctx, below, local, path.Join(inRunner(from), file.Path), file)
+		default:
+			c.leaveOut(file.Path, "it is neither a file nor a directory")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetch writes a file beside its place and renames it: half a file never has
+// its name.
+func (c *copier) fetch(ctx context.Context, root *os.Root, name, from string, file remoteFile) error {
+	bits, err := strconv.ParseUint(file.Mode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("read the mode of %s: %w", from, err)
+	}
+	if dir := filepath.Dir(name); dir != "." {
+		if err := root.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	// A name of its own, and short: that of the file may have all of the 255 bytes
+	// that there are. The umask has its say on the mode.
+	part := filepath.Join(filepath.Dir(name), ".rockpool-"+rand.Text()[:12])
+	out, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fs.FileMode(bits)&0o777|0o200)
+	if err != nil {
+		return err
+	}
+	err = c.download(ctx, from, out)
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = root.Rename(part, name)
+	}
+	if err != nil {
+		_ = root.Remove(part)
+	}
+	return err
+}
+
+// A rewinder is what a download begins anew in.
+type rewinder interface {
+	io.WriteSeeker
+	Truncate(size int64) error
+}
+
+// download copies a file's content. A connection that breaks is taken up again
+// from the beginning; a URL is asked for each time, since it is short-lived.
+func (c *copier) download(ctx context.Context, from string, out rewinder) error {
+	return client.Persist(ctx, serverPatience, func(err error) bool { return client.Passing(err) && !absent(err) }, func() error {
+		if _, err := out.Seek(0, io.SeekStart); err != nil {
+			return &client.Error{Message: err.Error()}
+		}
+		if err := out.Truncate(0); err != nil {
+			return &client.Error{Message: err.Error()}
+		}
+		now, err := c.stat(ctx, from, "downloadUrl")
+		if err != nil {
+			return err
+		}
+		if now == nil {
+			return &client.Error{Message: from + " isn't there any more"}
+		}
+		return c.content(ctx, *now, out, c.progress.begin(from, now.Size))
+	})
+}
+
+// content copies a file's bytes. What goes wrong here, such as a full disk, is
+// no error that another connection mends.
+func (c *copier) content(ctx context.Context, file remoteFile, out, counter io.Writer) error {
+	if file.DownloadURL == nil {
+		return &client.Error{Message: file.Path + " can't be downloaded"}
+	}
+	content, _, err := c.client.Download(ctx, *file.DownloadURL, 0)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	here := &sink{Writer: out}
+	_, err = io.Copy(here, io.TeeReader(content, counter))
+	if here.err != nil {
+		return &client.Error{Message: here.err.Error()}
+	}
+	return err
+}
+
+// A sink remembers that it could not be written to.
+type sink struct {
+	io.Writer
+	err error
+}
+
+// Write writes on.
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.Writer.Write(p)
+	s.err = err
+	return n, err
+}
+
+// print writes a file to standard output, once: what is out can't be taken
+// back.
+func (c *copier) print(ctx context.Context, file remoteFile) error {
+	return c.content(ctx, file, c.Out, io.Discard)
+}

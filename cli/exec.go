@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+type execCommands struct {
+	List   execList   `cmd:"" help:"List executions, ended ones too for as long as they are kept."`
+	Follow execFollow `cmd:"" help:"Copy what an execution prints, to its end, and exit with its code."`
+	Cancel execCancel `cmd:"" help:"End executions, with every process that they started."`
+}
+
+// Help is what rockpool exec --help says beyond its commands.
+func (execCommands) Help() string {
+	return `Examples:
+
+    rockpool exec list --state RUNNING
+    rockpool exec follow "$id"
+    rockpool exec cancel "$id"`
+}
+
+type execList struct {
+	serverFlag
+	outputFlag
+	Env    string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
+	Runner string   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
+	State  []string `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
+}
+
+// Help is what its --help says beyond the flags.
+func (execList) Help() string {
+	return `Examples:
+
+    rockpool exec list --env python --state RUNNING
+    rockpool exec list --json | jq -r '.[] | select(.outcome == "MEMORY_LIMIT") | .id'`
+}
+
+// Run lists executions.
+func (c *execList) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	const query = `query($environment: ID, $runner: ID, $states: [ExecutionState!], $first: Int, $after: String) {
+		executions(environmentId: $environment, runnerId: $runner, states: $states, first: $first, after: $after) {
+			nodes { id runnerId environmentId command state outcome exitCode signal goneReason message
+				usage { wallMs userMs systemMs peakMemory outputBytes } marks { queuedAt startedAt firstOutputAt finishedAt } }
+			pageInfo { hasNextPage endCursor } } }`
+	variables := map[string]any{}
+	if c.Env != "" {
+		variables["environment"] = c.Env
+	}
+	if c.Runner != "" {
+		variables["runner"] = c.Runner
+	}
+	if len(c.State) > 0 {
+		variables["states"] = c.State
+	}
+	nodes, err := pages(ctx, server, query, variables, field("executions"))
+	if err != nil {
+		return err
+	}
+	all, err := both[execution](nodes)
+	if err != nil {
+		return err
+	}
+	t := table{head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "COMMAND"}}
+	for _, x := range all {
+		t.rows = append(t.rows, []string{x.ID, x.EnvironmentID, x.state(), ago(x.Marks.QueuedAt), x.took(), short(strings.Join(x.Command, " "))})
+	}
+	return c.print(s.Out, nodes, t)
+}
+
+// An execution is what tables show of one.
+type execution struct {
+	ID, EnvironmentID, State, Outcome, Signal string
+	ExitCode                                  *int
+	Command                                   []string
+	Usage                                     *struct{ WallMs int64 }
+	Marks                                     struct{ QueuedAt *time.Time }
+}
+
+func (x execution) state() string {
+	switch {
+	case x.ExitCode != nil:
+		return fmt.Sprintf("%s %d", x.Outcome, *x.ExitCode)
+	case x.Signal != "":
+		return x.Outcome + " " + x.Signal
+	case x.Outcome != "":
+		return x.Outcome
+	default:
+		return x.State
+	}
+}
+
+func (x execution) took() string {
+	if x.Usage == nil {
+		return "-"
+	}
+	return (time.Duration(x.Usage.WallMs) * time.Millisecond).String()
+}
+
+// short cuts a command line to what fits into a row.
+func short(line string) string {
+	const width = 60
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return line
+}
+
+type execFollow struct {
+	serverFlag
+	ID        string `arg:"" name:"execution" complete:"execution" help:"Its id."`
+	FromStart bool   `default:"true" negatable:"" help:"Begin with what was printed before; with --no-from-start only what comes from now on."`
+	Events    bool   `name:"json" help:"Print the events themselves, one JSON object per line, with the API's names."`
+}
+
+// Help is what its --help says beyond the flags.
+func (execFollow) Help() string {
+	return `Any number may follow, at any time, and leaving cancels nothing. A connection that breaks is taken up again where it was, without a byte lost or repeated.
+
+    rockpool exec follow "$id"
+    rockpool exec follow "$id" --no-from-start --json
+
+It exits as rockpool run does: with the program's own code, 128+N, 124, 125 or 130; see there.`
+}
+
+// Run follows an execution.
+func (c *execFollow) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	f := &follower{Streams: s, client: server, execution: c.ID, raw: c.Events}
+	// Where there is nothing to follow, it is better to be told at once.
+	if err := ask(ctx, server, `query($id: ID!) { execution(id: $id) { id } }`, map[string]any{"id": c.ID}, nil); err != nil {
+		return err
+	}
+	if !c.FromStart {
+		if f.after, err = latest(ctx, server, c.ID); err != nil {
+			return err
+		}
+	}
+	ended, err := f.follow(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ExitError(CodeInterrupted)
+	case err != nil:
+		return err
+	}
+	code, words := ended.exitCode()
+	if words != "" {
+		f.say("%s", words)
+	}
+	return ExitError(code)
+}
+
+// latest returns the cursor after all that an execution has printed so far.
+func latest(ctx context.Context, c *client.Client, execution string) (any, error) {
+	const query = `query($id: ID!, $after: Cursor) { execution(id: $id) { output(after: $after, maxBytes: 8388608) { cursor chunks { stream } } } }`
+	variables := map[string]any{"id": execution}
+	for {
+		var out struct {
+			Execution struct {
+				Output struct {
+					Cursor string
+					Chunks []json.RawMessage
+				}
+			}
+		}
+		if err := ask(ctx, c, query, variables, &out); err != nil {
+			return nil, err
+		}
+		variables["after"] = out.Execution.Output.Cursor
+		if len(out.Execution.Output.Chunks) == 0 {
+			return out.Execution.Output.Cursor, nil
+		}
+	}
+}
+
+type execCancel struct {
+	serverFlag
+	outputFlag
+	IDs []string `arg:"" name:"execution" complete:"execution" help:"Their ids."`
+}
+
+// Help is what its --help says beyond the flags.
+func (execCancel) Help() string {
+	return `The runner stays usable. One that has ended already is no error; one that nobody knows is, but the others are cancelled.
+
+    rockpool exec cancel "$id"`
+}
+
+// Run cancels executions.
+func (c *execCancel) Run(s Streams) error {
+	const mutation = `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	return c.each(s, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
+		err := ask(ctx, server, mutation, map[string]any{"id": id}, nil)
+		return err == nil, err
+	})
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// typedAhead is how many pieces are read before the program takes the first.
+const typedAhead = 64
+
+const ctrlC = 3
+
+// feed copies standard input to the program until either ends. While the
+// connection is broken, a Ctrl-C on a terminal reaches nobody there, and gives
+// up here: it calls interrupt.
+func (j *job) feed(ctx context.Context, interrupt func()) {
+	pieces := make(chan []byte, typedAhead)
+	var failed error // read after pieces is closed
+	go j.terminal.guard(func() {
+		defer close(pieces)
+		failed = j.read(ctx, pieces, interrupt)
+	})
+	offset := int64(0)
+	for piece := range pieces {
+		if !j.send(ctx, map[string]any{"base64": piece, "offset": offset}) {
+			return
+		}
+		offset += int64(len(piece))
+	}
+	switch {
+	case ctx.Err() != nil:
+	case j.terminal != nil:
+		interrupt() // the terminal is gone, without a SIGHUP
+	case errors.Is(failed, io.EOF):
+		j.send(ctx, map[string]any{"close": true, "offset": offset})
+	default:
+		j.say("standard input can't be read: %v", failed)
+	}
+}
+
+func (j *job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) error {
+	for {
+		buffer := make([]byte, 32<<10)
+		n, err := j.In.Read(buffer)
+		if n > 0 {
+			if j.terminal != nil && j.lost.Load() && bytes.IndexByte(buffer[:n], ctrlC) >= 0 {
+				interrupt()
+			}
+			select {
+			case pieces <- buffer[:n]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send hands over a piece of standard input, and repeats it while the program
+// doesn't read or the server can't be reached. It reports false when the
+// program takes no more.
+func (j *job) send(ctx context.Context, input map[string]any) bool {
+	const mutation = `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
+	input["executionId"] = j.execution
+	for {
+		err := client.Persist(ctx, serverPatience, client.Passing, func() error {
+			return j.client.Ask(ctx, mutation, map[string]any{"in": input}, nil)
+		})
+		var refused *client.Error
+		if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+			continue // the program doesn't read for now; the offset makes this safe
+		}
+		return err == nil
+	}
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// An upload is a file to be written in a runner.
+type upload struct {
+	Path string `json:"path"` // below the workspace
+	Data []byte `json:"base64"`
+	Mode string `json:"mode,omitempty"` // octal; "" as the server likes
+}
+
+// readUpload reads a local file. One below the current directory keeps its
+// directories, any other its name only.
+func readUpload(path string) (upload, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return upload{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return upload{}, fmt.Errorf("%s isn't a regular file; name the files to upload one by one", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return upload{}, err
+	}
+	up := upload{Path: filepath.Clean(path), Data: data}
+	if !filepath.IsLocal(up.Path) {
+		up.Path = filepath.Base(up.Path)
+	}
+	if info.Mode()&0o111 != 0 || bytes.HasPrefix(data, []byte("#!")) {
+		up.Mode = "0755" // the server's default lets nobody but root execute it
+	}
+	return up, nil
+}
+
+// compileAndRun is a script for sh whose first argument is the source. The name
+// is an argument rather than part of the script: whatever is in it runs nothing.
+const compileAndRun = `source=$1; shift; cc -O2 -o /tmp/a.out "$source" -lm && exec /tmp/a.out "$@"`
+
+// launch returns the command that runs a file with arguments. The file's
+// ending decides, then its #! line, then the environment.
+func launch(environment string, file upload, arguments []string) ([]string, error) {
+	path := file.Path
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path // no interpreter may take it for an option
+	}
+	interpreters := map[string][]string{
+		"python": {"python3"}, "node": {"node"}, "shell": {"sh"}, "c": {"sh", "-c", compileAndRun, "sh"},
+	}
+	endings := map[string]string{
+		".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".c": "c", ".sh": "shell",
+	}
+	command, known := interpreters[endings[filepath.Ext(path)]]
+	switch {
+	case known:
+	case bytes.HasPrefix(file.Data, []byte("#!")):
+		path = "./" + strings.TrimPrefix(path, "./")
+	default:
+		if command, known = interpreters[environment]; !known {
+			return nil, fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
+				file.Path, environment, environment, file.Path, path)
+		}
+	}
+	out := append([]string{}, command...)
+	return append(append(out, path), arguments...), nil
+}

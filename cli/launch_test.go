@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLaunch(t *testing.T) {
+	script := []byte("#!/usr/bin/perl\n")
+	for _, test := range []struct {
+		name, environment string
+		file              upload
+		want              []string // nil: nobody can tell
+	}{
+		{"by ending", "10", upload{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}},
+		{"ending before environment", "python", upload{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}},
+		{"ending before #!", "10", upload{Path: "x.mjs", Data: script}, []string{"node", "x.mjs", "a b"}},
+		{"by #! line", "shell", upload{Path: "x", Data: script}, []string{"./x", "a b"}},
+		{"by environment", "python", upload{Path: "x"}, []string{"python3", "x", "a b"}},
+		{"C", "c", upload{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}},
+		{"not an option", "shell", upload{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}},
+		{"nobody knows", "10", upload{Path: "x.rb"}, nil},
+	} {
+		got, err := launch(test.environment, test.file, []string{"a b"})
+		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
+			t.Errorf("%s: %q %v", test.name, got, err)
+		}
+	}
+}
+
+// No name of a file is taken for a part of the script.
+func TestCompileScriptRunsNothingOfAName(t *testing.T) {
+	dir := t.TempDir()
+	name := `$(touch pwned);"'` + "`touch pwned`\n.c"
+	source := "#include <stdio.h>\nint main(int n, char **v) { printf(\"%d %s\", n, v[1]); return 3; }\n"
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := strings.ReplaceAll(compileAndRun, "/tmp/a.out", "./a.out")
+	run := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", name, "a b")
+	run.Dir = dir
+	var errs bytes.Buffer
+	run.Stderr = &errs
+	out, _ := run.Output()
+	if string(out) != "2 a b" || run.ProcessState.ExitCode() != 3 {
+		t.Errorf("%q, exit %d, %s", out, run.ProcessState.ExitCode(), errs.String())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
+		t.Error("the name of a file ran a command")
+	}
+}
+
+func TestReadUpload(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.MkdirAll("src", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"src/plain": 0o600, "src/tool": 0o700} {
+		if err := os.WriteFile(name, []byte("x\xff"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ path, want, mode string }{
+		{"src/plain", "src/plain", ""}, {"./src/../src/tool", "src/tool", "0755"},
+		{filepath.Join(dir, "src/plain"), "plain", ""}, {"../" + filepath.Base(dir) + "/src/plain", "plain", ""},
+	} {
+		got, err := readUpload(test.path)
+		if err != nil || got.Path != test.want || got.Mode != test.mode || string(got.Data) != "x\xff" {
+			t.Errorf("%s: %+v %v", test.path, got, err)
+		}
+	}
+	for _, path := range []string{"src", "missing", "/dev/null"} {
+		if _, err := readUpload(path); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
+}
+
+func TestSplitProgram(t *testing.T) {
+	ours, program := splitProgram([]string{"run", "--env", "c", "--", "ls", "--", "--help"})
+	if !slices.Equal(ours, []string{"run", "--env", "c"}) || !slices.Equal(program, []string{"ls", "--", "--help"}) {
+		t.Errorf("%q %q", ours, program)
+	}
+}

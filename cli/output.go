@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// outputFlag says how a command prints what it found.
+type outputFlag struct {
+	Output string `short:"o" enum:"table,json,yaml" default:"table" placeholder:"FORMAT" help:"How to print: as a table for people, or for scripts as json or yaml with the API's names. (${default})"`
+	JSON   bool   `name:"json" help:"The same as --output json."`
+}
+
+func (f outputFlag) format() string {
+	if f.JSON {
+		return "json"
+	}
+	return f.Output
+}
+
+// A table is what people see of a list.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+// print writes what the API answered, for scripts, or else the table.
+func (f outputFlag) print(out io.Writer, answered any, t table) error {
+	if f.format() == "table" {
+		return t.write(out)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(answered); err != nil {
+		return err
+	}
+	escaped, controls := escapeControls(text.Bytes())
+	if f.format() == "yaml" && !controls { // JSON is YAML too, and can tell those without writing them
+		// Through JSON, so that both have the same names, in the same order.
+		converted, err := yaml.JSONToYAML(escaped)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(converted)
+		return err
+	}
+	_, err := out.Write(escaped)
+	return err
+}
+
+func (t table) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plain(cell)
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// plain leaves nothing in a cell that moves the cursor or does worse: names and
+// commands are others' words.
+func plain(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, cell)
+}
+
+// lines is plain for messages of several lines.
+func lines(text string) string {
+	all := strings.Split(text, "\n")
+	for i, line := range all {
+		all[i] = plain(line)
+	}
+	return strings.Join(all, "\n")
+}
+
+// escapeControls escapes what JSON lets stand but a terminal obeys, and reports
+// whether any character is told in it that moves more than a line or a tab.
+func escapeControls(text []byte) (escaped []byte, controls bool) {
+	for i := 0; i < len(text); i++ {
+		size := 1
+		switch c := text[i]; {
+		case c == 0x7f:
+			escaped, controls = append(escaped, `\u007f`...), true
+			continue
+		case c == 0xc2 && i+1 < len(text) && text[i+1] < 0xa0: // U+0080 to U+009F
+			escaped, controls = fmt.Appendf(escaped, `\u00%02x`, text[i+1]), true
+			i++
+			continue
+		case c == '\\' && i+1 < len(text):
+			size = 2
+			controls = controls || isControl(text[i+1:])
+		}
+		escaped = append(escaped, text[i:i+size]...)
+		i += size - 1
+	}
+	return escaped, controls
+}
+
+// isControl reports whether what follows a backslash stands for a control
+// character, a line's end and a tab aside.
+func isControl(escape []byte) bool {
+	if strings.ContainsRune("rbf", rune(escape[0])) {
+		return true
+	}
+	if escape[0] != 'u' || len(escape) < 5 {
+		return false
+	}
+	r, err := strconv.ParseUint(string(escape[1:5]), 16, 16)
+	return err == nil && r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0)
+}
+
+// ago tells a moment as its distance from now.
+func ago(moment *time.Time) string {
+	if moment == nil || moment.IsZero() {
+		return "-"
+	}
+	d := time.Since(*moment)
+	suffix := " ago"
+	if d < 0 {
+		d, suffix = -d, " from now"
+	}
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s%s", int(d.Seconds()), suffix)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min%s", int(d.Minutes()), suffix)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h%s", int(d.Hours()), suffix)
+	default:
+		return fmt.Sprintf("%d days%s", int(d.Hours()/24), suffix)
+	}
+}
+
+// both decodes nodes of an answer for the table, and keeps them as they are for
+// scripts.
+func both[T any](nodes []json.RawMessage) ([]T, error) {
+	out := make([]T, len(nodes))
+	for i, node := range nodes {
+		if err := json.Unmarshal(node, &out[i]); err != nil {
+			return nil, fmt.Errorf("read an answer: %w", err)
+		}
+	}
+	return out, nil
+}

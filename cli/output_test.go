@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+func TestTablesMoveNoCursor(t *testing.T) {
+	var out bytes.Buffer
+	evil := table{head: []string{"NAME", "X"}, rows: [][]string{{"a\x1b[2J\nb\t\u009b1m\x7f", "é 🐟"}}}
+	if err := evil.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "\n") != 2 || strings.ContainsAny(got, "\x1b\t\x7f\u009b") || !strings.Contains(got, "é 🐟") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOutputForScriptsIsWhatTheAPISaid(t *testing.T) {
+	said := json.RawMessage(`{"id": "a<b", "big": 9007199254740993, "none": null, "list": [], "text": "yes"}`)
+	for format, want := range map[string]string{
+		"json": "{\n  \"id\": \"a<b\",\n  \"big\": 9007199254740993,\n  \"none\": null,\n  \"list\": [],\n  \"text\": \"yes\"\n}\n",
+		"yaml": "id: a<b\nbig: 9007199254740993\nnone: null\nlist: []\ntext: \"yes\"\n",
+	} {
+		var out bytes.Buffer
+		if err := (outputFlag{Output: format}).print(&out, said, table{}); err != nil || out.String() != want {
+			t.Errorf("%s: %v %q", format, err, out.String())
+		}
+	}
+	var out bytes.Buffer
+	if err := (outputFlag{Output: "table", JSON: true}).print(&out, []int{}, table{}); err != nil || out.String() != "[]\n" {
+		t.Errorf("%v %q", err, out.String())
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Now()
+	for d, want := range map[time.Duration]string{
+		-5*time.Second - time.Millisecond: "5 s ago", -3*time.Minute - time.Second: "3 min ago", -5*time.Hour - time.Second: "5 h ago",
+		-72*time.Hour - time.Second: "3 days ago", 5*time.Minute + 30*time.Second: "5 min from now",
+	} {
+		moment := now.Add(d)
+		if got := ago(&moment); got != want {
+			t.Errorf("%v: %s", d, got)
+		}
+	}
+	if ago(nil) != "-" {
+		t.Error(ago(nil))
+	}
+}
+
+func TestPlacesOfCopies(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"a": {"a", ""}, "r:a": {"a", "r"}, "r:": {"", "r"}, "./a:b": {"./a:b", ""}, "/x/a:b": {"/x/a:b", ""}, "r:/x:y": {"/x:y", "r"}, ":a": {":a", ""}, "-": {"-", ""},
+	} {
+		if path, runner := place(text); path != want[0] || runner != want[1] {
+			t.Errorf("%q: %q in %q", text, path, runner)
+		}
+	}
+}
+
+// What others said is told without being obeyed, and comes back as it was.
+func TestOutputForScriptsMovesNoCursor(t *testing.T) {
+	const all = "a\x1b[2J\u009b1m\x7f\u0085\r\n\tb\\u é 🐟"
+	for _, of := range [][2]string{{"json", all}, {"yaml", all}, {"yaml", "x\x1b[31m"}, {"yaml", "x\u009b31m"}, {"yaml", "x\x7f"}, {"yaml", "x\ry"}} {
+		format, evil := of[0], of[1]
+		said, _ := json.Marshal(map[string]string{"text": evil})
+		var out bytes.Buffer
+		if err := (outputFlag{Output: format}).print(&out, json.RawMessage(said), table{}); err != nil {
+			t.Fatal(err)
+		}
+		var back struct{ Text string }
+		if err := yaml.Unmarshal(out.Bytes(), &back); err != nil || back.Text != evil || strings.ContainsAny(out.String(), "\x1b\x7f\u009b\u0085\r\t") {
+			t.Errorf("%s: %v %q %q", format, err, out.String(), back.Text)
+		}
+	}
+	var errs bytes.Buffer
+	fail(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
+	if errs.String() != "rockpool: one·[2J\ntwo·\n" {
+		t.Errorf("%q", errs.String())
+	}
+	errs.Reset()
+	(&follower{Streams: Streams{Err: &errs}, newline: "\r\n"}).say("%s", "one\x1b\ntwo")
+	if errs.String() != "rockpool: one·\r\ntwo\r\n" {
+		t.Errorf("%q", errs.String())
+	}
+}
+
+func TestEmptyListsArePut(t *testing.T) {
+	for name, c := range map[string]envPut{
+		"ports":     {ID: "a", NoPorts: true},
+		"variables": {ID: "a", NoVariables: true},
+		"neither":   {ID: "a"},
+		"file":      {Filename: "-"},
+	} {
+		all, err := c.inputs(strings.NewReader("id: a\nvariables: []\nnetwork: {exposedPorts: []}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(all[0])
+		ports, variables := strings.Contains(string(text), `"exposedPorts":[]`), strings.Contains(string(text), `"variables":[]`)
+		if ports != (name == "ports" || name == "file") || variables != (name == "variables" || name == "file") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+type envPut struct {
+	serverFlag
+	outputFlag
+	ID        string   `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
+	Filename  string   `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
+	Image     *string  `placeholder:"IMAGE" help:"The file system to start with. (host)"`
+	PoolSize  *int     `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
+	CPU       *int     `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
+	Memory    *int     `placeholder:"MIB" help:"Memory in MiB, 16 to 1048576. (256)"`
+	Processes *int     `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
+	Workspace *int     `placeholder:"MIB" help:"Room for files in MiB, 1 to 1048576. (64)"`
+	Network   *bool    `negatable:"" help:"Whether programs can reach the network. (no)"`
+	Port      []int    `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
+	Isolation *string  `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
+	Variable  []string `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
+
+	NoPorts     bool `help:"Map no port; --port adds to that."`
+	NoVariables bool `help:"Set no variable; --variable adds to that."`
+
+	DefaultTimeLimit *int   `placeholder:"SECONDS" help:"How long an execution may run that names no limit, 0 to 86400; 0: without limit. (60)"`
+	OutputLimit      *int64 `placeholder:"BYTES" help:"How much an execution may print, 1024 to 1099511627776. (16777216)"`
+	IfRevision       *int   `placeholder:"N" help:"Only if the stored revision is this one; 0: only create."`
+}
+
+// Help is what its --help says beyond the flags.
+func (*envPut) Help() string {
+	return `What isn't named stays as it is stored, or gets the default in brackets when the environment is new. A flag wins over the file; an empty list in a file clears what is stored, as --no-variables and --no-ports do. Idle runners of the old revision are replaced; claimed ones finish undisturbed.
+
+    rockpool env put ruby --memory 512 --pool-size 4 --variable LANG=C.UTF-8
+    rockpool env put -f environments.yaml
+    rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
+
+A file has one environment per YAML document, with the names that show prints. A revision in it, as show prints it, is what must be stored still; else nothing is changed, and CONFLICT said. Delete that line to put it anyway, or anew.`
+}
+
+// An environmentInput is the API's PutEnvironmentInput; nil: as it is stored,
+// so a list that is empty is none.
+type environmentInput struct {
+	ID         string  `json:"id" yaml:"id"`
+	IfRevision *int    `json:"ifRevision,omitempty" yaml:"ifRevision"`
+	Image      *string `json:"image,omitempty" yaml:"image"`
+	PoolSize   *int    `json:"poolSize,omitempty" yaml:"poolSize"`
+	Resources  struct {
+		CPUMHz       *int `json:"cpuMHz,omitempty" yaml:"cpuMHz"`
+		MemoryMiB    *int `json:"memoryMiB,omitempty" yaml:"memoryMiB"`
+		Processes    *int `json:"processes,omitempty" yaml:"processes"`
+		WorkspaceMiB *int `json:"workspaceMiB,omitempty" yaml:"workspaceMiB"`
+	} `json:"resources" yaml:"resources"`
+	Network struct {
+		Access       *bool `json:"access,omitempty" yaml:"access"`
+		ExposedPorts []int `json:"exposedPorts,omitzero" yaml:"exposedPorts"`
+	} `json:"network" yaml:"network"`
+	Isolation        *string    `json:"isolation,omitempty" yaml:"isolation"`
+	Variables        []variable `json:"variables,omitzero" yaml:"variables"`
+	DefaultTimeLimit *int       `json:"defaultTimeLimit,omitempty" yaml:"defaultTimeLimit"`
+	OutputLimit      *int64     `json:"outputLimit,omitempty" yaml:"outputLimit"`
+}
+
+type variable struct {
+	Name  string `json:"name" yaml:"name"`
+	Value string `json:"value" yaml:"value"`
+}
+
+// A shown environment is an input with what show prints beside it.
+type shown struct {
+	Input    environmentInput `yaml:",inline"`
+	Revision *int             `yaml:"revision"`
+	Pool     map[string]any   `yaml:"pool"` // how it was; nobody can put that
+}
+
+// Run puts environments.
+func (c *envPut) Run(s Streams) error {
+	inputs, err := c.inputs(s.In)
+	if err != nil {
+		return err
+	}
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	const mutation = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created environment {` + environmentFields + `} } }`
+	t := table{head: []string{"ENVIRONMENT", "REVISION", ""}}
+	all := []json.RawMessage{}
+	for _, input := range inputs {
+		var out struct {
+			PutEnvironment struct {
+				Created     bool
+				Environment json.RawMessage
+			}
+		}
+		if err := ask(ctx, server, mutation, map[string]any{"in": input}, &out); err != nil {
+			return errors.Join(c.print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.ID, hint(err, input)))
+		}
+		put, err := both[environment]([]json.RawMessage{out.PutEnvironment.Environment})
+		if err != nil {
+			return err
+		}
+		all = append(all, out.PutEnvironment.Environment)
+		t.rows = append(t.rows, []string{input.ID, strconv.Itoa(put[0].Revision), map[bool]string{true: "created", false: "put"}[out.PutEnvironment.Created]})
+	}
+	return c.print(s.Out, all, t)
+}
+
+func hint(err error, input environmentInput) error {
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil {
+		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
+	}
+	return err
+}
+
+// inputs returns what is to be put: flags over files over nothing.
+func (c *envPut) inputs(in io.Reader) ([]environmentInput, error) {
+	var inputs []environmentInput
+	switch {
+	case c.Filename != "":
+		var err error
+		if inputs, err = readEnvironments(c.Filename, in); err != nil {
+			return nil, err
+		}
+	case c.ID == "":
+		return nil, errors.New("name the environment, or a file with --file")
+	default:
+		inputs = []environmentInput{{ID: c.ID}}
+	}
+	var chosen []environmentInput
+	for _, input := range inputs {
+		if c.ID != "" && input.ID != c.ID {
+			continue
+		}
+		if err := c.applyTo(&input); err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, input)
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%s has no environment %q", c.Filename, c.ID)
+	}
+	return chosen, nil
+}
+
+func (c *envPut) applyTo(input *environmentInput) error {
+	replace(&input.IfRevision, c.IfRevision)
+	replace(&input.Image, c.Image)
+	replace(&input.PoolSize, c.PoolSize)
+	replace(&input.Resources.CPUMHz, c.CPU)
+	replace(&input.Resources.MemoryMiB, c.Memory)
+	replace(&input.Resources.Processes, c.Processes)
+	replace(&input.Resources.WorkspaceMiB, c.Workspace)
+	replace(&input.Network.Access, c.Network)
+	replace(&input.Isolation, c.Isolation)
+	replace(&input.DefaultTimeLimit, c.DefaultTimeLimit)
+	replace(&input.OutputLimit, c.OutputLimit)
+	if c.NoPorts {
+		input.Network.ExposedPorts = []int{}
+	}
+	if c.Port != nil {
+		input.Network.ExposedPorts = c.Port
+	}
+	if c.NoVariables || c.Variable != nil {
+		input.Variables = []variable{}
+	}
+	for _, text := range c.Variable {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("--variable is %q, but must be NAME=VALUE", text)
+		}
+		input.Variables = append(input.Variables, variable{name, value})
+	}
+	return nil
+}
+
+func replace[T any](field **T, by *T) {
+	if by != nil {
+		*field = by
+	}
+}
+
+// readEnvironments reads every document of a file; "-" is in. An error names
+// the line.
+func readEnvironments(name string, in io.Reader) ([]environmentInput, error) {
+	if name == "-" {
+		name = "standard input"
+	} else {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	decoder := yaml.NewDecoder(in, yaml.Strict())
+	var all []environmentInput
+	for {
+		var one shown
+		err := decoder.Decode(&one)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %s", name, yaml.FormatError(err, false, true))
+		}
+		if one.Input.ID == "" {
+			return nil, fmt.Errorf("read %s: environment %d has no id", name, len(all)+1)
+		}
+		if one.Input.IfRevision == nil {
+			one.Input.IfRevision = one.Revision
+		}
+		all = append(all, one.Input)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("read %s: no environment is in it", name)
+	}
+	return all, nil
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+type runCommand struct {
+	serverFlag
+	Env       string   `required:"" short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"The environment to run in, for example python."`
+	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
+	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
+	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
+	TimeLimit *int     `placeholder:"SECONDS" help:"How long the program may run, 0 to 86400; 0: without limit. (the environment's)"`
+
+	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
+	Arguments []string `arg:"" optional:"" passthrough:"" name:"argument" help:"Arguments for the program."`
+	program   []string // what stands after --
+}
+
+func (c *runCommand) takeProgram(words []string) { c.program = words }
+
+// Help is what rockpool run --help says beyond the flags.
+func (*runCommand) Help() string {
+	return `Claims a runner (waiting up to 30 s for one), uploads the files to its workspace, runs the program there, copies its output to stdout and stderr byte for byte, and releases the runner.
+
+What follows -- is the command to run instead of a file:
+
+    rockpool run --env python hello.py
+    rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
+    seq 10 | rockpool run --env shell --stdin -- sort -rn
+    rockpool run --env python --tty -- python3 -i
+
+With --tty every key goes to the program: Ctrl-C interrupts it as on any terminal, and the window's size follows this one's. Without, Ctrl-C cancels the program and releases its runner; a second one leaves at once, and the runner is released by itself after a minute.
+
+Where no server was named and none listens at http://127.0.0.1:8080, root gets a private one, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time.
+
+Exit codes:
+    the program's own, if it exited
+    128+N  it was ended by signal N
+    124    it was ended by a limit: time, CPU, memory, processes or output; stderr says which
+    125    Rockpool failed: no server, no runner, a file that isn't there, the runner went
+    130    it was cancelled, by Ctrl-C, a hang-up or somebody else
+    2      the command line can't be understood`
+}
+
+// A Private server runs for one command alone. Use starts one that has an
+// environment, calls use with a client of it, and ends it; ctx of use ends if the
+// server does.
+type Private struct {
+	Use func(ctx context.Context, environment string, s Streams, use func(ctx context.Context, server *client.Client) error) error
+}
+
+// Run runs a program.
+func (c *runCommand) Run(s Streams, private Private) error {
+	job, err := c.job(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := stoppable()
+	defer stop()
+	if c.Server == "" && private.Use != nil && nobodyListens(ctx, DefaultServer) {
+		return private.Use(ctx, c.Env, s, func(ctx context.Context, server *client.Client) error {
+			job.client = server
+			return job.exit(ctx)
+		})
+	}
+	return job.exit(ctx)
+}
+
+// exit runs the job and says how it ended.
+func (j *job) exit(ctx context.Context) error {
+	code, err := j.run(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", lines(err.Error()))
+	}
+	return ExitError(code)
+}
+
+// stoppable returns a context that a first signal ends; a second ends the
+// program at once.
+func stoppable() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+func nobodyListens(ctx context.Context, address string) bool {
+	base, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	conn, err := (&net.Dialer{Timeout: goodbye}).DialContext(ctx, "tcp", base.Host)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return absent(err)
+}
+
+// job reads the files and decides what is to be run.
+func (c *runCommand) job(s Streams) (*job, error) {
+	server, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	if c.TimeLimit != nil && (*c.TimeLimit < 0 || *c.TimeLimit > 86400) {
+		return nil, fmt.Errorf("--time-limit is %d, but must be 0 to 86400 seconds", *c.TimeLimit)
+	}
+	j := &job{follower: follower{Streams: s, client: server}, environment: c.Env, command: c.program, timeLimit: c.TimeLimit, stdin: c.Stdin}
+	paths := c.File
+	if c.Main != "" {
+		paths = append([]string{c.Main}, paths...)
+	}
+	for _, path := range paths {
+		file, err := readUpload(path)
+		if err != nil {
+			return nil, err
+		}
+		j.files = append(j.files, file)
+	}
+	switch {
+	case len(c.program) > 0:
+	case c.Main == "":
+		return nil, errors.New("there is nothing to run: name a file, or a command after --")
+	default:
+		if j.command, err = launch(c.Env, j.files[0], c.Arguments); err != nil {
+			return nil, err
+		}
+	}
+	if c.TTY {
+		if j.terminal, err = openTerminal(s); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+type runnerCommands struct {
+	List    runnerList    `cmd:"" help:"List the runners."`
+	Claim   runnerClaim   `cmd:"" help:"Claim a runner, and print its id."`
+	Release runnerRelease `cmd:"" help:"End claimed runners, with all that runs in them."`
+	Shell   runnerShell   `cmd:"" help:"Open a shell in a runner."`
+	Copy    runnerCopy    `cmd:"" name:"cp" help:"Copy files into a runner, or out of one."`
+}
+
+// Help is what rockpool runner --help says beyond its commands.
+func (runnerCommands) Help() string {
+	return `Examples:
+
+    id=$(rockpool runner claim python)
+    rockpool runner cp project "$id:" -r
+    rockpool runner shell "$id"
+    rockpool runner cp "$id:result.txt" .
+    rockpool runner release "$id"`
+}
+
+type runnerList struct {
+	serverFlag
+	outputFlag
+	Env   string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
+	State []string `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
+}
+
+// Help is what its --help says beyond the flags.
+func (runnerList) Help() string {
+	return `Examples:
+
+    rockpool runner list
+    rockpool runner list --env python --state CLAIMED
+    rockpool runner list --json | jq -r '.[] | select(.state == "IDLE") | .id'`
+}
+
+// Run lists runners.
+func (c *runnerList) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	const query = `query($environment: ID, $states: [RunnerState!], $first: Int, $after: String) {
+		runners(environmentId: $environment, states: $states, first: $first, after: $after) {
+			nodes { id environmentId revision state goneReason createdAt claim { claimedAt expiresAt epoch labels { name value } } ports { exposedPort address } }
+			pageInfo { hasNextPage endCursor } } }`
+	variables := map[string]any{}
+	if c.Env != "" {
+		variables["environment"] = c.Env
+	}
+	if len(c.State) > 0 {
+		variables["states"] = c.State
+	}
+	nodes, err := pages(ctx, server, query, variables, field("runners"))
+	if err != nil {
+		return err
+	}
+	all, err := both[struct {
+		ID, EnvironmentID, State, GoneReason string
+		Revision                             int
+		CreatedAt                            *time.Time
+		Claim                                *struct {
+			ExpiresAt *time.Time
+			Labels    []label
+		}
+	}](nodes)
+	if err != nil {
+		return err
+	}
+	t := table{head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS"}}
+	for _, r := range all {
+		expires, labels := "-", []string{}
+		if r.Claim != nil {
+			expires = ago(r.Claim.ExpiresAt)
+			for _, l := range r.Claim.Labels {
+				labels = append(labels, l.Name+"="+l.Value)
+			}
+		}
+		state := r.State
+		if r.GoneReason != "" {
+			state += " (" + r.GoneReason + ")"
+		}
+		t.rows = append(t.rows, []string{r.ID, fmt.Sprintf("%s @%d", r.EnvironmentID, r.Revision), state, ago(r.CreatedAt), expires, strings.Join(labels, " ")})
+	}
+	return c.print(s.Out, nodes, t)
+}
+
+type runnerClaim struct {
+	serverFlag
+	JSON    bool          `name:"json" help:"Print the runner as JSON, with the API's names, rather than its id alone."`
+	Env     string        `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
+	Wait    time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (${default})"`
+	Timeout time.Duration `default:"10m" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
+	Label   []string      `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
+	Key     string        `placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
+}
+
+// Help is what its --help says beyond the flags.
+func (runnerClaim) Help() string {
+	return `Examples:
+
+    id=$(rockpool runner claim python --timeout 1h --label user=ada)`
+}
+
+// Run claims a runner.
+func (c *runnerClaim) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	wish := claiming{environment: c.Env, timeout: int(c.Timeout / time.Second), wait: c.Wait, key: c.Key}
+	for _, text := range c.Label {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
+		}
+		wish.labels = append(wish.labels, label{name, value})
+	}
+	for _, d := range []struct {
+		flag string
+		time.Duration
+	}{{"wait", c.Wait}, {"timeout", c.Timeout}} {
+		if d.Duration%time.Second != 0 {
+			return fmt.Errorf("--%s is %v, but must be whole seconds", d.flag, d.Duration)
+		}
+	}
+	id, err := claim(ctx, s, server, wish)
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		_, err = fmt.Fprintln(s.Out, id)
+		return err
+	}
+	var out struct{ Runner json.RawMessage }
+	const query = `query($id: ID!) { runner(id: $id) { id environmentId revision state createdAt claim { claimedAt expiresAt epoch labels { name value } } ports { exposedPort address } } }`
+	if err := ask(ctx, server, query, map[string]any{"id": id}, &out); err != nil {
+		return err
+	}
+	return outputFlag{JSON: true}.print(s.Out, out.Runner, table{})
+}
+
+type runnerRelease struct {
+	serverFlag
+	outputFlag
+	IDs []string `arg:"" name:"runner" complete:"runner" help:"Their ids."`
+}
+
+// Help is what its --help says beyond the flags.
+func (runnerRelease) Help() string {
+	return `One that isn't there any more is an error, but the others are released.
+
+    rockpool runner release "$id"`
+}
+
+// Run releases runners.
+func (c *runnerRelease) Run(s Streams) error {
+	const mutation = `mutation($id: ID!) { releaseRunner(id: $id) { released } }`
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	return c.each(s, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
+		var out struct{ ReleaseRunner struct{ Released bool } }
+		err := ask(ctx, server, mutation, map[string]any{"id": id}, &out)
+		return out.ReleaseRunner.Released, err
+	})
+}
+
+type runnerShell struct {
+	serverFlag
+	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
+	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it at the end."`
+	program []string
+}
+
+func (c *runnerShell) takeProgram(words []string) { c.program = words }
+
+// Help is what its --help says beyond the flags.
+func (*runnerShell) Help() string {
+	return `Opens a shell, or the program after --, on a terminal in a runner: every key goes there, Ctrl-C too. It has no time limit. It exits with the shell's code; the other codes are those of rockpool run.
+
+    rockpool runner shell --env python
+    rockpool runner shell "$id"
+    rockpool runner shell "$id" -- python3 -i main.py`
+}
+
+// anyShell is a script for sh that becomes the best shell there is. Bash
+// controls its jobs through standard error.
+const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
+
+// Run opens a shell.
+func (c *runnerShell) Run(s Streams) error {
+	if (c.ID == "") == (c.Env == "") {
+		return fmt.Errorf("name either a runner or an environment with --env")
+	}
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	unlimited := 0
+	j := &job{follower: follower{Streams: s, client: server}, runner: c.ID, environment: c.Env, timeLimit: &unlimited,
+		command: c.program}
+	if j.terminal, err = openTerminal(s); err != nil {
+		return err
+	}
+	if len(c.program) == 0 {
+		j.command = slices.Clone([]string{"sh", "-c", anyShell})
+	}
+	ctx, stop := stoppable()
+	defer stop()
+	return j.exit(ctx)
+}

@@ -1,0 +1,199 @@
+// Package client asks a server's API: queries and mutations over POST, files
+// in multipart requests, downloads from the addresses that the API hands out,
+// subscriptions over WebSockets. The commands, the bench, the chaos and the
+// end-to-end tests are its users.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Client asks one server's API. It may be used by many at once.
+type Client struct {
+	url  string // of the API itself
+	http *http.Client
+}
+
+// New returns a client of the server at an address, for example
+// "http://127.0.0.1:8080".
+func New(server string) *Client { return with(newTransport(), server) }
+
+// NewSocket returns a client of the server that listens on a Unix socket.
+func NewSocket(path string) *Client {
+	transport := newTransport()
+	transport.Proxy = nil
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+	return with(transport, "http://localhost")
+}
+
+func newTransport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = keptConnections
+	return transport
+}
+
+func with(transport *http.Transport, server string) *Client {
+	return &Client{url: strings.TrimSuffix(server, "/") + "/graphql", http: &http.Client{Transport: transport}}
+}
+
+// WithToken returns c after having it show a token to the server's API, and to
+// nobody else. It must be called before c is used.
+func (c *Client) WithToken(token string) *Client {
+	if token != "" {
+		c.http.Transport = bearer{c.http.Transport.(*http.Transport), c.url, token}
+	}
+	return c
+}
+
+// bearer adds the token to requests for the API itself: neither to downloads,
+// whose addresses are signed, nor to what a server redirects to.
+type bearer struct {
+	*http.Transport
+	url, token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.String() == b.url {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.Transport.RoundTrip(r)
+}
+
+// keptConnections is how many stay open between calls: with net/http's own two,
+// many who ask at once open a new one for nearly every call.
+const keptConnections = 64
+
+// An Error is the first error of an answer.
+type Error struct {
+	Message    string
+	Extensions struct {
+		Code      runtime.Code
+		Field     string
+		Retryable bool
+	}
+}
+
+func (e *Error) Error() string {
+	text := e.Message
+	if e.Extensions.Field != "" {
+		text = e.Extensions.Field + ": " + text
+	}
+	if e.Extensions.Code != "" {
+		text += fmt.Sprintf(" (%s)", e.Extensions.Code)
+	}
+	return text
+}
+
+type answer struct {
+	Data   json.RawMessage
+	Errors []*Error
+}
+
+// into decodes an answer's data, or returns its error.
+func (a answer) into(value any) error {
+	if len(a.Errors) > 0 {
+		return a.Errors[0]
+	}
+	if value == nil {
+		return nil
+	}
+	return json.Unmarshal(a.Data, value)
+}
+
+// A Request is one operation and its variables.
+type Request struct {
+	Query     string         `json:"query"`
+	Variables map[string]any `json:"variables,omitempty"`
+}
+
+// Ask sends one operation. The error is an *Error if the server answered
+// with one.
+func (c *Client) Ask(ctx context.Context, query string, variables map[string]any, into any) error {
+	body, err := json.Marshal(Request{query, variables})
+	if err != nil {
+		return err
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	post.Header.Set("Content-Type", "application/json")
+	return c.answer(post, into)
+}
+
+// answer sends a request, and decodes what comes.
+func (c *Client) answer(request *http.Request, into any) error {
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return c.read(response, into)
+}
+
+func (c *Client) read(response *http.Response, into any) error {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil || a.Data == nil && len(a.Errors) == 0 {
+		return c.stranger(response)
+	}
+	return a.into(into)
+}
+
+// stranger is the error for an answer that isn't one of ours.
+func (c *Client) stranger(response *http.Response) error {
+	return &Error{Message: fmt.Sprintf("%s doesn't answer as a Rockpool server does: %s", c.url, response.Status)}
+}
+
+// URL is the API's own address.
+func (c *Client) URL() string { return c.url }
+
+// CloseIdle closes the connections that nothing uses.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
+// The pauses between attempts double from the first to the last.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// Persist repeats an operation that is safe to repeat, for as long as patience,
+// while again says of its error that this can help.
+func Persist(ctx context.Context, patience time.Duration, again func(error) bool, attempt func() error) error {
+	end := time.Now().Add(patience)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := attempt()
+		if err == nil || ctx.Err() != nil || time.Now().After(end) || !again(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Passing reports whether err is of a connection that broke, of a server that
+// is starting or stopping, or of a reader that was too slow for it.
+func Passing(err error) bool {
+	var refused *Error
+	return !errors.As(err, &refused) || refused.Extensions.Code == runtime.CodeClusterUnavailable || refused.Extensions.Code == runtime.CodeSlowConsumer
+}

@@ -1,0 +1,87 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+)
+
+// A Frame is a message of graphql-transport-ws.
+type Frame struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// Subscribe runs one subscription over a connection of its own, and hands every
+// event to handle, until the server completes it (nil), ctx ends, handle fails
+// or the connection breaks. The error is an *Error if the server refused.
+func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(json.RawMessage) error) error {
+	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(c.url, "http"),
+		&websocket.DialOptions{HTTPClient: c.http, Subprotocols: []string{"graphql-transport-ws"}})
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(16 << 20)
+	payload, err := json.Marshal(operation)
+	if err != nil {
+		return err
+	}
+	if err := wsjson.Write(ctx, conn, Frame{Type: "connection_init"}); err != nil {
+		return err
+	}
+	for {
+		var f Frame
+		if err := wsjson.Read(ctx, conn, &f); err != nil {
+			return err
+		}
+		var reply *Frame
+		switch f.Type {
+		case "connection_ack":
+			reply = &Frame{ID: "1", Type: "subscribe", Payload: payload}
+		case "ping":
+			reply = &Frame{Type: "pong"}
+		case "next":
+			if err := next(f.Payload, handle); err != nil {
+				return err
+			}
+		case "error":
+			return refusal(f.Payload)
+		case "complete":
+			return nil
+		}
+		if reply != nil {
+			if err := wsjson.Write(ctx, conn, reply); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func next(payload json.RawMessage, handle func(json.RawMessage) error) error {
+	var a answer
+	if err := json.Unmarshal(payload, &a); err != nil {
+		return fmt.Errorf("read an event: %w", err)
+	}
+	if err := a.into(nil); err != nil {
+		return err
+	}
+	return handle(a.Data)
+}
+
+func refusal(payload json.RawMessage) error {
+	var all []*Error
+	if err := json.Unmarshal(payload, &all); err != nil {
+		return fmt.Errorf("read an error: %w", err)
+	}
+	if len(all) == 0 {
+		return errors.New("the server ended the subscription without a reason")
+	}
+	return all[0]
+}

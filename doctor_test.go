@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestDoctorJudgesWhatASandboxShows(t *testing.T) {
+	tight := func() map[string][]string {
+		facts := map[string][]string{
+			"uid": {"1000"}, "CapEff": {"0000000000000000"}, "CapBnd": {"0000000000000000"}, "NoNewPrivs": {"1"}, "Seccomp": {"2"},
+			"map": {"0 1000065536 65536"}, "interface": {"lo"}, "workspace": {"writable"}, "processes": {"2"},
+		}
+		for _, kind := range namespaces {
+			facts["ns-"+kind] = []string{kind + ":[2]"}
+		}
+		return facts
+	}
+	host := map[string]string{}
+	for _, kind := range namespaces {
+		host[kind] = kind + ":[1]"
+	}
+	for _, f := range judgeInside(tight(), host) {
+		if f.Status != verdictOK {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		spoil map[string][]string
+	}{
+		{"namespaces", map[string][]string{"ns-net": {"net:[1]"}}},
+		{"namespaces", map[string][]string{"ns-user": nil}},
+		{"users", map[string][]string{"uid": {"0"}}},
+		{"users", map[string][]string{"map": {"0 0 4294967295"}}},
+		{"users", map[string][]string{"map": {"0 1000065536 65536", "65536 1000 1"}}},
+		{"users", map[string][]string{"map": nil}},
+		{"privileges", map[string][]string{"CapEff": {"0000000000000001"}}},
+		{"privileges", map[string][]string{"CapBnd": {"000001ffffffffff"}}},
+		{"privileges", map[string][]string{"CapBnd": nil}},
+		{"privileges", map[string][]string{"NoNewPrivs": {"0"}}},
+		{"seccomp", map[string][]string{"Seccomp": {"0"}}},
+		{"network", map[string][]string{"interface": {"lo", "eth0"}}},
+		{"network", map[string][]string{"interface": nil}},
+		{"files", map[string][]string{"usr": {"writable"}}},
+		{"files", map[string][]string{"shadow": {"readable"}}},
+		{"files", map[string][]string{"workspace": nil}},
+		{"processes", map[string][]string{"processes": {"214"}}},
+	} {
+		facts := tight()
+		for key, value := range test.spoil {
+			facts[key] = value
+		}
+		for _, f := range judgeInside(facts, host) {
+			if wrong := f.Status == verdictFail; wrong != (f.Name == test.name) || wrong && f.Advice == "" {
+				t.Errorf("%v: %+v", test.spoil, f)
+			}
+		}
+	}
+}
+
+func TestDoctorJudgesTheMachine(t *testing.T) {
+	gone := errors.New("gone")
+	for _, test := range []struct {
+		name string
+		got  finding
+		want verdict
+	}{
+		{"kernel", judgeKernel("6.18.44-x"), verdictOK},
+		{"first kernel", judgeKernel("5.6"), verdictOK},
+		{"old kernel", judgeKernel("5.4.0-150-generic"), verdictFail},
+		{"very old kernel", judgeKernel("4.19.0"), verdictFail},
+		{"odd kernel", judgeKernel("x"), verdictFail},
+		{"room", judgeRoom("/x", 10<<30), verdictOK},
+		{"little room", judgeRoom("/x", 500<<20), verdictWarn},
+		{"no room", judgeRoom("/x", 5<<20), verdictFail},
+		{"limit", judgeLimit("memory", "memory.max", "67108864", 64<<20, 1, nil), verdictOK},
+		{"quota with its period", judgeLimit("cpu", "cpu.max", "19260 100000", 1<<30, 1, nil), verdictOK},
+		{"no limit", judgeLimit("memory", "memory.max", "max", 64<<20, 1, nil), verdictFail},
+		{"no limit in version 1", judgeLimit("memory", "memory.limit_in_bytes", "9223372036854771712", 64<<20, 1, nil), verdictFail},
+		{"no quota in version 1", judgeLimit("cpu", "cpu.cfs_quota_us", "-1", 1<<30, 1, nil), verdictFail},
+		{"nobody in it", judgeLimit("memory", "memory.max", "67108864", 64<<20, 0, nil), verdictFail},
+		{"unreadable", judgeLimit("memory", "memory.max", "", 64<<20, 1, gone), verdictFail},
+	} {
+		if test.got.Status != test.want || (test.got.Advice == "") != (test.want == verdictOK) {
+			t.Errorf("%s: %+v", test.name, test.got)
+		}
+	}
+	if found := disk("/proc/nonesuch/data"); found[0].Status != verdictFail {
+		t.Errorf("a data directory without room: %+v", found)
+	}
+}
+
+// report runs the doctor, who must leave nothing.
+func report(t *testing.T, run func() (out string, code int)) (findings []finding, code int) {
+	t.Helper()
+	_, state := privately(t)
+	_ = state
+	out, code := run()
+	var all struct {
+		OK       bool
+		Findings []finding
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if all.OK != (code == 0) {
+		t.Errorf("ok is %v, the exit code %d", all.OK, code)
+	}
+	return all.Findings, code
+}
+
+func statusOf(findings []finding, name string) verdict {
+	i := slices.IndexFunc(findings, func(f finding) bool { return f.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return findings[i].Status
+}
+
+func TestE2EDoctor(t *testing.T) {
+	b := e2e(t)
+	findings, code := report(t, func() (string, int) {
+		var out, errs bytes.Buffer
+		code := execute([]string{"doctor", "--json", "--server", b.url}, nil, &out, &errs)
+		return out.String(), code
+	})
+	if code != 0 {
+		t.Errorf("exit %d: %+v", code, findings)
+	}
+	for _, name := range []string{"open files", "data"} { // how much there is is the machine's own
+		if got := statusOf(findings, name); got != verdictOK && got != verdictWarn {
+			t.Errorf("%s is %q: %+v", name, got, findings)
+		}
+	}
+	for _, name := range []string{"kernel", "server", "root", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "processes",
+		"memory", "pids", "cpu", "memory limit", "process limit"} {
+		if got := statusOf(findings, name); got != verdictOK {
+			t.Errorf("%s is %q: %+v", name, got, findings)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := execute([]string{"doctor", "--server", "http://127.0.0.1:1"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "WARN  server") ||
+		!strings.Contains(out.String(), "-> start one: rockpool serve") || !strings.HasSuffix(out.String(), "can isolate programs.\n") {
+		t.Errorf("%d %s", code, out.String())
+	}
+}
+
+// asNobody runs the program as a user who may do nothing.
+func asNobody(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rockpool-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	text, err := os.ReadFile(rockpool(t))
+	program := filepath.Join(dir, "rockpool")
+	if err := errors.Join(err, os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestE2EDoctorWithoutRoot(t *testing.T) {
+	findings, code := report(t, func() (string, int) {
+		out, _, code := asNobody(t, "doctor", "--json")
+		return out, code
+	})
+	if code != 1 || statusOf(findings, "root") != verdictFail || statusOf(findings, "kernel") != verdictOK || statusOf(findings, "sandbox") != "" {
+		t.Errorf("exit %d: %+v", code, findings)
+	}
+}
+
+func TestE2EPrivateServerNeedsRoot(t *testing.T) {
+	if out, errs, code := asNobody(t, "run", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "needs root") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+}
+
+// TestE2EDoctorFindsWhatIsMissing takes something away that a sandbox needs.
+func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
+	findings, code := report(t, func() (string, int) {
+		// In a mount namespace of its own, without any cgroup file system.
+		out, _, code := runProgram(t, nil, "unshare", "--mount", "--propagation", "private", "sh", "-c",
+			`umount -l -R /sys/fs/cgroup 2>/dev/null; exec "$0" doctor --json`, rockpool(t))
+		return out, code
+	})
+	if code != 1 {
+		t.Errorf("exit %d: %+v", code, findings)
+	}
+	told := ""
+	for _, f := range findings {
+		if f.Status == verdictFail {
+			told += f.Message + f.Advice + "\n"
+			if f.Advice == "" {
+				t.Errorf("no advice: %+v", f)
+			}
+		}
+	}
+	if !strings.Contains(told, "cgroup") {
+		t.Errorf("%s", told)
+	}
+}

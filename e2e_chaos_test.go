@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/cli"
+)
+
+// TestE2EChaosInterrupted ends a run in the middle; scripts/test has a whole one.
+func TestE2EChaosInterrupted(t *testing.T) {
+	temporary := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), rockpool(t), "chaos", "--seed", "1", "--every", "500ms")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := "rockpool/chaos-" + strconv.Itoa(cmd.Process.Pid)
+	eventually(t, 30*time.Second, "its runners are there", func() bool { return len(leftovers(temporary, group)) > 20 })
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code is looked at
+	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
+		t.Errorf("exit %d", code)
+	}
+	left := leftovers(temporary, group)
+	files, _ := filepath.Glob(filepath.Join(temporary, "*"))
+	if left = append(left, files...); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"chaos", "--for", "1s"}, "10s to 3m"},
+		{[]string{"chaos", "--for", "1h"}, "10s to 3m"},
+		{[]string{"chaos", "--every", "1ms"}, "200ms to 1m"},
+		{[]string{"chaos", "--clients", "0"}, "1 to 16"},
+	} {
+		var out, errs strings.Builder
+		if code := execute(test.args, nil, &out, &errs); code == 0 || !strings.Contains(errs.String(), test.want) {
+			t.Errorf("%q: exit %d, %s", test.args, code, errs.String())
+		}
+	}
+}

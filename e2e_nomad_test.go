@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// newNomadConfig returns settings for a server on a Nomad of the tests, with the
+// driver raw_exec.
+func newNomadConfig(t *testing.T, n *nomadtest.Nomad) Config {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	config := valid(t)
+	config.Listen, config.AdvertiseURL, config.Cluster = address, "http://"+address, clusterNomad
+	config.TokenFile = write("token", "correct-horse-battery")
+	config.AlertThreshold, config.AlertTimeout = 0.5, 1
+	ca, cert, key := n.TLS()
+	config.Nomad = NomadConfig{
+		Address: n.Address(), Namespace: n.Namespace(), CACert: ca, ClientCert: cert, ClientKey: key,
+		Prefix: "rockpool", Driver: "raw_exec", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16, LockTTL: 10,
+	}
+	if n.Token() != "" {
+		config.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
+	}
+	return config
+}
+
+// serveNomad runs a server until the returned function is called, or the test
+// ends.
+func serveNomad(t *testing.T, config Config) (bed, func()) {
+	t.Helper()
+	if err := config.Check(); err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(config, zaptest.NewLogger(t))
+	if err := server.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	b := bed{Client: server.Client(), url: server.URL(), data: config.Data}
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+		b.CloseIdle()
+	}
+	t.Cleanup(stop)
+	return b, stop
+}
+
+var onRawExec = object{"image": runtime.DefaultImage, "isolation": "NONE", "resources": object{"memoryMiB": 64, "cpuMHz": 50}}
+
+func TestE2ENomad(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
+	config := newNomadConfig(t, n)
+	b, stop := serveNomad(t, config)
+	input := object{"id": "shell", "poolSize": 1}
+	for key, value := range onRawExec {
+		input[key] = value
+	}
+	b.call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+	var claimed struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.call(t, `mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`, nil, &claimed)
+	runner := claimed.ClaimRunner.Runner.ID
+	if r := b.shell(t, runner, "echo hi; pwd; id -u; env | grep -c -e NOMAD -e TOKEN; cat >f; ls -A"); r.Outcome != "EXITED" || r.stream("STDOUT") != "hi\n/workspace\n1000\n0\nf\n" {
+		t.Errorf("%+v", r)
+	}
+
+	// A server that starts again knows the runner, its claim, and what is in it.
+	stop()
+	b, _ = serveNomad(t, config)
+	if r := b.shell(t, runner, "ls"); r.stream("STDOUT") != "f\n" {
+		t.Errorf("%+v", r)
+	}
+	// Whoever has no token can't use it; Nomad fetches agents without one.
+	stranger := client.New(b.url)
+	defer stranger.CloseIdle()
+	if err := stranger.Ask(t.Context(), `{ version }`, nil, nil); err == nil {
+		t.Error("served without a token")
+	}
+	for file, want := range map[string]int{config.TokenFile: 0, config.Nomad.TokenFile: cli.CodeOurs} {
+		var out, errs bytes.Buffer
+		if code := execute([]string{"env", "list", "--server", b.url, "--token-file", file}, nil, &out, &errs); code != want || strings.Contains(out.String(), "shell") != (want == 0) {
+			t.Errorf("%d: %s%s", code, out.String(), errs.String())
+		}
+	}
+	b.call(t, `mutation { deleteEnvironment(input: {id: "shell", endClaimed: true}) { deleted } }`, nil, nil)
+	eventually(t, time.Minute, "no job is left", func() bool {
+		jobs, _, err := n.API().Jobs().List(nil)
+		return err == nil && len(jobs) == 0
+	})
+}
+
+func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	if err := n.KillServer(); err != nil {
+		t.Fatal(err)
+	}
+	config := newNomadConfig(t, n)
+	b, _ := serveNomad(t, config)
+	var out struct {
+		Health struct {
+			Status     string
+			Components []struct{ Name, Status, Message string }
+		}
+	}
+	eventually(t, 10*time.Second, "health tells that Nomad isn't there", func() bool {
+		b.call(t, `{ health { status components { name status message } } }`, nil, &out)
+		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
+	})
+	defer http.DefaultClient.CloseIdleConnections()
+	response, err := http.Get(b.url + "/agent/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Body.Close(); response.StatusCode != http.StatusNotFound {
+		t.Errorf("agents aren't served: %s", response.Status)
+	}
+	b.refused(t, `{ environments { id } }`, nil, runtime.CodeClusterUnavailable, "")
+	if err := n.RestartServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+}
+
+func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	config := newNomadConfig(t, n)
+	config.Nomad.Template = writeSettings(t, `job "runner" {
+		type = "service"
+		group "runner" {
+			task "runner" {
+				driver = "raw_exec"
+			}
+		}
+	}`)
+	if err := config.Check(); err != nil {
+		t.Fatal(err)
+	}
+	err := NewServer(config, zaptest.NewLogger(t)).Open(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--nomad-template") || !strings.Contains(err.Error(), "batch") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
+	config := newNomadConfig(t, n)
+	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
+		file := writeSettings(t, fmt.Sprintf("cluster: nomad\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
+			config.AdvertiseURL, config.Nomad.Address, config.Nomad.TokenFile, driver))
+		var out, errs bytes.Buffer
+		code := execute([]string{"doctor", "--config", file, "--server", config.AdvertiseURL}, nil, &out, &errs)
+		if code != want || !strings.Contains(out.String(), "OK    policy") || !strings.Contains(out.String(), "http_max_conns_per_client") {
+			t.Errorf("%s: %d\n%s%s", driver, code, out.String(), errs.String())
+		}
+		if strings.Contains(out.String(), n.Token()) {
+			t.Error("it tells the token")
+		}
+	}
+}

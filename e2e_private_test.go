@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestE2EPrivateServerEndsEarly interrupts one at every moment of its start.
+func TestE2EPrivateServerEndsEarly(t *testing.T) {
+	environ, _ := privately(t)
+	for after := time.Duration(0); after < 600*time.Millisecond; after += 60 * time.Millisecond {
+		s := onScreen(t, environ, rockpool(t), "run", "--env", "shell", "--", "sleep", "1000")
+		s.sees(t, "starting one")
+		<-time.After(after)
+		s.types(t, "\x03")
+		s.ends(t, 130)
+	}
+}
+
+// TestE2EPrivateServerIsPrivate looks for a port that others could connect to.
+func TestE2EPrivateServerIsPrivate(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	if ports := listeningPorts(t, s.cmd.Process.Pid); len(ports) > 0 {
+		t.Errorf("it listens: %q", ports)
+	}
+	nests, _ := filepath.Glob(filepath.Join(state, "rockpool-private", "run-*"))
+	if len(nests) != 1 {
+		t.Fatalf("%q", nests)
+	}
+	if info, err := os.Stat(nests[0]); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+	s.types(t, "\x03")
+	s.ends(t, 130)
+}
+
+// listeningPorts returns the lines of /proc/net/tcp for ports that a process
+// listens on.
+func listeningPorts(t *testing.T, pid int) []string {
+	t.Helper()
+	mine := map[string]bool{}
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(fds) == 0 {
+		t.Fatal(fds, err)
+	}
+	for _, fd := range fds {
+		link, _ := os.Readlink(fd)
+		mine[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
+	}
+	var ports []string
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(table)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && mine[f[9]] {
+				ports = append(ports, line)
+			}
+		}
+	}
+	return ports
+}
+
+// TestE2EPrivateServerKeepsWhatItCannotClean has a killed one leave a runner
+// that can't be removed at first: what leads to it stays, and its user ids.
+func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+	nests, _ := filepath.Glob(filepath.Join(state, "rockpool-private", "run-*"))
+	if len(nests) != 1 {
+		t.Fatalf("%q", nests)
+	}
+	lock, err := os.Open(filepath.Join(nests[0], "local", "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	run := func() string {
+		_, errs, code := runProgram(t, nil, rockpool(t), "run", "--env", "shell", "--", "true")
+		if code != 0 {
+			t.Errorf("%d %s", code, errs)
+		}
+		return errs
+	}
+	if errs := run(); strings.Count(errs, "could not be removed") != 1 || strings.Count(errs, "\n") != 2 {
+		t.Errorf("%q", errs)
+	}
+	if held, _ := filepath.Glob(filepath.Join(nests[0], "local", "runners", "*")); len(held) == 0 {
+		t.Error("the way to the runner is gone")
+	}
+	if len(leftovers(nests[0], e2eCgroups+"-private/*")) == 0 {
+		t.Error("the runner is gone, so this test shows nothing")
+	}
+	_ = lock.Close()
+	if errs := run(); strings.Contains(errs, "could not be removed") {
+		t.Errorf("%q", errs)
+	}
+}
+
+func TestPrivateConfigReadsTheSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "data: /srv/pool\ncgroup-parent: rockpool/mine\nlisten: 0.0.0.0:80\non-stop: keep\nparallel: 3\nlog-level: warn\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ROCKPOOL_DATA", "ROCKPOOL_CGROUP_PARENT", "ROCKPOOL_LOG_LEVEL"} {
+		t.Setenv(name, "")
+		_ = os.Unsetenv(name)
+	}
+	t.Setenv("ROCKPOOL_CONFIG", file)
+	c, err := privateConfig("")
+	if err != nil || c.Data != "/srv/pool" || c.CgroupParent != "rockpool/mine" || c.Parallel != 3 || c.LogLevel != "warn" || c.Listen != "127.0.0.1:0" || c.OnStop != stopRemoves {
+		t.Errorf("%+v %v", c, err)
+	}
+	if err := os.WriteFile(file, []byte("parallel: 65\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := privateConfig(""); err == nil || !strings.Contains(err.Error(), file+":1: parallel") {
+		t.Errorf("%v", err)
+	}
+}

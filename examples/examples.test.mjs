@@ -1,0 +1,125 @@
+// Runs every example against the real server, with real sandboxes and a wire
+// that breaks.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ask, cutter, serve } from "../conformance/server.mjs";
+
+const here = new URL(".", import.meta.url).pathname;
+const examples = {
+  "curl, POST and server-sent events": ["bash", "curl/run.sh"],
+  "TypeScript, graphql-ws": ["./typescript/node_modules/.bin/tsx", "typescript/run.ts"],
+  "Python, its standard library": ["python3", "python/run.py"],
+  "Go, genqlient": ["./.bin/go-example"],
+  "Ruby, faye-websocket": ["ruby", "ruby/websocket.rb"],
+  "Ruby, Net::HTTP": ["ruby", "ruby/sse.rb"],
+};
+
+// It echoes its input, bytes that aren't text too, in some seconds, with one
+// line in ten on stderr.
+const program = `
+import sys, time
+for n, line in enumerate(sys.stdin.buffer):
+    out = sys.stderr if n % 10 == 9 else sys.stdout
+    out.buffer.write(b"%d \\xff " % n + line)
+    out.buffer.flush()
+    time.sleep(0.005)
+sys.exit(3)
+`;
+const lines = Array.from({ length: 400 }, (_, n) => `Zeile ${n} über äöü 🦀 $(touch x) '"\\\t${"=".repeat(n % 60)}\n`);
+const echoed = (which) =>
+  Buffer.concat(lines.flatMap((line, n) => (which(n) ? [Buffer.from(`${n} `), Buffer.from([0xff, 0x20]), Buffer.from(line)] : [])));
+
+let server;
+let directory;
+before(async () => {
+  directory = await mkdtemp(path.join(tmpdir(), "rockpool-examples-"));
+  await writeFile(path.join(directory, "echo.py"), program);
+  await writeFile(path.join(directory, "hasty.py"), `print("bye")`);
+  server = await serve();
+});
+after(async () => {
+  await server?.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** Runs an example to its end. */
+function run([command, ...args], url, program, stdin) {
+  return new Promise((resolve, reject) => {
+    const env = { ...process.env, ROCKPOOL_SERVER: url.replace(/\/graphql$/, "") };
+    const child = spawn(command, [...args, path.join(directory, program)], { cwd: here, env });
+    const out = { stdout: [], stderr: [] };
+    for (const stream of ["stdout", "stderr"]) child[stream].on("data", (chunk) => out[stream].push(chunk));
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, stdout: Buffer.concat(out.stdout), stderr: Buffer.concat(out.stderr) }));
+    child.stdin.on("error", () => {}); // it may not read
+    Promise.resolve(stdin).then((bytes) => child.stdin.end(bytes), reject);
+  });
+}
+
+/** Compares bytes, and shows where they differ. */
+function same(got, want) {
+  let at = 0;
+  while (at < want.length && got[at] === want[at]) at++;
+  const shown = (bytes) => bytes.subarray(Math.max(at - 100, 0), at + 200).toString("latin1");
+  if (!got.equals(want)) assert.fail(`${got.length} bytes, not ${want.length}; at ${at}:\n${shown(got)}\ninstead of\n${shown(want)}`);
+}
+
+describe("examples", { concurrency: 3 }, () => {
+  for (const [name, command] of Object.entries(examples)) {
+    test(`${name}: every byte once, over a connection that is cut three times`, { timeout: 120_000 }, async () => {
+      const lengths = [600, 3_000, 9_000];
+      const proxy = await cutter(server.url, () => lengths.shift() ?? Infinity, /text\/event-stream|upgrade: *websocket/i);
+      try {
+        const got = await run(command, proxy.url, "echo.py", lines.join(""));
+        same(got.stderr, Buffer.concat([echoed((n) => n % 10 === 9), Buffer.from("EXITED, exit code 3\n")]));
+        same(got.stdout, echoed((n) => n % 10 !== 9));
+        assert.equal(got.code, 3);
+        assert.equal(proxy.cuts(), 3);
+      } finally {
+        await proxy.stop();
+      }
+    });
+
+    test(`${name}: a program that isn't there fails, and leaves no runner`, { timeout: 60_000 }, async () => {
+      assert.notEqual((await run(command, server.url, "missing.py", "")).code, 0);
+    });
+  }
+});
+
+/** How many executions have ended. */
+async function ended() {
+  return (await ask(server.url, `{ executions(states: [FINISHED]) { totalCount } }`)).executions.totalCount;
+}
+
+// Its input comes when it has ended already, which is a CONFLICT.
+describe("a program that doesn't read", { concurrency: 1 }, () => {
+  for (const [name, command] of Object.entries(examples)) {
+    test(name, { timeout: 60_000 }, async () => {
+      const before = await ended();
+      const late = (async () => {
+        while ((await ended()) === before);
+        return "unread";
+      })();
+      const got = await run(command, server.url, "hasty.py", late);
+      same(got.stderr, Buffer.from("EXITED, exit code 0\n"));
+      same(got.stdout, Buffer.from("bye\n"));
+      assert.equal(got.code, 0);
+    });
+  }
+});
+
+test("no example leaves a runner behind", async () => {
+  const { runners } = await ask(server.url, `{ runners(states: [CLAIMED]) { totalCount } }`);
+  assert.equal(runners.totalCount, 0);
+});
+
+test("an example is something to read: files of under 60 lines", async () => {
+  for (const file of ["curl/run.sh", "go/follow.go", "go/main.go", "python/run.py", "ruby/sse.rb", "ruby/websocket.rb", "typescript/rockpool.ts", "typescript/run.ts"]) {
+    const text = await readFile(path.join(here, file), "utf8");
+    assert.ok(text.trimEnd().split("\n").length < 60, file);
+  }
+});

@@ -1,0 +1,7 @@
+"""Greets everybody who is named on standard input."""
+import sys
+import time
+
+for name in sys.stdin:
+    print(f"Hello, {name.strip()}!", flush=True)
+    time.sleep(0.2)

@@ -1,0 +1,74 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An admission lets in whoever has the token; nil, everybody.
+type admission struct{ sum [sha256.Size]byte }
+
+func newAdmission(token string) *admission {
+	if token == "" {
+		return nil
+	}
+	return &admission{sha256.Sum256([]byte(token))}
+}
+
+// admit returns UNAUTHENTICATED unless the header Authorization has the token, or
+// for a WebSocket the payload of connection_init has it under that name: a
+// browser can't send a WebSocket with a header of its own.
+func (a *admission) admit(header http.Header, payload map[string]any) *runtime.Error {
+	if a == nil {
+		return nil
+	}
+	if given := header.Get("Authorization"); given != "" {
+		return a.check(given)
+	}
+	for name, value := range payload {
+		if given, isText := value.(string); isText && strings.EqualFold(name, "authorization") {
+			return a.check(given)
+		}
+	}
+	return runtime.Errorf(runtime.CodeUnauthenticated,
+		`this server needs a token: send the header "Authorization: Bearer TOKEN", or the same in the payload of connection_init`)
+}
+
+// check takes the same time for every token that is wrong.
+func (a *admission) check(given string) *runtime.Error {
+	scheme, token, _ := strings.Cut(given, " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	if subtle.ConstantTimeCompare(sum[:], a.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
+		return nil
+	}
+	return runtime.Errorf(runtime.CodeUnauthenticated, "the token isn't this server's")
+}
+
+// guard serves next to those who are admitted.
+func (a *admission) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.admit(r.Header, nil); err != nil {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
+			refuse(w, http.StatusUnauthorized, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guardOperations does so for the API: a WebSocket says who it is when it is open.
+func (a *admission) guardOperations(next http.Handler) http.Handler {
+	guarded := a.guard(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if (transport.WebSocket{}).Supports(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}

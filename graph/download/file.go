@@ -1,0 +1,136 @@
+package download
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A content is a runner's file as an io.ReadSeeker: where Read goes on elsewhere
+// than the last one ended, the file is opened again.
+type content struct {
+	file   runtime.File
+	open   func(offset int64) (runtime.File, io.ReadCloser, error)
+	stream io.ReadCloser // nil: has to be opened
+	next   int64         // where the stream is
+	at     int64         // where Read goes on
+	failed error         // why a Read failed
+}
+
+// open opens a file that can be downloaded.
+func (h Handler) open(ctx context.Context, id runtime.RunnerID, at string) (*content, error) {
+	c := &content{open: func(offset int64) (runtime.File, io.ReadCloser, error) {
+		return h.Source.OpenFile(ctx, id, at, offset)
+	}}
+	var err error
+	c.file, c.stream, err = c.open(0)
+	return c, err
+}
+
+// settled is how long a file must not have changed for its time to tell it
+// from every other version: file systems count in steps of some milliseconds.
+const settled = time.Second
+
+// tag returns the entity tag, a weak one for a file that may be changing.
+func (c *content) tag() string {
+	tag := fmt.Sprintf(`"%x-%x"`, c.file.Size, c.file.ModifiedAt.UnixNano())
+	if time.Since(c.file.ModifiedAt) < settled {
+		return "W/" + tag
+	}
+	return tag
+}
+
+// Seek implements io.Seeker.
+func (c *content) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += c.at
+	case io.SeekEnd:
+		offset += c.file.Size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek: to %d", offset)
+	}
+	c.at = offset
+	return offset, nil
+}
+
+// Read implements io.Reader.
+func (c *content) Read(p []byte) (int, error) {
+	if c.at >= c.file.Size {
+		return 0, io.EOF
+	}
+	if c.stream == nil || c.next != c.at {
+		if c.failed = c.reopen(); c.failed != nil {
+			return 0, c.failed
+		}
+	}
+	n, err := c.stream.Read(p)
+	c.at += int64(n)
+	c.next = c.at
+	if errors.Is(err, io.EOF) && c.at < c.file.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.failed = err
+	}
+	return n, err
+}
+
+// reopen opens the file where Read goes on, if it is still the same.
+func (c *content) reopen() error {
+	if err := c.Close(); err != nil {
+		return err
+	}
+	now, stream, err := c.open(c.at)
+	if err != nil {
+		return err
+	}
+	c.stream, c.next = stream, c.at
+	if now.Size != c.file.Size || !now.ModifiedAt.Equal(c.file.ModifiedAt) {
+		return errors.New("the file changed meanwhile")
+	}
+	return nil
+}
+
+// Close may be called again.
+func (c *content) Close() error {
+	if c.stream == nil {
+		return nil
+	}
+	err := c.stream.Close()
+	c.stream = nil
+	return err
+}
+
+// disposition returns a Content-Disposition (RFC 6266): the name for clients
+// that know only ASCII, and, where that isn't all of it, the whole in UTF-8
+// (RFC 8187).
+func disposition(kind, name string) string {
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	var plain, whole strings.Builder
+	for _, r := range name {
+		if r >= ' ' && r <= '~' && !strings.ContainsRune(`"\%/`, r) {
+			plain.WriteRune(r)
+		} else {
+			plain.WriteByte('_')
+		}
+	}
+	for i := range len(name) {
+		if c := name[i]; c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte("!#$&+-.^_`|~", c) >= 0 {
+			whole.WriteByte(c)
+		} else {
+			fmt.Fprintf(&whole, "%%%02X", c)
+		}
+	}
+	value := kind + `; filename="` + plain.String() + `"`
+	if plain.String() != name {
+		value += "; filename*=UTF-8''" + whole.String()
+	}
+	return value
+}

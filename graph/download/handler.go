@@ -1,0 +1,215 @@
+package download
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// A Source has what is downloaded. engine.Engine is one.
+type Source interface {
+	OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error)
+	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
+}
+
+// A Handler serves the addresses of its Links.
+type Handler struct {
+	Links  *Links
+	Source Source
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error) // answers with an error
+}
+
+// Register adds the handler's routes.
+func (h Handler) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /files/{id}", h.file)
+	mux.HandleFunc("GET /outputs/{id}", h.output)
+}
+
+// LostHeader says how many bytes a program printed that its output doesn't
+// have. It is left out where there are none.
+const LostHeader = "Rockpool-Lost-Bytes"
+
+func (h Handler) file(w http.ResponseWriter, r *http.Request) {
+	confine(w.Header())
+	query, id := r.URL.Query(), r.PathValue("id")
+	at := query.Get("path")
+	if err := h.Links.check(query, "file", id, at); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	content, err := h.open(r.Context(), runtime.RunnerID(id), at)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer content.Close()
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Disposition", disposition("attachment", path.Base(at)))
+	header.Set("Last-Modified", content.file.ModifiedAt.UTC().Format(http.TimeFormat))
+	header.Set("ETag", content.tag())
+	h.serve(w, r, content)
+	if content.failed != nil {
+		panic(http.ErrAbortHandler) // the length that was promised can't be kept
+	}
+}
+
+func (h Handler) output(w http.ResponseWriter, r *http.Request) {
+	confine(w.Header())
+	query, id := r.URL.Query(), r.PathValue("id")
+	if err := h.Links.check(query, "output", id); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	stream, err := streamOf(query.Get("stream"))
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	content, err := h.Source.OpenOutput(r.Context(), runtime.ExecutionID(id), stream)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer content.Close()
+	switch query.Get("format") {
+	case "":
+	case "asciicast":
+		h.recording(w, r, content)
+		return
+	default:
+		h.refuse(w, r, runtime.Invalid("format", "must be asciicast, or left out for the bytes alone"))
+		return
+	}
+	name := id
+	if stream != 0 {
+		name += "." + strings.ToLower(stream.String())
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("Content-Disposition", disposition("inline", name+".txt"))
+	header.Set("ETag", fmt.Sprintf(`"%s-%d-%d"`, id, stream, content.Size())) // a log only grows
+	if lost := content.Lost(); lost > 0 {
+		header.Set(LostHeader, strconv.FormatInt(lost, 10))
+	}
+	reader := &watched{ReadSeeker: content}
+	h.serve(w, r, reader)
+	if reader.failed != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// streamOf returns the stream of a name; 0, both, of none.
+func streamOf(name string) (runtime.Stream, error) {
+	switch strings.ToLower(name) {
+	case "":
+		return 0, nil
+	case "stdout":
+		return runtime.Stdout, nil
+	case "stderr":
+		return runtime.Stderr, nil
+	}
+	return 0, runtime.Invalid("stream", "must be stdout or stderr, or left out for both")
+}
+
+// confine keeps a browser from taking what a program made for a page of ours,
+// from keeping it, and from telling its address.
+func confine(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "private, no-store")
+	header.Set("Referrer-Policy", "no-referrer")
+}
+
+// serve answers with the content, or with the one range of it that was asked
+// for. Several at once are a question that may be answered with the whole.
+func (h Handler) serve(w http.ResponseWriter, r *http.Request, content io.ReadSeeker) {
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range")
+	}
+	// No time of change: If-Range with one of whole seconds could join two
+	// versions. The tag is exact.
+	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
+		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must lie within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes that there are"))
+	}}, r, "", time.Time{}, content)
+}
+
+// ranged answers for a range that isn't there as for anything else that is
+// wrong.
+type ranged struct {
+	http.ResponseWriter
+	refuse  func(http.ResponseWriter)
+	refused bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *ranged) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; w.refused {
+		w.Header().Del("Content-Disposition")
+		w.Header().Del("Content-Length")
+		confine(w.Header())
+		w.refuse(w.ResponseWriter)
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *ranged) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// watched keeps the error of a read, which http.ServeContent doesn't tell.
+type watched struct {
+	io.ReadSeeker
+	failed error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadSeeker.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.failed = err
+	}
+	return n, err
+}
+
+func (h Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	h.Refuse(w, r, statusOf(err), err)
+}
+
+func statusOf(err error) int {
+	if errors.Is(err, errExpired) {
+		return http.StatusGone
+	}
+	switch runtime.CodeOf(err) {
+	case runtime.CodeInvalidInput:
+		return http.StatusBadRequest
+	case runtime.CodeForbidden:
+		return http.StatusForbidden
+	case runtime.CodeRunnerGone:
+		return http.StatusGone
+	case runtime.CodeExecutionNotFound, runtime.CodeFileError:
+		return http.StatusNotFound
+	case runtime.CodeConflict:
+		return http.StatusConflict
+	case runtime.CodeLimitExceeded, runtime.CodeQuotaExceeded:
+		return http.StatusTooManyRequests
+	case runtime.CodeClusterUnavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}

@@ -1,0 +1,37 @@
+package model
+
+import (
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// ClaimStats are a runtime.ClaimStats.
+type ClaimStats struct {
+	Claimed, Warm, Failed int64
+	Durations             Durations
+}
+
+// NewClaimStats converts.
+func NewClaimStats(s runtime.ClaimStats) ClaimStats {
+	return ClaimStats{Claimed: s.Claimed, Warm: s.Warm, Failed: s.Failed, Durations: NewDurations(s.Took)}
+}
+
+// A PoolHistory is samples, one list of each of their numbers: with an object
+// for each sample its names would be most of what is sent.
+type PoolHistory struct {
+	StepSeconds                                    int
+	Until                                          *time.Time
+	Idle, Claimed, Starting, Waiting, Claims, Warm []int
+}
+
+// NewPoolHistory converts samples, oldest first.
+func NewPoolHistory(samples []runtime.PoolSample) PoolHistory {
+	h := PoolHistory{StepSeconds: int(runtime.SampleEvery / time.Second)}
+	for _, s := range samples {
+		h.Until = &s.At
+		h.Idle, h.Claimed, h.Starting = append(h.Idle, s.Idle), append(h.Claimed, s.Claimed), append(h.Starting, s.Starting)
+		h.Waiting, h.Claims, h.Warm = append(h.Waiting, s.Waiting), append(h.Claims, s.Claims), append(h.Warm, s.Warm)
+	}
+	return h
+}

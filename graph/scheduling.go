@@ -1,0 +1,91 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func (r mutation) DrainCluster(ctx context.Context, in generated.DrainClusterInput) (generated.DrainClusterPayload, error) {
+	if err := r.engine.SetDraining(ctx, in.Draining); err != nil {
+		return generated.DrainClusterPayload{}, err
+	}
+	status, err := r.engine.ClusterStatus(ctx)
+	return generated.DrainClusterPayload{Cluster: status}, err
+}
+
+func (r cluster) Evaluations(
+	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.EvaluationStatus, first *int, after *string,
+) (model.EvaluationConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.EvaluationConnection{}, err
+	}
+	found, total, err := r.engine.Evaluations(ctx, scheduling(env, runner, status, page))
+	key := func(evaluation runtime.Evaluation) string { return string(evaluation.ID) }
+	return pagination.Loaded(found, key, page, total), err
+}
+
+func (r cluster) Allocations(
+	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.AllocationStatus, first *int, after *string,
+) (model.AllocationConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.AllocationConnection{}, err
+	}
+	found, total, err := r.engine.Allocations(ctx, scheduling(env, runner, status, page))
+	key := func(allocation runtime.Allocation) string { return string(allocation.ID) }
+	return pagination.Loaded(found, key, page, total), err
+}
+
+func scheduling[S ~string](env, runner *string, status []S, page pagination.Page) runtime.SchedulingFilter[S] {
+	return runtime.SchedulingFilter[S]{
+		EnvironmentID: runtime.EnvironmentID(orZero(env)), RunnerID: runtime.RunnerID(orZero(runner)), Statuses: status,
+		After: page.After, Limit: page.First + 1,
+	}
+}
+
+func (r evaluation) RunnerID(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(string(of.RunnerID)), nil
+}
+
+func (r evaluation) EnvironmentID(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(string(of.EnvironmentID)), nil
+}
+
+func (r evaluation) Reason(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(of.Reason), nil
+}
+
+func (r evaluation) PreviousID(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(string(of.PreviousID)), nil
+}
+
+func (r evaluation) NextID(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(string(of.NextID)), nil
+}
+
+func (r evaluation) WaitMs(_ context.Context, of *runtime.Evaluation) (float64, error) {
+	return model.Milliseconds(of.Waited(time.Now())), nil
+}
+
+func (r evaluation) WorkMs(_ context.Context, of *runtime.Evaluation) (*float64, error) {
+	worked, ok := of.Worked()
+	if !ok {
+		return nil, nil
+	}
+	ms := model.Milliseconds(worked)
+	return &ms, nil
+}
+
+func (r allocation) EvaluationID(_ context.Context, of *runtime.Allocation) (*string, error) {
+	return orNull(string(of.EvaluationID)), nil
+}
+
+func (r allocation) Message(_ context.Context, of *runtime.Allocation) (*string, error) {
+	return orNull(of.Message), nil
+}

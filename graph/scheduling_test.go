@@ -1,0 +1,132 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// telling is a fake cluster that has something to tell about its scheduling.
+type telling struct {
+	*clustertest.Fake
+	evaluations      []runtime.Evaluation
+	allocations      []runtime.Allocation
+	evaluationFilter runtime.EvaluationFilter // that it was last asked with
+	allocationFilter runtime.AllocationFilter
+}
+
+var _ engine.Scheduler = (*telling)(nil)
+
+func (c *telling) Evaluations(_ context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+	c.evaluationFilter = f
+	return c.evaluations[:min(f.Limit, len(c.evaluations))], len(c.evaluations), nil
+}
+
+func (c *telling) Allocations(_ context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+	c.allocationFilter = f
+	return c.allocations[:min(f.Limit, len(c.allocations))], len(c.allocations), nil
+}
+
+const schedulingQuery = `query($first: Int, $after: String) { cluster {
+	evaluations(environmentId: "a", runnerId: "r", status: [FAILED, BLOCKED], first: $first, after: $after) { totalCount pageInfo { hasNextPage } nodes {
+		id type runnerId environmentId priority trigger status reason shortages { dimension wanted free kept capacity } queued
+		previousId nextId createdAt waitUntil dequeuedAt endedAt waitMs workMs } }
+	allocations(status: [LOST], first: $first, after: $after) { totalCount pageInfo { hasNextPage } nodes {
+		id runnerId environmentId evaluationId resources { cpuMHz } desired status message createdAt runningAt endedAt } }
+} }`
+
+func TestSchedulingIsShown(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(1_800_000_000_000 + ms)) }
+	c := &telling{
+		Fake: clustertest.NewFake(),
+		evaluations: []runtime.Evaluation{
+			{ID: "3", Type: runtime.EvaluationCollect, Priority: 1, Trigger: runtime.TriggerInterval, Status: runtime.EvaluationComplete, CreatedAt: at(0), DequeuedAt: at(5), EndedAt: at(7)},
+			{ID: "2", Type: runtime.EvaluationPlace, RunnerID: "r", EnvironmentID: "a", Priority: 50, Trigger: runtime.TriggerRegister, Status: runtime.EvaluationFailed,
+				Reason: "why", Queued: 1, PreviousID: "1", NextID: "4", WaitUntil: at(1), CreatedAt: at(0), EndedAt: at(2),
+				Shortages: []runtime.Shortage{{Dimension: runtime.DimensionCPU, Wanted: 4, Free: 3, Kept: 2, Capacity: 1 << 40}}},
+		},
+		allocations: []runtime.Allocation{
+			{ID: "a2", RunnerID: "r", EnvironmentID: "a", Resources: runtime.Resources{CPUMHz: 7}, Desired: runtime.DesiredStop, Status: runtime.AllocationLost, Message: "why", EvaluationID: "1", CreatedAt: at(0), RunningAt: at(1), EndedAt: at(2)},
+			{ID: "a1", RunnerID: "q", EnvironmentID: "b", Desired: runtime.DesiredRun, Status: runtime.AllocationPending, CreatedAt: at(0)},
+		},
+	}
+	b := newBedOver(t, c, c.Fake)
+	var got, want any
+	b.ask(schedulingQuery, nil, &got)
+	stamp := func(ms int) string { return at(ms).UTC().Format(time.RFC3339Nano) }
+	text := fmt.Sprintf(`{"cluster": {
+		"evaluations": {"totalCount": 2, "pageInfo": {"hasNextPage": false}, "nodes": [
+			{"id": "3", "type": "COLLECT", "runnerId": null, "environmentId": null, "priority": 1, "trigger": "INTERVAL", "status": "COMPLETE", "reason": null, "shortages": [], "queued": 0,
+			 "previousId": null, "nextId": null, "createdAt": %[1]q, "waitUntil": null, "dequeuedAt": %[4]q, "endedAt": %[5]q, "waitMs": 5, "workMs": 2},
+			{"id": "2", "type": "PLACE", "runnerId": "r", "environmentId": "a", "priority": 50, "trigger": "REGISTER", "status": "FAILED", "reason": "why",
+			 "shortages": [{"dimension": "CPU", "wanted": 4, "free": 3, "kept": 2, "capacity": 1099511627776}], "queued": 1,
+			 "previousId": "1", "nextId": "4", "createdAt": %[1]q, "waitUntil": %[2]q, "dequeuedAt": null, "endedAt": %[3]q, "waitMs": 2, "workMs": null}]},
+		"allocations": {"totalCount": 2, "pageInfo": {"hasNextPage": false}, "nodes": [
+			{"id": "a2", "runnerId": "r", "environmentId": "a", "evaluationId": "1", "resources": {"cpuMHz": 7}, "desired": "STOP", "status": "LOST", "message": "why", "createdAt": %[1]q, "runningAt": %[2]q, "endedAt": %[3]q},
+			{"id": "a1", "runnerId": "q", "environmentId": "b", "evaluationId": null, "resources": {"cpuMHz": 0}, "desired": "RUN", "status": "PENDING", "message": null, "createdAt": %[1]q, "runningAt": null, "endedAt": null}]}}}`,
+		stamp(0), stamp(1), stamp(2), stamp(5), stamp(7))
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	b.ask(schedulingQuery, in{"first": 1, "after": "eA"}, &got)
+	if diff := cmp.Diff(runtime.EvaluationFilter{EnvironmentID: "a", RunnerID: "r", Statuses: []runtime.EvaluationStatus{"FAILED", "BLOCKED"}, After: "x", Limit: 2}, c.evaluationFilter); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(runtime.AllocationFilter{Statuses: []runtime.AllocationStatus{"LOST"}, After: "x", Limit: 2}, c.allocationFilter); diff != "" {
+		t.Error(diff)
+	}
+	next := got.(in)["cluster"].(in)["evaluations"].(in)
+	if nodes := next["nodes"].([]any); len(nodes) != 1 || next["pageInfo"].(in)["hasNextPage"] != true {
+		t.Errorf("a page of one: %v", next)
+	}
+}
+
+// A cluster that doesn't tell has empty pages, and wrong questions are refused
+// there too.
+func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
+	b := newBed(t)
+	var got struct {
+		Cluster map[string]struct {
+			TotalCount *int
+			Nodes      []any
+		}
+	}
+	b.ask(schedulingQuery, nil, &got)
+	for name, page := range got.Cluster {
+		if page.TotalCount == nil || *page.TotalCount != 0 || page.Nodes == nil || len(page.Nodes) != 0 {
+			t.Errorf("%s: %+v", name, page)
+		}
+	}
+	if len(got.Cluster) != 2 {
+		t.Errorf("%+v", got)
+	}
+	for field, query := range map[string]string{
+		"first":  `{ cluster { evaluations(first: 0) { totalCount } } }`,
+		"after":  `{ cluster { allocations(after: "?") { totalCount } } }`,
+		"status": `{ cluster { allocations(status: [LOOST]) { totalCount } } }`,
+	} {
+		if code, at := b.ask(query, nil, nil); code == nil || field != "status" && at != field {
+			t.Errorf("%s: %v %v", query, code, at)
+		}
+	}
+	many := "{ cluster {" + strings.Repeat(` x%d: evaluations(first: 1) { totalCount }`, 60) + "} }"
+	numbers := make([]any, 60)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	if code, _ := b.ask(fmt.Sprintf(many, numbers...), nil, nil); code == nil {
+		t.Error("looking through everything sixty times costs too little")
+	}
+}

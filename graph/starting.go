@@ -1,0 +1,87 @@
+package graph
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// startingPatience is how long a request waits for a server that is starting,
+// since most starts take less.
+const startingPatience = 5 * time.Second
+
+// starting is a gqlgen extension for servers that answer before they know what
+// there is, as one does that waits for its cluster: health and version are told,
+// the rest waits for a while, and is CLUSTER_UNAVAILABLE then.
+type starting struct{ over <-chan struct{} } // closed then; nil: it is
+
+// ExtensionName implements graphql.HandlerExtension.
+func (starting) ExtensionName() string { return "Starting" }
+
+// Validate implements graphql.HandlerExtension.
+func (starting) Validate(graphql.ExecutableSchema) error { return nil }
+
+// MutateOperationContext implements graphql.OperationContextMutator.
+func (s starting) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
+	if s.over == nil || tellable(op.Operation) {
+		return nil
+	}
+	if err := s.wait(ctx); err != nil {
+		return gqlerror.Wrap(err)
+	}
+	return nil
+}
+
+// tellable reports whether an operation asks only for what is known from the
+// start.
+func tellable(op *ast.OperationDefinition) bool {
+	for _, selection := range op.SelectionSet {
+		field, ok := selection.(*ast.Field)
+		if !ok {
+			return false
+		}
+		switch field.Name {
+		case "health", "version", "__typename", "__schema", "__type":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (s starting) wait(ctx context.Context) *runtime.Error {
+	if s.over == nil {
+		return nil
+	}
+	select {
+	case <-s.over:
+		return nil
+	default:
+	}
+	late := time.NewTimer(startingPatience)
+	defer late.Stop()
+	select {
+	case <-s.over:
+		return nil
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster; health tells more")
+}
+
+// guard serves next once the start is over.
+func (s starting) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.wait(r.Context()); err != nil {
+			refuse(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

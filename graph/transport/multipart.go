@@ -1,0 +1,167 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// PreflightHeaders are those of which a multipart request must have one: what a
+// form can send reaches a server from any page, but with a header that forms
+// can't have the browser asks the server first. The names are those that Apollo
+// and other clients send.
+var PreflightHeaders = []string{"GraphQL-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"}
+
+// Multipart answers mutations that upload files, as the GraphQL multipart
+// request specification has it. The parts operations and map are read first,
+// then the mutation runs while its files arrive: nothing is held of them but a
+// buffer, and they come as fast as whoever gets them reads.
+type Multipart struct{ Settings }
+
+const typeMultipart = "multipart/form-data"
+
+// Supports reports whether it is for this transport.
+func (Multipart) Supports(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.Method == http.MethodPost && !isUpgrade(r) && err == nil && kind == typeMultipart
+}
+
+// Do answers.
+func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	body := newArriving(w, r, t.Silence)
+	t.serve(afterwards{w, body.rest}, r, exec, func() (*graphql.RawParams, int, error) { return t.read(r, body) })
+}
+
+// afterwards does something before an answer is written.
+type afterwards struct {
+	http.ResponseWriter
+	do func()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w afterwards) WriteHeader(status int) {
+	w.do()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// read reads what comes before the files.
+func (t Multipart) read(r *http.Request, body *arriving) (*graphql.RawParams, int, error) {
+	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
+		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
+			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
+	}
+	_, args, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // Supports has parsed it
+	if args["boundary"] == "" {
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
+	}
+	body.until(time.Now().Add(bodyTime))
+	defer body.until(time.Time{})
+	parts := multipart.NewReader(body, args["boundary"])
+	operations, status, err := t.field(body, parts, "operations")
+	if err != nil {
+		return nil, status, err
+	}
+	if strings.HasPrefix(strings.TrimLeft(string(operations[:min(len(operations), 64)]), " \t\r\n"), "[") {
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: batches aren't taken")
+	}
+	params, err := decodeParams(operations)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	text, status, err := t.field(body, parts, "map")
+	if err != nil {
+		return nil, status, err
+	}
+	return params, http.StatusBadRequest, place(params, text, &files{body: body, parts: parts, named: map[string]bool{}, opened: map[string]bool{}})
+}
+
+// field reads the next part, which must have this name.
+func (t Multipart) field(body *arriving, parts *multipart.Reader, name string) ([]byte, int, error) {
+	part, err := parts.NextRawPart()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, http.StatusBadRequest, body.brokenOff(err)
+	}
+	if err != nil || part.FormName() != name {
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(part, t.MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, http.StatusBadRequest, body.brokenOff(err)
+	case int64(len(text)) > t.MaxBody:
+		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, t.MaxBody)
+	}
+	return text, 0, nil
+}
+
+// Bounds of the part map.
+const (
+	maxFiles     = 100  // of a request
+	maxPathBytes = 1000 // of where a file goes
+)
+
+// place puts an Upload wherever the map wants a file.
+func place(params *graphql.RawParams, text []byte, all *files) error {
+	var wanted map[string][]string
+	if err := decode(text, &wanted); err != nil {
+		return runtime.Errorf(runtime.CodeInvalidInput, `map must be an object whose values are lists of paths, for example {"0": ["variables.file"]}`)
+	}
+	if len(wanted) > maxFiles {
+		return runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d files", maxFiles)
+	}
+	for key, paths := range wanted {
+		all.named[key] = false
+		for _, path := range paths {
+			if len(path) > maxPathBytes { // to split it could take a multiple of it
+				return runtime.Errorf(runtime.CodeInvalidInput, "map has a path of %d bytes: it must be at most %d", len(path), maxPathBytes)
+			}
+			if !put(params.Variables, strings.Split(path, "."), Upload{all, key}) {
+				return runtime.Errorf(runtime.CodeInvalidInput, "map names %q, which isn't a null below variables of operations", path)
+			}
+		}
+	}
+	return nil
+}
+
+// put replaces the null at a path that begins with "variables".
+func put(variables map[string]any, path []string, file Upload) bool {
+	if len(path) < 2 || path[0] != "variables" {
+		return false
+	}
+	var at any = variables
+	for i, name := range path[1:] {
+		last := i == len(path)-2
+		switch in := at.(type) {
+		case map[string]any:
+			value, there := in[name]
+			if last && there && value == nil {
+				in[name] = file
+				return true
+			}
+			at = value
+		case []any:
+			index, err := strconv.Atoi(name)
+			if err != nil || index < 0 || index >= len(in) {
+				return false
+			}
+			if last && in[index] == nil {
+				in[index] = file
+				return true
+			}
+			at = in[index]
+		default:
+			return false
+		}
+	}
+	return false
+}

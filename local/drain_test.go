@@ -1,0 +1,211 @@
+package local
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func (b *bench) drain(draining bool) {
+	b.t.Helper()
+	if err := b.SetDraining(b.t.Context(), draining); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// wantDraining waits until a draining has come so far.
+func (b *bench) wantDraining(claimed, leaving int) runtime.Draining {
+	b.t.Helper()
+	var d *runtime.Draining
+	for ctx, after := b.t.Context(), uint64(0); ; {
+		status, err := b.Status(ctx)
+		if err != nil || status.Draining == nil || len(status.Problems) != 1 || status.Problems[0].Subject != "draining" {
+			b.t.Fatalf("%+v %v", status, err)
+		}
+		if d = status.Draining; d.Claimed == claimed && d.Leaving == leaving {
+			return *d
+		}
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		now, err := b.scheduler.Wait(ctx, after) // each end is told there
+		cancel()
+		if err != nil {
+			b.t.Fatalf("%+v, want %d and %d", *d, claimed, leaving)
+		}
+		after = now.Index()
+	}
+}
+
+func claimOf(epoch int) runtime.Claim { return runtime.Claim{Epoch: epoch, ClaimedAt: time.Now()} }
+
+func TestDrain(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	idle, claimed := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	if err := b.Mark(t.Context(), claimed, claimOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.drain(true)
+	if r := b.await(idle, runtime.RunnerGone); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("the idle runner: %+v", r)
+	}
+	began := b.wantDraining(1, 0).Since
+	if err := b.Mark(t.Context(), idle, claimOf(1)); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("a claim: %v", err)
+	}
+	waits, why := b.wish(hostEnvironment(), runtime.PriorityWaiting)
+	if why != "the machine is being drained" {
+		t.Errorf("it waits for %q", why)
+	}
+	if err := b.Mark(t.Context(), claimed, claimOf(2)); err != nil {
+		t.Errorf("a renewal: %v", err)
+	}
+	b.expect(claimed, "echo undisturbed", "undisturbed")
+	b.drain(true)
+	if again := b.wantDraining(1, 0).Since; !again.Equal(began) {
+		t.Errorf("it drains since %v, and was begun at %v", again, began)
+	}
+
+	// The next server goes on with it, and what it finds goes too.
+	b.stop()
+	b.reopened()
+	if since := b.wantDraining(1, 0).Since; !since.Equal(began) {
+		t.Errorf("after a restart it drains since %v, and was begun at %v", since, began)
+	}
+	if why := b.whyWaiting(waits); why != "the machine is being drained" {
+		t.Errorf("after a restart it waits for %q", why)
+	}
+	b.expect(claimed, "echo undisturbed", "undisturbed")
+	if err := b.Remove(t.Context(), claimed); err != nil {
+		t.Error(err)
+	}
+	b.wantDraining(0, 0)
+
+	b.drain(false)
+	if r := b.await(waits, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
+		t.Errorf("what waited: %+v", r)
+	}
+	if status, err := b.Status(t.Context()); err != nil || status.Draining != nil || len(status.Problems) > 0 || b.Draining() {
+		t.Errorf("afterwards: %+v %v", status, err)
+	}
+	b.drain(false)
+	b.stop()
+	b.reopened()
+	if b.Draining() {
+		t.Error("it drains again after a restart")
+	}
+}
+
+// What is on its way to be idle never comes to be.
+func TestDrainEndsWhatStarts(t *testing.T) {
+	b := running(t)
+	var ids []runtime.RunnerID
+	for range 8 {
+		id := runtime.NewRunnerID()
+		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	b.drain(true)
+	b.wantDraining(0, 0)
+	b.drain(false)
+	waited := 0
+	for _, id := range ids {
+		switch r := b.await(id, runtime.RunnerIdle); {
+		case r.State == runtime.RunnerIdle:
+			waited++
+		case r.GoneReason != runtime.GoneDrained:
+			t.Errorf("%+v", r)
+		}
+	}
+	t.Logf("%d of %d had their place when it was drained", len(ids)-waited, len(ids))
+}
+
+// What has its place, but nobody has looked yet what to do about that, is never
+// made.
+func TestDrainEndsWhatWasJustPlaced(t *testing.T) {
+	b := newBench(t)
+	t.Cleanup(b.reopened) // which removes what there is, whatever became of the test
+	ctx, cancel := context.WithCancel(t.Context())
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer cancel()
+	id := runtime.NewRunnerID()
+	if err := b.Start(ctx, id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	orders, _, err := b.scheduler.Orders(ctx, 0)
+	if err != nil || len(orders) != 1 {
+		t.Fatalf("%+v %v", orders, err)
+	}
+	b.drain(true)
+	b.carryOut(orders[0])
+	b.lead(ctx, &parts)
+	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("%+v", r)
+	}
+	if err := b.Remove(ctx, id); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that was killed when it had stored the draining, and done nothing
+// about it: the next one does.
+func TestRestoredIdleRunnersAreDrained(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	idle := b.begin(hostEnvironment())
+	b.stop()
+	if err := b.store.SetDraining(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if r := b.await(idle, runtime.RunnerGone); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("%+v", r)
+	}
+	b.wantDraining(0, 0)
+}
+
+// A markingStore stores a claim when it is told to.
+type markingStore struct {
+	*memoryStore
+	began, goOn chan struct{}
+}
+
+func (s *markingStore) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
+	close(s.began)
+	<-s.goOn
+	return s.memoryStore.MarkRunner(ctx, id, claim)
+}
+
+// Who is being given a runner while the draining begins keeps it.
+func TestDrainSparesAClaimUnderWay(t *testing.T) {
+	b := newBench(t)
+	b.Close()
+	store := &markingStore{b.store, make(chan struct{}), make(chan struct{})}
+	b.config.Store = store
+	b.open()
+	b.run()
+	id := b.begin(hostEnvironment())
+	marked, done := make(chan error, 1), make(chan error, 1)
+	go func() { marked <- b.Mark(context.Background(), id, claimOf(1)) }()
+	<-store.began
+	go func() { done <- b.SetDraining(context.Background(), true) }()
+	select {
+	case err := <-done:
+		t.Fatalf("it didn't wait for the claim: %v", err)
+	case <-time.After(100 * time.Millisecond): // it has come to that
+	}
+	close(store.goOn)
+	if err := <-marked; err != nil {
+		t.Errorf("the claim: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	b.wantDraining(1, 0)
+	b.expect(id, "echo mine", "mine")
+}

@@ -1,0 +1,157 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/taskrunner"
+)
+
+// Bounds of what the helper is waited for.
+const (
+	createWithin = 30 * time.Second
+	cleanWithin  = 15 * time.Second
+)
+
+// A driver starts one runner: a sandbox with the agent as its first process.
+type driver struct {
+	c *Cluster
+	e *entry
+}
+
+// Start implements taskrunner.Driver.
+func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
+	slot, err := strconv.Atoi(request.Values[slotValue])
+	if err != nil {
+		return nil, fmt.Errorf("the range of user ids: %w", err)
+	}
+	answer, err := d.create(ctx, slot)
+	if err != nil {
+		return nil, explained(err)
+	}
+	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.root}
+	process, err := openProcess(s.PID, s.Start)
+	if err != nil {
+		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
+	}
+	return d.hold(process, s, answer.Groups, 0)
+}
+
+// create has the helper make the sandbox around a socket that only the agent
+// holds afterwards, so that a connection is refused as soon as it is dead.
+func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
+	at := d.c.socketPath(d.e.id)
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt before
+		return helper.Answer{}, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at})
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	listener.SetUnlinkOnClose(false)
+	defer listener.Close()
+	file, err := listener.File()
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	defer file.Close()
+	ctx, cancel := context.WithTimeout(ctx, createWithin)
+	defer cancel()
+	d.c.mu.Lock()
+	env := d.e.runner.Environment
+	d.c.mu.Unlock()
+	spec := sandbox.Spec(env, d.c.machine, d.c.rootDir(), d.e.group, slot)
+	return d.c.launcher.Create(ctx, string(d.e.id), spec, file)
+}
+
+// Reattach implements taskrunner.Driver: the process must have the id and the
+// start time of the one that was started, and be in the runner's groups.
+func (d *driver) Reattach(_ context.Context, text json.RawMessage) (taskrunner.Handle, error) {
+	var s saved
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, fmt.Errorf("what was recorded of its process: %w", err)
+	}
+	process, err := openProcess(s.PID, s.Start)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := d.c.trees.Member(s.PID, d.e.group)
+	if err != nil {
+		_ = process.Close()
+		return nil, err
+	}
+	kills, _, err := groups.Counts()
+	if err != nil {
+		_ = process.Close()
+		return nil, err
+	}
+	return d.hold(process, s, groups, kills)
+}
+
+// hold notes what is known of a sandbox that runs.
+func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		_ = process.Close()
+		return nil, err
+	}
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	d.e.groups, d.e.root, d.e.oomSeen = &groups, s.Root, kills
+	return &handle{process: process, saved: text}, nil
+}
+
+// Destroy implements taskrunner.Driver.
+func (d *driver) Destroy(ctx context.Context) error {
+	select {
+	case d.c.removals <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.c.removals }()
+	_, _ = d.c.count(d.e) // the last look
+	return d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
+}
+
+// saved is what is recorded of a sandbox that runs. It is short, since a claim
+// writes the record again.
+type saved struct {
+	PID   int    `json:"pid"`   // of its first process, as this machine counts
+	Start uint64 `json:"start"` // when that started, in ticks since the machine's start
+	Root  string `json:"root"`  // the name of the directory that it was made around
+}
+
+// A handle is a sandbox's first process.
+type handle struct {
+	process *os.File // a pidfd
+	saved   json.RawMessage
+}
+
+func (h *handle) Saved() json.RawMessage { return h.saved }
+
+func (h *handle) Wait(ctx context.Context) error { return awaitEnd(ctx, h.process) }
+
+func (h *handle) Signal(signal syscall.Signal) error {
+	raw, err := h.process.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), signal, nil, 0) })
+	return errors.Join(err, sent)
+}
+
+func (h *handle) Close() { _ = h.process.Close() }

@@ -1,0 +1,102 @@
+package local
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Evaluations returns a page of the scheduler's evaluations, the youngest first,
+// and how many the filter picks in all.
+func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+	all := func(yield func(runtime.Evaluation) bool) {
+		for e := range c.scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
+			if picked(filter, e.Environment, runtime.EvaluationStatus(e.Status)) && !yield(shownEvaluation(e)) {
+				return
+			}
+		}
+	}
+	page, total := cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
+	return page, total, nil
+}
+
+// Allocations returns a page of the scheduler's allocations, the youngest first,
+// and how many the filter picks in all. Those that a restart found have the
+// runner's id, so they are the oldest.
+func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+	all := func(yield func(runtime.Allocation) bool) {
+		for a := range c.scheduler.Snapshot().EachAllocation(filter.RunnerID) {
+			if picked(filter, a.Environment, runtime.AllocationStatus(a.Status)) && !yield(shownAllocation(a)) {
+				return
+			}
+		}
+	}
+	page, total := cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
+	return page, total, nil
+}
+
+func picked[Status ~string](f runtime.SchedulingFilter[Status], env runtime.EnvironmentID, status Status) bool {
+	return (f.EnvironmentID == "" || f.EnvironmentID == env) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
+}
+
+// cut returns the page of all, which come in falling order of their ids, and
+// their number.
+func cut[T any, Status ~string](all iter.Seq[T], f runtime.SchedulingFilter[Status], id func(T) string) (page []T, total int) {
+	for row := range all {
+		total++
+		if (f.After == "" || id(row) < f.After) && (f.Limit == 0 || len(page) < f.Limit) {
+			page = append(page, row)
+		}
+	}
+	return page, total
+}
+
+func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
+	shown := runtime.Evaluation{
+		ID:            runtime.EvaluationID(e.ID),
+		Type:          runtime.EvaluationType(e.Type),
+		RunnerID:      e.Job,
+		EnvironmentID: e.Environment,
+		Priority:      int(e.Priority),
+		Trigger:       runtime.EvaluationTrigger(e.Trigger),
+		Status:        runtime.EvaluationStatus(e.Status),
+		Reason:        e.Reason,
+		Queued:        e.Queued,
+		PreviousID:    runtime.EvaluationID(e.Previous),
+		NextID:        runtime.EvaluationID(e.Next),
+		CreatedAt:     e.CreatedAt,
+		WaitUntil:     e.WaitUntil,
+		DequeuedAt:    e.DequeuedAt,
+		EndedAt:       e.EndedAt,
+	}
+	for _, s := range e.Shortages {
+		shown.Shortages = append(shown.Shortages, runtime.Shortage{
+			Dimension: runtime.Dimension(strings.ToUpper(string(s.Dimension))),
+			Wanted:    int64(s.Wanted),
+			Free:      int64(s.Free),
+			Kept:      int64(s.Kept),
+			Capacity:  int64(s.Capacity),
+		})
+	}
+	return shown
+}
+
+func shownAllocation(a scheduler.Allocation) runtime.Allocation {
+	return runtime.Allocation{
+		ID:            runtime.AllocationID(a.ID),
+		RunnerID:      a.Job,
+		EnvironmentID: a.Environment,
+		EvaluationID:  runtime.EvaluationID(a.Evaluation),
+		Resources:     a.Resources,
+		Desired:       runtime.DesiredState(a.Desired),
+		Status:        runtime.AllocationStatus(a.Status),
+		Message:       a.Message,
+		CreatedAt:     a.CreatedAt,
+		RunningAt:     a.RunningAt,
+		EndedAt:       a.EndedAt,
+	}
+}

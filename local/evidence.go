@@ -1,0 +1,60 @@
+package local
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Evidence implements runtime.Cluster. What was counted last stays known until
+// the runner is removed.
+func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
+	if ctx.Err() != nil {
+		return runtime.Evidence{}, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	e, ok := c.entries[id]
+	var last *runtime.Evidence
+	if ok {
+		last = e.evidence
+	}
+	starting := ok && e.runner.State == runtime.RunnerStarting
+	c.mu.Unlock()
+	switch {
+	case !ok:
+		return runtime.Evidence{}, gone(id)
+	case starting:
+		return runtime.Evidence{}, nil
+	}
+	now, err := c.count(e)
+	if err != nil && last == nil {
+		return runtime.Evidence{}, gone(id)
+	}
+	if err != nil {
+		return *last, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.oomSeen = max(e.oomSeen, now.OOMKills)
+	return now, nil
+}
+
+// count reads e's counters, and keeps them.
+func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
+	c.mu.Lock()
+	groups := e.groups
+	c.mu.Unlock()
+	if groups == nil {
+		return runtime.Evidence{}, errors.New("it was never made")
+	}
+	kills, hits, err := groups.Counts()
+	if err != nil {
+		return runtime.Evidence{}, err
+	}
+	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.evidence = &now
+	return now, nil
+}

@@ -1,0 +1,141 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A placeHook gives a runner its directory and its range of user ids. The
+// directory holds the range, so either is found from the runner's id alone.
+type placeHook struct {
+	c *Cluster
+	e *entry
+}
+
+// slotValue is the number of the range.
+const slotValue = "slot"
+
+func (h *placeHook) Name() string { return "place" }
+
+func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, response *taskrunner.PrestartResponse) error {
+	dir := h.c.runnerDir(h.e.id)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return explained(err)
+	}
+	slot, err := h.c.ranges.Take(dir)
+	if err != nil {
+		return &taskrunner.Failure{Message: "the machine has no user ids left for it: remove some runners", Err: err}
+	}
+	response.Values = taskrunner.Values{slotValue: strconv.Itoa(slot)}
+	return nil
+}
+
+// Stop gives back the user ids, which nothing uses any more, and deletes the
+// directory.
+func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) error {
+	dir := h.c.runnerDir(h.e.id)
+	var held []int
+	if slot, err := strconv.Atoi(request.Values[slotValue]); err == nil {
+		held = []int{slot}
+	} else if _, err := os.Lstat(dir); err == nil { // a server died before it had recorded which
+		all, err := h.c.ranges.Held(h.c.runnersDir())
+		if err != nil {
+			return fmt.Errorf("find its user ids: %w", err)
+		}
+		for slot, holder := range all {
+			if holder == dir {
+				held = append(held, slot)
+			}
+		}
+	}
+	for _, slot := range held {
+		if err := h.c.ranges.Release(slot, dir); err != nil {
+			return fmt.Errorf("release user ids %d: %w", slot, err)
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// A rootHook sees to the directory that sandboxes are made around. It is there
+// since the server's start, unless the disk was full then.
+type rootHook struct{ c *Cluster }
+
+func (h *rootHook) Name() string { return "root" }
+
+func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
+	if err := h.c.buildRoot(ctx); err != nil {
+		return explained(err)
+	}
+	return nil
+}
+
+// An agentHook finds out whether a runner's agent answers: without it the
+// runner is of no use.
+type agentHook struct {
+	c *Cluster
+	e *entry
+}
+
+// Bounds of what an agent's answer is waited for: a new one may wait for its
+// turn on a busy machine, one that ran all the time holds up the server's start.
+const (
+	answerWithin      = 10 * time.Second
+	answerAgainWithin = 5 * time.Second
+)
+
+func (h *agentHook) Name() string { return "agent" }
+
+func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
+	within := answerWithin
+	if request.Restored {
+		within = answerAgainWithin
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := h.c.ping(ctx, h.e.id); err != nil {
+		message := "its agent ended at once, or didn't answer; the server's log says more"
+		if errors.Is(err, context.DeadlineExceeded) {
+			message = "its agent wasn't ready in time: the machine is too busy, or its CPU limit too low"
+		}
+		response.Unusable = &taskrunner.Failure{Message: message, Err: fmt.Errorf("its agent didn't answer: %w", err)}
+	}
+	return nil
+}
+
+func (c *Cluster) ping(ctx context.Context, id runtime.RunnerID) error {
+	conn, err := c.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = agent.PingAgent(ctx, conn)
+	return err
+}
+
+// A countHook tells from what the kernel counted why an agent ended.
+type countHook struct {
+	c *Cluster
+	e *entry
+}
+
+func (h *countHook) Name() string { return "count" }
+
+func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, response *taskrunner.ExitedResponse) error {
+	response.End = &taskrunner.End{Reason: runtime.GoneAgentDied, Message: "the agent ended"}
+	h.c.mu.Lock()
+	seen := h.e.oomSeen
+	h.c.mu.Unlock()
+	last, err := h.c.count(h.e)
+	if err == nil && last.OOMKills > seen {
+		response.End = &taskrunner.End{Reason: runtime.GoneOutOfMemory, Message: "the kernel killed the agent because the runner's memory was full"}
+	}
+	return err
+}

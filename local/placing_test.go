@@ -1,0 +1,246 @@
+package local
+
+import (
+	"fmt"
+	"iter"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// tight lets a machine promise a tenth of its memory, and returns an environment
+// of which two runners have room there, and half a one more.
+func (c *Config) tight(t *testing.T) runtime.Environment {
+	t.Helper()
+	machine, err := scheduler.Measure(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const factor = 0.1
+	c.Overcommit = scheduler.Overcommit{Memory: factor}
+	env := hostEnvironment()
+	env.Resources.MemoryMiB = int(factor * float64(machine.MemoryMiB) / 2.5)
+	return env
+}
+
+// wish starts a runner that can't have its place yet, and returns its id and why.
+func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtime.RunnerID, string) {
+	b.t.Helper()
+	id := runtime.NewRunnerID()
+	if err := b.Start(b.t.Context(), id, env, priority); err != nil {
+		b.t.Fatal(err)
+	}
+	return id, b.whyWaiting(id)
+}
+
+// whyWaiting waits until a runner says what it waits for.
+func (b *bench) whyWaiting(id runtime.RunnerID) string {
+	b.t.Helper()
+	for after := uint64(0); ; {
+		r, _ := b.runner(id)
+		if r.State != runtime.RunnerStarting {
+			b.t.Fatalf("it doesn't wait: %+v", r)
+		}
+		if r.Message != "" {
+			return r.Message
+		}
+		now, err := b.scheduler.Wait(b.t.Context(), after)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		after = now.Index()
+	}
+}
+
+func TestRunnersWaitForRoom(t *testing.T) {
+	b := newBench(t)
+	b.Close()
+	env := b.config.tight(t)
+	b.open()
+	b.run()
+	first, second := b.begin(env), b.begin(env)
+	refill, why := b.wish(env, runtime.PriorityRefill)
+	if want := fmt.Sprintf("memory exhausted: %d MiB wanted, ", env.Resources.MemoryMiB); len(why) < len(want) || why[:len(want)] != want {
+		t.Errorf("it waits for %q", why)
+	}
+	never, _ := b.wish(env, runtime.PriorityRefill)
+	claimed, _ := b.wish(env, runtime.PriorityWaiting)
+
+	if err := b.Remove(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(claimed, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" {
+		t.Errorf("what a claim waits for: %+v", r)
+	}
+	if r, _ := b.runner(refill); r.State != runtime.RunnerStarting {
+		t.Errorf("a refill went before: %+v", r)
+	}
+	// Asked for again, more urgently, the younger of two refills goes first.
+	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	b.await(never, runtime.RunnerIdle)
+	b.whyWaiting(refill)
+	if err := b.Remove(t.Context(), refill); err != nil { // it never had a place
+		t.Fatal(err)
+	}
+	if _, there := b.runner(refill); there {
+		t.Error("what was removed while it waited is listed")
+	}
+	if used := b.scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
+		t.Errorf("%d MiB are promised", used)
+	}
+}
+
+// What outlived the server has its room, and what didn't has none.
+func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
+	b := newBench(t)
+	env := b.config.tight(t)
+	b.runKept()
+	lives, dies := b.begin(env), b.begin(env)
+	pid := b.agentOf(dies)
+	waits, _ := b.wish(env, runtime.PriorityRefill)
+	b.stop()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if r, there := b.runner(lives); !there || r.State != runtime.RunnerIdle {
+		t.Errorf("it lived: %+v", r)
+	}
+	b.await(waits, runtime.RunnerIdle) // it has the room of the one that died
+	b.wish(env, runtime.PriorityRefill)
+}
+
+// A wish outlives the server that had no room for it: it isn't made anew, nor
+// removed as if something of it ran.
+func TestRestoreOfAWish(t *testing.T) {
+	b := newBench(t)
+	b.Close()
+	env := b.config.tight(t)
+	b.open()
+	b.runKept()
+	one, two := b.begin(env), b.begin(env)
+	waits, _ := b.wish(env, runtime.PriorityRefill)
+	b.reopened()
+	if r, ok := b.runner(waits); !ok || r.State != runtime.RunnerStarting {
+		t.Fatalf("the wish is %+v", r)
+	}
+	// Its plan was refused, or it was looked at, once the others were restored.
+	if why := b.whyWaiting(waits); !strings.Contains(why, "memory exhausted") {
+		t.Errorf("it waits for: %s", why)
+	}
+	if trigger := first(b.scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != scheduler.TriggerNoRoom {
+		t.Errorf("its last evaluation was made by %s", trigger)
+	}
+	if err := b.Remove(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	b.await(waits, runtime.RunnerIdle)
+	b.expect(waits, "echo hi", "hi")
+	for _, id := range []runtime.RunnerID{two, waits} {
+		if err := b.Remove(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func first[T any](all iter.Seq[T]) (zero T) {
+	for value := range all {
+		return value
+	}
+	return zero
+}
+
+// While it is being found out which runners live, the planner is disabled: what
+// the scheduler has to do about one that doesn't is tried again.
+func TestPlannerWaitsForTheRestore(t *testing.T) {
+	b := newBench(t)
+	b.runKept()
+	dead, silent := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	victim, stopped := b.agentOf(dead), b.agentOf(silent)
+	b.stop()
+	if err := unix.Kill(victim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(stopped, unix.SIGSTOP); err != nil { // its answer is waited for
+		t.Fatal(err)
+	}
+	b.reopened()
+	if stats := b.scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
+		t.Errorf("nothing waited for the planner: %+v", stats)
+	}
+	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+}
+
+// A refill that a claim comes to wait for is made before those that have their
+// places too, and came before it.
+func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Parallel = 1
+	b.open()
+	b.run()
+	release, err := b.turns.take(t.Context(), "none", "none", func() bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []runtime.RunnerID{runtime.NewRunnerID(), runtime.NewRunnerID(), runtime.NewRunnerID()}
+	for i, id := range ids {
+		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		for waiting := 0; waiting <= i; { // placed, and in the queue
+			b.turns.mu.Lock()
+			waiting = len(b.turns.waiting)
+			b.turns.mu.Unlock()
+			goruntime.Gosched()
+		}
+	}
+	if err := b.Start(t.Context(), ids[2], hostEnvironment(), runtime.PriorityWaiting); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	var began []time.Time
+	for _, id := range ids {
+		b.await(id, runtime.RunnerIdle)
+		began = append(began, b.privateOf(id).Task.StartedAt)
+	}
+	if !began[2].Before(began[0]) || !began[0].Before(began[1]) {
+		t.Errorf("they were started at %v", began)
+	}
+}
+
+// A machine that has more than before wakes what waits for that.
+func TestMachineIsMeasuredAgain(t *testing.T) {
+	b := running(t)
+	machine := b.scheduler.Snapshot().Node().Machine
+	small := machine
+	small.Processes = 1
+	if err := b.scheduler.SetMachine(small); err != nil {
+		t.Fatal(err)
+	}
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); b.scheduler.Stats().Depths.Blocked == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it doesn't wait for processes")
+		}
+	}
+	b.remeasure()
+	if now := b.scheduler.Snapshot().Node().Machine; now != machine {
+		t.Errorf("the machine is %+v, and was %+v", now, machine)
+	}
+	b.await(id, runtime.RunnerIdle)
+}

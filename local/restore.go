@@ -1,0 +1,207 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// restoreAtOnce is how many runners are looked at together: one whose agent
+// doesn't answer must not hold up the others.
+const restoreAtOnce = 64
+
+// restore takes over the runners of the last server whose sandboxes live, as
+// they were, and the wishes for those that it had not begun to make, and removes
+// what is left of the others. Each has a record or at least a directory,
+// whatever that server was doing when it ended.
+func (c *Cluster) restore(ctx context.Context) error {
+	left, err := c.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.openScheduler(ctx, left); err != nil {
+		return err
+	}
+	until := time.Now().Add(restoreWithin)
+	var g errgroup.Group
+	g.SetLimit(restoreAtOnce)
+	for _, e := range left {
+		close(e.recorded)
+		if !e.untouched {
+			g.Go(func() error { c.restoreRunner(ctx, e, until); return nil })
+			continue
+		}
+		c.mu.Lock()
+		c.entries[e.id] = e
+		c.mu.Unlock()
+	}
+	_ = g.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.scheduler.Restored()
+	for what, err := range map[string]error{"ranges of user ids": c.sweepRanges(), "root directories": c.sweepRoots()} {
+		if err != nil { // the next server tries again
+			c.report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))
+		}
+	}
+	return nil
+}
+
+// recorded returns the entries of all that the last server left.
+func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
+	var left []*entry
+	known := map[string]bool{}
+	err := c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
+		known[string(r.ID)] = true
+		if !helper.ValidID(string(r.ID)) {
+			c.report(fmt.Sprintf("runner %q", r.ID), "its record has an unknown id: it was skipped")
+			return nil
+		}
+		var p private
+		if unreadable == nil {
+			unreadable = json.Unmarshal(text, &p)
+		}
+		if unreadable == nil { // one that makes no sense would stop the others
+			unreadable = c.newEntry(r, runtime.PriorityRefill, p.Task).job().Check()
+		}
+		if unreadable != nil {
+			c.report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
+			r, p = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, private{}
+		}
+		if p.Task.Phase == "" {
+			p.Task.Phase = taskrunner.Pending
+		}
+		e := c.newEntry(r, runtime.PriorityRefill, p.Task)
+		if helper.ValidParent(path.Dir(p.Group)) && path.Base(p.Group) == string(r.ID) {
+			e.group = p.Group // as it was then: the parent is a setting
+		}
+		left = append(left, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	directories, err := os.ReadDir(c.runnersDir())
+	if err != nil {
+		return nil, err
+	}
+	begun := map[string]bool{}
+	for _, d := range directories {
+		begun[d.Name()] = true
+		if helper.ValidID(d.Name()) && !known[d.Name()] {
+			r := runtime.Runner{ID: runtime.RunnerID(d.Name()), State: runtime.RunnerStarting}
+			left = append(left, c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending}))
+		}
+	}
+	for _, e := range left {
+		// The directory is what is made first.
+		e.untouched = e.runner.State == runtime.RunnerStarting && e.runner.Environment.ID != "" && !begun[string(e.id)]
+	}
+	return left, nil
+}
+
+// notThere is the end of a runner that a client held, and that didn't outlive
+// the server.
+var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
+
+// restoreRunner takes over one runner, however long others took, or removes what
+// is left of it until a time. One that was claimed stays listed, GONE, until it
+// is removed; the others are forgotten.
+func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) {
+	log := c.log.With(zap.String("runner", string(e.id)))
+	err := e.task.Restore(ctx)
+	if err == nil {
+		c.mu.Lock()
+		c.entries[e.id] = e
+		c.mu.Unlock()
+		c.handOver(e)
+		return
+	}
+	if ctx.Err() != nil {
+		return // nobody knows whether it lives: the next server finds out
+	}
+	c.lose(e)
+	e.removing, e.forget = true, !e.runner.Claim.Held()
+	if e.runner.State != runtime.RunnerStarting {
+		log.Info("a runner of the last server isn't there any more", zap.String("was", string(e.runner.State)), zap.Error(err))
+	}
+	c.mu.Lock()
+	c.entries[e.id] = e
+	c.mu.Unlock()
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if err := e.task.Discard(within, notThere); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		c.tellLeak(e, fmt.Sprintf("what the last server left of it isn't removed yet: %v", err))
+		e.task.Stop(notThere)
+		c.handOver(e)
+		return
+	}
+	c.freed(e) // also where it was known to be dead
+	c.mu.Lock()
+	e.handed = true // it is dead: there is nothing to lead
+	c.mu.Unlock()
+	if e.forget {
+		if err := c.awaitRemoval(within, e); err != nil { // nothing else is left of it; its pool tries again
+			log.Warn("the record of a runner that isn't there any more wasn't deleted", zap.Error(err))
+		}
+	}
+}
+
+// sweepRanges gives back the ranges of user ids whose runner isn't there.
+func (c *Cluster) sweepRanges() error {
+	held, err := c.ranges.Held(c.runnersDir())
+	if err != nil {
+		return err
+	}
+	for n, holder := range held {
+		c.mu.Lock()
+		_, known := c.entries[runtime.RunnerID(filepath.Base(holder))]
+		c.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := c.ranges.Release(n, holder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepRoots deletes the root directories that no sandbox was made around.
+func (c *Cluster) sweepRoots() (failed error) {
+	var used []string
+	c.mu.Lock()
+	for _, e := range c.entries {
+		used = append(used, e.root)
+	}
+	c.mu.Unlock()
+	roots, err := filepath.Glob(filepath.Join(c.rootsDir(), "*"))
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		if slices.Contains(used, filepath.Base(root)) {
+			continue
+		}
+		failed = errors.Join(failed, sandbox.RemoveRoot(root))
+	}
+	return failed
+}

@@ -1,0 +1,109 @@
+package scheduler
+
+import "time"
+
+// finish records what became of an evaluation, where its plan didn't: it is
+// complete, or its runner is left to a BLOCKED one because of what it lacks.
+func (s *Scheduler) finish(d delivery, short []Shortage) error {
+	if !s.broker.holds(d) {
+		return errNotHeld
+	}
+	began := time.Now()
+	defer func() { s.stats.took(d.Type, StepUpdate, began) }()
+	if short == nil {
+		if stored := s.state.snapshot().evaluation(d.ID); stored != nil && !stored.Status.Ended() {
+			s.state.write(func(w *write) { complete(w, d, "") })
+		}
+		if old := s.blocked.done(d.Job); old != nil && old.ID != d.ID {
+			s.cancel(old, "evaluation "+string(d.ID)+" made it needless")
+		}
+		s.config.Changed(d.Environment)
+		return nil
+	}
+	e := s.state.block(d, short)
+	if e == nil {
+		return errNotHeld
+	}
+	if e.ID == d.ID {
+		s.stats.reblocked.Add(1)
+	} else {
+		s.stats.blocked.Add(1)
+	}
+	if old := s.blocked.block(e); old != nil {
+		s.cancel(old, "evaluation "+string(e.ID)+" waits in its place")
+	}
+	s.config.Changed(d.Environment)
+	return nil
+}
+
+// complete ends d's evaluation; next goes on for it, if any.
+func complete(w *write, d delivery, next EvaluationID) {
+	stored := w.evaluation(d.ID)
+	if stored == nil {
+		return
+	}
+	if ended, ok := stored.end(EvaluationComplete, w.now); ok {
+		ended.Reason, ended.Shortages, ended.Queued = "", nil, 0
+		if next != "" {
+			ended.Queued = 1
+		}
+		ended.Next, ended.DequeuedAt, ended.SnapshotIndex = next, d.DequeuedAt, d.SnapshotIndex
+		w.putEvaluation(ended)
+	}
+}
+
+// block returns the evaluation that waits for what d's job lacks: d's own,
+// where that has waited already, else a new one. One that waits again is
+// written only if that says something new. It returns nil if nothing has to wait
+// any more.
+func (s *state) block(d delivery, short []Shortage) *Evaluation {
+	reason := describe(short)
+	if d.Status == EvaluationBlocked && d.Reason == reason {
+		return d.Evaluation
+	}
+	var waits *Evaluation
+	s.write(func(w *write) {
+		stored, job := w.evaluation(d.ID), w.job(d.Job)
+		if stored == nil || stored.Status.Ended() || job == nil {
+			return
+		}
+		if d.Status == EvaluationBlocked {
+			again := *d.Evaluation
+			waits = &again
+		} else {
+			waits = &Evaluation{
+				ID:          EvaluationID(newID()),
+				Type:        d.Type,
+				Job:         d.Job,
+				Environment: d.Environment,
+				Priority:    d.Priority,
+				Trigger:     TriggerNoRoom,
+				Status:      EvaluationBlocked,
+				Previous:    d.ID,
+				Queued:      1,
+				DequeuedAt:  d.DequeuedAt,
+				since:       d.since,
+			}
+			complete(w, d, waits.ID)
+		}
+		waits.SnapshotIndex = d.SnapshotIndex
+		waits.Reason, waits.Shortages = reason, short
+		waits.wanted = job.Resources
+		w.putEvaluation(waits)
+	})
+	return waits
+}
+
+// cancel ends an evaluation that isn't needed any more.
+func (s *Scheduler) cancel(e *Evaluation, why string) {
+	s.state.write(func(w *write) {
+		stored := w.evaluation(e.ID)
+		if stored == nil {
+			return
+		}
+		if ended, ok := stored.end(EvaluationCancelled, w.now); ok {
+			ended.Reason = why
+			w.putEvaluation(ended)
+		}
+	})
+}

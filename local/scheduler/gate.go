@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+)
+
+// gate parks workers while the machine drains.
+type gate struct {
+	mu      sync.Mutex // guards all below
+	paused  bool
+	changed chan struct{} // closed by the next change of paused
+	busy    int           // workers with an evaluation
+	idle    chan struct{} // closed when busy comes to 0, if somebody waits for it
+}
+
+func newGate() *gate { return &gate{changed: make(chan struct{})} }
+
+// wait returns when the gate is open, with what is closed when it shuts.
+func (g *gate) wait(ctx context.Context) (<-chan struct{}, error) {
+	for {
+		g.mu.Lock()
+		paused, changed := g.paused, g.changed
+		g.mu.Unlock()
+		if !paused {
+			return changed, nil
+		}
+		if err := await(ctx, changed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// enter reports whether an evaluation may be worked on; leave follows.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.paused {
+		return false
+	}
+	g.busy++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy--
+	if g.busy == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// set shuts the gate, or opens it.
+func (g *gate) set(paused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.paused != paused {
+		g.paused = paused
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}
+
+// settled waits until no worker has an evaluation.
+func (g *gate) settled(ctx context.Context) error {
+	g.mu.Lock()
+	if g.busy == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+	}
+	idle := g.idle
+	g.mu.Unlock()
+	return await(ctx, idle)
+}
+
+func (g *gate) isPaused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.paused
+}

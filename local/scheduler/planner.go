@@ -1,0 +1,160 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+var (
+	errNoPlanning = errors.New("the planner is disabled: runners are being restored")
+	errNoResult   = errors.New("the plan has no result")
+)
+
+// planner applies plans, one after the other, so that no two take the same
+// room. Plans that come at once share a write; one that is refused is answered
+// before that is committed, and waits for it. Its methods are safe for
+// concurrent use.
+type planner struct {
+	state *state
+	holds func(delivery) bool
+	stats *stats
+	plans chan submission
+	ended chan struct{} // closed when nobody applies plans any more
+
+	mu      sync.Mutex // guards all below
+	enabled bool
+	opened  chan struct{} // closed when it is enabled
+}
+
+type submission struct {
+	plan
+	answer chan answered // capacity 1
+}
+
+type answered struct {
+	planned
+	err error
+}
+
+// maxBatch bounds how long the first of a batch waits for the last.
+const maxBatch = 16
+
+func newPlanner(state *state, holds func(delivery) bool, stats *stats) *planner {
+	return &planner{
+		state:  state,
+		holds:  holds,
+		stats:  stats,
+		plans:  make(chan submission, maxBatch),
+		ended:  make(chan struct{}),
+		opened: make(chan struct{}),
+	}
+}
+
+// enable lets plans be applied; it is for good.
+func (p *planner) enable() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.enabled {
+		p.enabled = true
+		close(p.opened)
+	}
+}
+
+func (p *planner) isEnabled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.enabled
+}
+
+// submit has a plan applied, or returns errNoPlanning, errNotHeld for a plan
+// whose evaluation was given to another meanwhile, or errNoResult where the
+// planner ended. What became of it isn't known then: it is planned again.
+func (p *planner) submit(ctx context.Context, made plan) (planned, error) {
+	if !p.isEnabled() {
+		return planned{}, errNoPlanning
+	}
+	s := submission{plan: made, answer: make(chan answered, 1)}
+	select {
+	case p.plans <- s:
+	case <-p.ended:
+		return planned{}, errNoResult
+	case <-ctx.Done():
+		return planned{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-s.answer:
+		return a.planned, a.err
+	case <-p.ended:
+		return planned{}, errNoResult
+	case <-ctx.Done():
+		return planned{}, context.Cause(ctx)
+	}
+}
+
+// run applies plans until ctx ends.
+func (p *planner) run(ctx context.Context) {
+	defer close(p.ended)
+	for {
+		select {
+		case first := <-p.plans:
+			p.apply(p.gather(first))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gather adds to first what has come meanwhile, in the order of priority.
+func (p *planner) gather(first submission) []submission {
+	batch := []submission{first}
+	for len(batch) < maxBatch {
+		select {
+		case s := <-p.plans:
+			batch = append(batch, s)
+			continue
+		default:
+		}
+		break
+	}
+	slices.SortStableFunc(batch, func(a, b submission) int { return int(b.delivery.Priority - a.delivery.Priority) })
+	return batch
+}
+
+func (p *planner) apply(batch []submission) {
+	committed := make(map[chan answered]answered, len(batch))
+	p.state.write(func(w *write) {
+		for _, s := range batch {
+			if !p.holds(s.delivery) {
+				s.answer <- answered{err: errNotHeld}
+				continue
+			}
+			result := s.apply(w)
+			p.count(s.plan, result)
+			if result.refresh != 0 {
+				s.answer <- answered{planned: result}
+			} else {
+				committed[s.answer] = answered{planned: result}
+			}
+		}
+	})
+	for answer, a := range committed {
+		answer <- a
+	}
+}
+
+func (p *planner) count(made plan, result planned) {
+	switch {
+	case result.refresh == 0:
+		p.stats.plansApplied.Add(1)
+	case len(made.stop) > 0:
+		p.stats.plansPartial.Add(1)
+	default:
+		p.stats.plansRefused.Add(1)
+	}
+	if result.placed {
+		p.stats.placed.Add(1)
+	}
+	p.stats.stopped.Add(int64(len(made.stop)))
+}

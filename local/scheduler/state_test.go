@@ -1,0 +1,254 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestStateCountsChanges(t *testing.T) {
+	s := newState(Node{})
+	first := s.snapshot()
+	if at := s.write(func(*write) {}); at != first.index {
+		t.Errorf("a write of nothing has index %d after %d", at, first.index)
+	}
+	for i := range uint64(3) {
+		if at := s.write(func(w *write) { w.putJob(job(fmt.Sprint(i), "a", 50)) }); at != first.index+i+1 {
+			t.Errorf("index %d after %d", at, first.index+i)
+		}
+	}
+	at := s.write(func(w *write) { // the same again
+		j, _ := w.Job("0")
+		w.putJob(j)
+	})
+	if last := s.snapshot(); at != first.index+3 || last.index != at || len(last.Jobs()) != 3 {
+		t.Errorf("index %d, then %d", at, last.index)
+	}
+	if len(first.Jobs()) != 0 {
+		t.Error("a snapshot has changed")
+	}
+	if j, _ := s.snapshot().Job("1"); j.CreateIndex != first.index+2 || j.ModifyIndex != j.CreateIndex || j.Status != JobPending {
+		t.Errorf("job %+v", j)
+	}
+}
+
+func TestStateWritesAllOrNothing(t *testing.T) {
+	s := newState(Node{})
+	before := s.snapshot().index
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a row that belongs elsewhere was put")
+			}
+		}()
+		s.write(func(w *write) {
+			w.putJob(job("a", "a", 50))
+			w.put(tableJobs, &Node{})
+		})
+	}()
+	if snap := s.snapshot(); snap.index != before || len(snap.Jobs()) != 0 {
+		t.Errorf("half a write is there: %+v", snap.Jobs())
+	}
+	s.write(func(w *write) { w.putJob(job("b", "a", 50)) }) // and the next one isn't stuck
+}
+
+func TestBlockingReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, Config{})
+		at := s.Snapshot().Index()
+		time.AfterFunc(time.Second, func() { register(t, s, job("a", "a", 50)) })
+		began := time.Now()
+		snap, err := s.Wait(t.Context(), at)
+		if err != nil || snap.Index() != at+1 || time.Since(began) != time.Second {
+			t.Errorf("index %d, %v after %v", snap.Index(), err, time.Since(began))
+		}
+		if snap, err = s.Wait(t.Context(), 0); err != nil || snap.Index() != at+1 {
+			t.Errorf("what was before: %d, %v", snap.Index(), err)
+		}
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		if _, err = s.Wait(ctx, at+1); !errors.Is(err, why) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+// Who carries orders out isn't woken by what it said itself, and gets each
+// allocation once, as it is.
+func TestOrders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(Node{})
+		put := func(id AllocationID, change func(a *Allocation)) {
+			s.write(func(w *write) {
+				before := w.allocation(id)
+				a := Allocation{ID: id, Job: "a", Desired: DesiredRun, Status: AllocationPending}
+				if before != nil {
+					a = *before
+				}
+				change(&a)
+				w.putAllocation(before, &a)
+			})
+		}
+		get := func(after uint64) (ids string, at uint64) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			all, at, _ := s.orders(ctx, after)
+			for _, a := range all {
+				ids += fmt.Sprintf("%s %s %s, ", a.ID, a.Desired, a.Status)
+			}
+			return ids, at
+		}
+		for _, id := range []AllocationID{"z", "y", "x"} {
+			put(id, func(*Allocation) {})
+		}
+		ids, at := get(0)
+		if ids != "z RUN PENDING, y RUN PENDING, x RUN PENDING, " {
+			t.Errorf("at first: %s", ids)
+		}
+		put("y", func(a *Allocation) { a.Status = AllocationRunning })
+		if ids, same := get(at); ids != "" || same != at {
+			t.Errorf("after an update: %s", ids)
+		}
+		put("y", func(a *Allocation) { a.Desired = DesiredStop })
+		if ids, at = get(at); ids != "y STOP RUNNING, " {
+			t.Errorf("after a stop: %s", ids)
+		}
+		if ids, _ = get(at); ids != "" {
+			t.Errorf("twice: %s", ids)
+		}
+		if ids, _ = get(0); ids != "z RUN PENDING, x RUN PENDING, y STOP RUNNING, " {
+			t.Errorf("all: %s", ids)
+		}
+	})
+}
+
+func TestFilters(t *testing.T) {
+	s := newState(Node{})
+	s.write(func(w *write) {
+		for i, e := range []Evaluation{
+			{Job: "a", Environment: "x", Status: EvaluationComplete},
+			{Job: "b", Environment: "x", Status: EvaluationBlocked},
+			{Job: "a", Environment: "x", Status: EvaluationPending},
+			{Job: "ab", Environment: "y", Status: EvaluationPending},
+		} {
+			e.ID = EvaluationID(fmt.Sprint(i))
+			w.putEvaluation(&e)
+			w.putAllocation(nil, &Allocation{ID: AllocationID(fmt.Sprint(i)), Job: e.Job, Environment: e.Environment, Status: AllocationPending})
+		}
+	})
+	for name, test := range map[string]struct {
+		filter      Filter
+		evaluations []EvaluationID
+		allocations []AllocationID
+	}{
+		"all":         {Filter{}, []EvaluationID{"3", "2", "1", "0"}, []AllocationID{"3", "2", "1", "0"}},
+		"job":         {Filter{Job: "a"}, []EvaluationID{"2", "0"}, []AllocationID{"2", "0"}},
+		"environment": {Filter{Environment: "x"}, []EvaluationID{"2", "1", "0"}, []AllocationID{"2", "1", "0"}},
+		"status":      {Filter{Status: "PENDING"}, []EvaluationID{"3", "2"}, []AllocationID{"3", "2", "1", "0"}},
+		"limit":       {Filter{Limit: 2}, []EvaluationID{"3", "2"}, []AllocationID{"3", "2"}},
+		"none":        {Filter{Job: "c"}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var evaluations []EvaluationID
+			for _, e := range s.snapshot().Evaluations(test.filter) {
+				evaluations = append(evaluations, e.ID)
+			}
+			var allocations []AllocationID
+			for _, a := range s.snapshot().Allocations(test.filter) {
+				allocations = append(allocations, a.ID)
+			}
+			if !slices.Equal(evaluations, test.evaluations) || !slices.Equal(allocations, test.allocations) {
+				t.Errorf("evaluations %v, allocations %v", evaluations, allocations)
+			}
+		})
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for field, config := range map[string]Config{
+		"":                               {Machine: small},
+		"scheduler.machine.cpuMHz":       {},
+		"scheduler.machine.memoryMiB":    {Machine: runtime.Resources{CPUMHz: 1}},
+		"scheduler.workers":              {Machine: small, Workers: 65},
+		"scheduler.overcommit.cpu":       {Machine: small, Overcommit: Overcommit{CPU: -1}},
+		"scheduler.overcommit.memory":    {Machine: small, Overcommit: Overcommit{Memory: 1001}},
+		"scheduler.overcommit.processes": {Machine: small, Overcommit: Overcommit{Processes: math.NaN()}},
+		"scheduler.overcommit.workspace": {Machine: small, Overcommit: Overcommit{Workspace: 0.01}},
+		"scheduler.collect.every":        {Machine: small, Collect: Collect{Every: time.Millisecond}},
+		"scheduler.collect.evaluations":  {Machine: small, Collect: Collect{Evaluations: -time.Second}},
+		"scheduler.collect.runners":      {Machine: small, Collect: Collect{Runners: 1}},
+		"scheduler.machine.processes":    {Machine: runtime.Resources{CPUMHz: 1, MemoryMiB: 1, WorkspaceMiB: 1}},
+		"scheduler.machine.workspaceMiB": {Machine: runtime.Resources{CPUMHz: 1, MemoryMiB: 1, Processes: 1}},
+	} {
+		_, err := New(config)
+		var typed *runtime.Error
+		switch {
+		case field == "" && err != nil:
+			t.Error(err)
+		case field != "" && (!errors.As(err, &typed) || typed.Field != field || typed.Code != runtime.CodeInvalidInput):
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+func TestJobsAreChecked(t *testing.T) {
+	s := open(t, Config{})
+	for field, j := range map[string]Job{
+		"id":                  job("", "a", 50),
+		"environment":         job("a", "", 50),
+		"priority":            job("a", "a", 100),
+		"resources.memoryMiB": sized(job("a", "a", 50), 0),
+	} {
+		var typed *runtime.Error
+		if err := s.Register(j); !errors.As(err, &typed) || typed.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if n := len(s.Snapshot().Jobs()); n > 0 {
+		t.Errorf("%d jobs are registered", n)
+	}
+}
+
+// The smallest machine that anybody would use keeps eight pools of two, and as
+// many claimed runners beside them, all of the default size.
+func TestDefaultsSufficeForALaptop(t *testing.T) {
+	laptop := runtime.Resources{CPUMHz: 2 * 2000, MemoryMiB: 2048, Processes: 32768, WorkspaceMiB: 2048}
+	run(t, Config{Machine: laptop, Overcommit: DefaultOvercommit()}, func(t *testing.T, s *Scheduler) {
+		for i := range 40 {
+			j := job(fmt.Sprint(i), fmt.Sprint(i%8), 50)
+			j.Resources = runtime.DefaultResources()
+			register(t, s, j)
+		}
+		synctest.Wait()
+		if got := s.Stats(); got.Placed != 40 {
+			t.Errorf("placed %d; %s", got.Placed, s.Reason("39"))
+		}
+		for i := range 40 {
+			j := job(fmt.Sprintf("more-%d", i), "more", 50)
+			j.Resources = runtime.DefaultResources()
+			register(t, s, j)
+		}
+		synctest.Wait()
+		if got := s.Stats().Depths; got.Blocked != 16 || got.Lacking[Memory] != 16 {
+			t.Errorf("it can't be exhausted: %+v", got)
+		}
+	})
+}
+
+func TestMeasure(t *testing.T) {
+	got, err := Measure(2000)
+	if err != nil || checkMachine(got) != nil || got.CPUMHz%2000 != 0 || got.MemoryMiB < 64 || got.MemoryMiB != got.WorkspaceMiB || got.Processes < 100 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := processLimit("/proc/sys/kernel/no-such-limit"); err == nil {
+		t.Error("a limit that isn't there is known")
+	}
+}

@@ -1,0 +1,149 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Register wishes for a runner. One that is known is success: only its
+// priority becomes job's, if it isn't placed. One that was
+// deregistered stays so. INVALID_INPUT names a field of job that is out of its
+// range.
+func (s *Scheduler) Register(job Job) error {
+	if err := job.Check(); err != nil {
+		return err
+	}
+	var e *Evaluation
+	s.state.write(func(w *write) {
+		wished := Job{ID: job.ID, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority}
+		if known := w.job(job.ID); known != nil {
+			if known.Status != JobPending || known.Priority == job.Priority {
+				return
+			}
+			wished = *known
+			wished.Priority = job.Priority
+		}
+		e = evaluate(w.putJob(wished), TriggerRegister)
+		w.putEvaluation(e)
+	})
+	if e != nil {
+		s.broker.enqueue(e)
+	}
+	return nil
+}
+
+// Deregister takes a wish back; one that isn't known is success. From when it
+// returns, nothing is placed for it any more. It reports whether there is an
+// allocation, which an order to stop is about to end.
+func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
+	var e *Evaluation
+	s.state.write(func(w *write) {
+		known := w.job(id)
+		if known == nil {
+			return
+		}
+		for _, a := range w.allocations(id) {
+			placed = placed || !a.Status.Ended()
+		}
+		if known.Stopped {
+			return
+		}
+		stopped := *known
+		stopped.Stopped = true
+		stored := w.putJob(stopped)
+		if known.Status == JobDead {
+			return
+		}
+		e = evaluate(stored, TriggerDeregister)
+		w.putEvaluation(e)
+	})
+	if e != nil {
+		s.broker.enqueue(e)
+	}
+	return placed
+}
+
+// Update says how an allocation is. It only moves forward: what is repeated,
+// or comes late, is success and changes nothing. One that has ended frees its
+// room. RUNNER_GONE: there is no such allocation.
+func (s *Scheduler) Update(id AllocationID, status AllocationStatus, message string) error {
+	var e *Evaluation
+	known, ended := false, false
+	s.state.write(func(w *write) {
+		before := w.allocation(id)
+		if known = before != nil; !known {
+			return
+		}
+		after, ok := before.advance(status, message, w.now)
+		if !ok {
+			return
+		}
+		w.putAllocation(before, after)
+		ended = after.Status.Ended()
+		if job := w.job(after.Job); job != nil && !job.Stopped && after.replaceable() {
+			e = evaluate(job, TriggerLost)
+			w.putEvaluation(e)
+		}
+	})
+	if !known {
+		return runtime.Errorf(runtime.CodeRunnerGone, "allocation %s isn't there", id)
+	}
+	if e != nil {
+		s.broker.enqueue(e)
+	}
+	if ended {
+		s.blocked.look()
+	}
+	return nil
+}
+
+// Restore takes over, once, what the last server left: the jobs, and the
+// allocations as they were recorded, PENDING or RUNNING; a job without one is
+// placed anew. Evaluations are handed out from then on, but nothing is
+// placed before [Scheduler.Restored]: first it has to be found out which allocations
+// still live, and Update to be told. INVALID_INPUT names what is wrong, and
+// then nothing is taken over.
+func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
+	known := make(map[runtime.RunnerID]Job, len(jobs))
+	for i, job := range jobs {
+		if err := job.Check(); err != nil {
+			return fmt.Errorf("restore job %d: %w", i, err)
+		}
+		known[job.ID] = job
+	}
+	for i, a := range allocations {
+		if _, ok := known[a.Job]; !ok || a.ID == "" || a.Status.Ended() {
+			return runtime.Invalid(fmt.Sprintf("allocations.%d", i), "must have an id, a job that is restored too, and not have ended")
+		}
+	}
+	var evaluations []*Evaluation
+	s.state.write(func(w *write) {
+		for _, job := range jobs {
+			w.putJob(Job{ID: job.ID, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority, Stopped: job.Stopped})
+		}
+		for _, a := range allocations {
+			job := w.job(a.Job)
+			w.putAllocation(nil, &Allocation{
+				ID: a.ID, Job: a.Job, Environment: job.Environment, Resources: job.Resources,
+				Desired: DesiredRun, Status: a.Status, Message: a.Message, RunningAt: a.RunningAt,
+			})
+		}
+		for _, job := range jobs {
+			stored := w.job(job.ID)
+			if stored.Status == JobPending || stored.Stopped && stored.Status != JobDead {
+				e := evaluate(stored, TriggerRestore)
+				w.putEvaluation(e)
+				evaluations = append(evaluations, e)
+			}
+		}
+	})
+	for _, e := range evaluations {
+		s.broker.enqueue(e)
+	}
+	s.broker.enable()
+	return nil
+}
+
+// Restored lets runners be placed.
+func (s *Scheduler) Restored() { s.planner.enable() }

@@ -1,0 +1,168 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	dequeueWithin = 10 * time.Second // then it looks again, though nothing woke it
+	reachWithin   = 5 * time.Second  // the state has what an evaluation is about
+	quietFor      = 10 * time.Second // since the start: the broker may not be enabled yet
+	maxPlans      = 5                // of an evaluation, before another worker tries it
+)
+
+var errConflicts = fmt.Errorf("%d plans in a row were refused", maxPlans)
+
+// worker takes evaluations and carries them out, one at a time.
+type worker struct {
+	s     *Scheduler
+	types []EvaluationType
+	gate  *gate // nil: never parked
+
+	dequeues, errors, resubmits backoff
+}
+
+func (s *Scheduler) newWorker(gate *gate, types ...EvaluationType) *worker {
+	return &worker{
+		s:         s,
+		types:     types,
+		gate:      gate,
+		dequeues:  backoff{base: fastBase, limit: slowLimit},
+		errors:    backoff{base: fastBase, limit: fastLimit},
+		resubmits: backoff{base: slowBase, limit: slowLimit},
+	}
+}
+
+// run works until ctx ends.
+func (w *worker) run(ctx context.Context) {
+	started := time.Now()
+	for ctx.Err() == nil {
+		d, err := w.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if d != nil { // it came in the same moment
+				_ = w.s.broker.nack(*d)
+			}
+		case err != nil:
+			if time.Since(started) > quietFor {
+				w.s.log.Warn("a scheduling worker gets no evaluations", zap.Error(err))
+			}
+			w.dequeues.wait(ctx, w.s.broker.whenEnabled())
+		case d != nil:
+			w.dequeues.reset()
+			w.handle(ctx, *d)
+		}
+	}
+}
+
+// next is parked while the gate is shut, then waits for an evaluation; nil: it
+// has to look again.
+func (w *worker) next(ctx context.Context) (*delivery, error) {
+	var shut <-chan struct{}
+	if w.gate != nil {
+		var err error
+		if shut, err = w.gate.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w.s.broker.dequeue(ctx, shut, dequeueWithin, w.types...)
+}
+
+// handle carries d out, and acknowledges it or gives it back. Both are best
+// effort: where they don't arrive, it is delivered again, and there is nothing
+// left to do then.
+func (w *worker) handle(ctx context.Context, d delivery) {
+	if w.gate != nil {
+		if !w.gate.enter() {
+			w.s.broker.putBack(d)
+			return
+		}
+		defer w.gate.leave()
+	}
+	taken := *d.Evaluation
+	taken.DequeuedAt = time.Now()
+	d.Evaluation = &taken
+	err := w.process(ctx, d)
+	if err == nil {
+		began := time.Now()
+		_ = w.s.broker.ack(d)
+		w.s.stats.took(d.Type, StepAck, began)
+		w.errors.reset()
+		return
+	}
+	_ = w.s.broker.nack(d)
+	if ctx.Err() == nil {
+		w.s.log.Warn("an evaluation is to be delivered again",
+			zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.Job)), zap.Error(err))
+		w.errors.wait(ctx, nil)
+	}
+}
+
+func (w *worker) process(ctx context.Context, d delivery) error {
+	snap, err := w.reach(ctx, d, d.ModifyIndex, StepWait)
+	if err != nil {
+		return err
+	}
+	if d.Type == TypeCollect {
+		return w.s.collect(d, snap)
+	}
+	for range maxPlans {
+		began := time.Now()
+		made, short := reconcile(snap.job(d.Job), snap.allocations(d.Job), w.s.roomFor(snap, d.Evaluation))
+		w.s.stats.took(d.Type, StepSchedule, began)
+		d.SnapshotIndex = snap.index
+		made.delivery, made.ends = d, short == nil
+		if made.empty() {
+			return w.s.finish(d, short)
+		}
+		result, err := w.submit(ctx, made)
+		if err != nil {
+			return fmt.Errorf("submit the plan: %w", err)
+		}
+		if result.refresh == 0 {
+			return w.s.finish(d, short)
+		}
+		if snap, err = w.reach(ctx, d, result.refresh, StepRefresh); err != nil {
+			return err
+		}
+	}
+	return errConflicts
+}
+
+// roomFor returns what an evaluation's job may take from.
+func (s *Scheduler) roomFor(snap Snapshot, e *Evaluation) room {
+	node := snap.Node()
+	return room{capacity: node.Capacity, used: node.Used, kept: s.blocked.kept(e.Job, e.Priority, node.Capacity)}
+}
+
+// reach waits until the state has come to index.
+func (w *worker) reach(ctx context.Context, d delivery, index uint64, step Step) (Snapshot, error) {
+	began := time.Now()
+	defer func() { w.s.stats.took(d.Type, step, began) }()
+	if snap := w.s.state.snapshot(); snap.index >= index {
+		return snap, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reachWithin, fmt.Errorf("the state didn't come to index %d within %v", index, reachWithin))
+	defer cancel()
+	return w.s.state.reach(ctx, index)
+}
+
+// submit has a plan applied; while the planner is disabled it tries again.
+func (w *worker) submit(ctx context.Context, made plan) (planned, error) {
+	began := time.Now()
+	defer func() { w.s.stats.took(made.delivery.Type, StepPlan, began) }()
+	for {
+		result, err := w.s.planner.submit(ctx, made)
+		if !errors.Is(err, errNoPlanning) || ctx.Err() != nil || !w.s.broker.holds(made.delivery) {
+			w.resubmits.reset()
+			return result, err
+		}
+		w.s.stats.resubmitted.Add(1)
+		w.resubmits.wait(ctx, w.s.planner.opened)
+	}
+}

@@ -1,0 +1,408 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// restoring tests a running Scheduler that has restored, but not all yet.
+func restoring(t *testing.T, config Config, jobs []Job, allocations []Allocation, test func(t *testing.T, s *Scheduler)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, config)
+		defer start(t, s)()
+		if err := s.Restore(jobs, allocations); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		test(t, s)
+	})
+}
+
+func TestRestore(t *testing.T) {
+	jobs := []Job{job("claimed", "a", 50), job("unplaced", "a", 50), job("died", "a", 50), job("going", "b", 50)}
+	jobs[3].Stopped = true
+	allocations := []Allocation{
+		{ID: "x1", Job: "claimed", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+		{ID: "x2", Job: "died", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+		{ID: "x3", Job: "going", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+	}
+	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
+		register(t, s, job("new", "b", 80))
+		synctest.Wait()
+		if got := s.Snapshot().Node().Used.MemoryMiB; got != 3*256 {
+			t.Errorf("%d MiB are used", got)
+		}
+		if placed(s, "new") || placed(s, "unplaced") || s.Reason("new") != "runners of the last server are being restored" {
+			t.Errorf("placed before it is known what lives; reason %q", s.Reason("new"))
+		}
+		update(t, s, "x2", AllocationLost)
+		time.Sleep(time.Second)
+		began := time.Now()
+		s.Restored()
+		synctest.Wait()
+		if time.Since(began) != 0 {
+			t.Errorf("it took %v", time.Since(began))
+		}
+		if got := s.Stats(); got.Resubmitted == 0 || got.Placed != 2 || got.Nacked != 0 {
+			t.Errorf("stats: %+v", got)
+		}
+		if a := allocation(t, s, "going"); a.Desired != DesiredStop {
+			t.Errorf("what was being removed: %+v", a)
+		}
+		if j, _ := s.Snapshot().Job("died"); j.Status != JobDead || len(s.Snapshot().Allocations(Filter{Job: "died"})) != 1 {
+			t.Errorf("a runner that ran comes back empty: %+v", j)
+		}
+		checkUsed(t, s.Snapshot())
+	})
+}
+
+func TestRestoreTakesMoreThanThereIsRoomFor(t *testing.T) {
+	jobs := []Job{sized(job("a", "a", 50), 900), sized(job("b", "a", 50), 900)}
+	allocations := []Allocation{{ID: "x", Job: "a", Status: AllocationRunning}, {ID: "y", Job: "b", Status: AllocationPending}}
+	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
+		s.Restored()
+		register(t, s, job("c", "a", 50))
+		synctest.Wait()
+		if got := s.Reason("c"); got != "memory exhausted: 256 MiB wanted, 0 MiB free" {
+			t.Errorf("reason %q", got)
+		}
+		end(t, s, "a")
+		end(t, s, "b")
+		synctest.Wait()
+		if !placed(s, "c") {
+			t.Error("c isn't placed")
+		}
+	})
+}
+
+func TestRestoreChecks(t *testing.T) {
+	for name, test := range map[string]struct {
+		jobs        []Job
+		allocations []Allocation
+		field       string
+	}{
+		"a job without an id":        {[]Job{job("", "a", 50)}, nil, "id"},
+		"an unknown job":             {nil, []Allocation{{ID: "x", Job: "a", Status: AllocationRunning}}, "allocations.0"},
+		"an allocation that's over":  {[]Job{job("a", "a", 50)}, []Allocation{{ID: "x", Job: "a", Status: AllocationLost}}, "allocations.0"},
+		"an allocation without a id": {[]Job{job("a", "a", 50)}, []Allocation{{Job: "a", Status: AllocationRunning}}, "allocations.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Config{})
+			err := s.Restore(test.jobs, test.allocations)
+			var typed *runtime.Error
+			if !errors.As(err, &typed) || typed.Field != test.field || len(s.Snapshot().Jobs()) > 0 {
+				t.Errorf("%v; %d jobs", err, len(s.Snapshot().Jobs()))
+			}
+		})
+	}
+}
+
+// Two workers plan with the same room while nothing can be applied: one of them
+// is refused and goes on with what the other's plan has left.
+func TestRefusedPlanIsMadeAgain(t *testing.T) {
+	restoring(t, Config{Workers: 2}, []Job{sized(job("a", "a", 50), 600), sized(job("b", "b", 50), 600)}, nil, func(t *testing.T, s *Scheduler) {
+		s.Restored()
+		synctest.Wait()
+		got := s.Stats()
+		if got.Refreshes() != 1 || got.PlansRefused != 1 || got.Placed != 1 || got.Depths.Blocked != 1 || got.Timings[TypePlace][StepRefresh].Count() != 1 {
+			t.Errorf("stats: %+v", got)
+		}
+		checkUsed(t, s.Snapshot())
+	})
+}
+
+// What never ran and is gone is placed again; what is left of it is to be
+// removed even where there is no room for a new one.
+func TestPlanIsAcceptedInPart(t *testing.T) {
+	jobs := []Job{job("a", "a", 50), sized(job("never", "b", 50), 16)}
+	allocations := []Allocation{{ID: "0-lost", Job: "a", Status: AllocationPending}, {ID: "0-never", Job: "never", Status: AllocationPending}}
+	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
+		update(t, s, "0-lost", AllocationLost)
+		synctest.Wait() // a plan with a stop and a placement waits for the planner
+		less := small
+		less.MemoryMiB = 100
+		if err := s.SetMachine(less); err != nil {
+			t.Fatal(err)
+		}
+		s.Restored()
+		synctest.Wait()
+		if got := s.Stats(); got.PlansPartial != 1 || got.Depths.Blocked != 1 {
+			t.Errorf("stats: %+v", got)
+		}
+		s.Deregister("never")
+		update(t, s, "0-never", AllocationLost)
+		synctest.Wait()
+		if e := sole(t, s, Filter{Job: "never"}); e.Trigger != TriggerDeregister {
+			t.Errorf("what isn't wanted any more made work: %+v", e)
+		}
+		if a, _ := s.Snapshot().Allocation("0-lost"); a.Desired != DesiredStop {
+			t.Errorf("not stopped: %+v", a)
+		}
+		if err := s.SetMachine(small); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a := allocation(t, s, "a"); a.ID == "0-lost" || a.Desired != DesiredRun {
+			t.Errorf("not placed again: %+v", a)
+		}
+		if e := s.Snapshot().Evaluations(Filter{Job: "a"}); e[len(e)-1].Trigger != TriggerLost {
+			t.Errorf("evaluations: %+v", e)
+		}
+	})
+}
+
+func TestStaleStateIsGivenBack(t *testing.T) {
+	run(t, Config{Workers: 1}, func(t *testing.T, s *Scheduler) {
+		began := time.Now()
+		e := evaluate(&Job{ID: "a", Environment: "a", Priority: 50}, TriggerRegister)
+		e.ModifyIndex = s.Snapshot().Index() + 1
+		s.broker.enqueue(e)
+		time.Sleep(reachWithin - time.Millisecond)
+		if got := s.Stats(); got.Nacked != 0 || got.Depths.Outstanding != 1 {
+			t.Errorf("before its limit: %+v", got)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if got := s.Stats(); got.Nacked != 1 || got.Depths.Delayed != 1 {
+			t.Errorf("after its limit: %+v", got)
+		}
+		register(t, s, job("b", "a", 50)) // the state goes on
+		for s.Stats().Acked < 2 {
+			snap := s.Snapshot()
+			if s.Stats().Acked < 2 {
+				time.Sleep(time.Second)
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("it isn't redelivered: %+v, %d", s.Stats(), snap.Index())
+			}
+		}
+	})
+}
+
+func TestShutdownGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, Config{Workers: 2})
+		stop := start(t, s)
+		defer stop()
+		if err := s.Restore([]Job{job("a", "a", 50), job("b", "a", 50), job("c", "a", 50)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := s.Stats().Depths; got.Outstanding != 2 {
+			t.Fatalf("depths: %+v", got)
+		}
+		stop()
+		got := s.Stats()
+		if got.Nacked != 2 || got.Depths.Outstanding != 0 || got.Depths.Delayed != 2 || got.Depths.Ready[TypePlace] != 1 {
+			t.Errorf("stats: %+v", got)
+		}
+		register(t, s, job("late", "a", 50)) // it is recorded, and nothing happens
+		time.Sleep(time.Hour)
+		if got := s.Stats(); got.Depths.Ready[TypePlace] != 4 || got.Placed != 0 {
+			t.Errorf("after the end: %+v", got)
+		}
+		if _, err := s.broker.dequeue(t.Context(), nil, time.Second, TypePlace); !errors.Is(err, errDisabled) {
+			t.Errorf("an evaluation is handed out after the end: %v", err)
+		}
+	})
+}
+
+// The planner ends with a plan in its queue: there is no result, and that is an
+// error, not a success.
+func TestPlanWithoutResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlanner(newState(Node{}), func(delivery) bool { return true }, &stats{})
+		if _, err := p.submit(t.Context(), plan{}); !errors.Is(err, errNoPlanning) {
+			t.Errorf("disabled: %v", err)
+		}
+		p.enable()
+		p.enable()
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan error)
+		go func() { _, err := p.submit(t.Context(), plan{}); answered <- err }()
+		synctest.Wait()
+		cancel()
+		p.plansNoMore(ctx)
+		if err := <-answered; !errors.Is(err, errNoResult) {
+			t.Errorf("queued: %v", err)
+		}
+		if _, err := p.submit(t.Context(), plan{delivery: delivery{Evaluation: &Evaluation{}}}); !errors.Is(err, errNoResult) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// plansNoMore is a run that ends before it looks at any plan.
+func (p *planner) plansNoMore(ctx context.Context) {
+	for len(p.plans) > 0 {
+		<-p.plans
+	}
+	p.run(ctx)
+}
+
+func TestPlanOfAnotherHolderIsRefused(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, s *Scheduler) {
+		e := evaluate(&Job{ID: "a"}, TriggerRegister)
+		_, err := s.planner.submit(t.Context(), plan{delivery: delivery{Evaluation: e, token: 7}})
+		if !errors.Is(err, errNotHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Who doesn't hold an evaluation any more can't end it.
+func TestFinishNeedsTheHold(t *testing.T) {
+	s := open(t, Config{})
+	fresh(t, s)
+	register(t, s, job("a", "a", 50))
+	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.broker.putBack(*d)
+	for _, short := range [][]Shortage{nil, {{Dimension: Memory, Wanted: 1}}} {
+		if err := s.finish(*d, short); !errors.Is(err, errNotHeld) {
+			t.Errorf("finished: %v", err)
+		}
+	}
+	if e := sole(t, s, Filter{}); e.Status != EvaluationPending {
+		t.Errorf("then: %+v", e)
+	}
+}
+
+// What is cancelled meanwhile doesn't wait again.
+func TestCancelledDoesNotBlock(t *testing.T) {
+	s := open(t, Config{})
+	fresh(t, s)
+	register(t, s, job("a", "a", 50))
+	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cancel(d.Evaluation, "for the test")
+	if err := s.finish(*d, []Shortage{{Dimension: Memory, Wanted: 1}}); !errors.Is(err, errNotHeld) || s.Stats().Depths.Blocked != 0 {
+		t.Errorf("finished: %v", err)
+	}
+	if e := sole(t, s, Filter{}); e.Status != EvaluationCancelled || e.Reason != "for the test" {
+		t.Errorf("then: %+v", e)
+	}
+}
+
+// A woken one that doesn't fit after all blocks again. That is written only
+// when it says something new.
+func TestReblock(t *testing.T) {
+	run(t, Config{Workers: 1}, func(t *testing.T, s *Scheduler) {
+		full := fill(t, s)
+		register(t, s, job("a", "a", 50))
+		synctest.Wait()
+		before := sole(t, s, Filter{Job: "a", Status: string(EvaluationBlocked)})
+		for i, want := range []struct {
+			taken int // MiB by an urgent one, of the 256 that come free
+			why   string
+		}{{256, before.Reason}, {156, "memory exhausted: 256 MiB wanted, 100 MiB free"}} {
+			if err := s.Pause(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the worker is parked
+			end(t, s, full[i])
+			// It is woken, but another one is handed out first.
+			urgent := sized(job("urgent-"+string(full[i]), "b", 90), want.taken)
+			register(t, s, urgent)
+			s.Resume()
+			synctest.Wait()
+			after := sole(t, s, Filter{Job: "a"}.with(EvaluationBlocked))
+			if placed(s, "a") || !placed(s, urgent.ID) {
+				t.Fatalf("%d: a: %v, urgent: %v", i, placed(s, "a"), placed(s, urgent.ID))
+			}
+			if after.ID != before.ID || after.Reason != want.why || (after.ModifyIndex != before.ModifyIndex) != (after.Reason != before.Reason) {
+				t.Errorf("%d: %+v\nwas %+v", i, after, before)
+			}
+			if got := s.Stats().Reblocked; got != int64(i+1) {
+				t.Errorf("reblocked %d times", got)
+			}
+			before = after
+		}
+	})
+}
+
+func (f Filter) with(status EvaluationStatus) Filter { f.Status = string(status); return f }
+
+// The broker isn't enabled before Restore: that is nothing to log at first.
+func TestDequeueErrorsAreQuietAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		s := open(t, Config{Workers: 1, Logger: zap.New(core)})
+		defer start(t, s)()
+		time.Sleep(quietFor)
+		if logs.Len() > 0 {
+			t.Errorf("logged: %v", logs.All())
+		}
+		time.Sleep(2 * slowLimit)
+		if logs.Len() == 0 || !strings.Contains(logs.All()[0].Message, "no evaluations") {
+			t.Errorf("logged: %v", logs.All())
+		}
+		register(t, s, job("a", "a", 50))
+		began := time.Now()
+		fresh(t, s)
+		if _, _, err := s.Orders(t.Context(), 0); err != nil || time.Since(began) != 0 {
+			t.Errorf("placed after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	ms := func(all ...int) (d []time.Duration) {
+		for _, n := range all {
+			d = append(d, time.Duration(n)*time.Millisecond)
+		}
+		return d
+	}
+	s := &Scheduler{}
+	w := s.newWorker(nil)
+	for name, test := range map[string]struct {
+		backoff *backoff
+		want    []time.Duration
+	}{
+		"dequeue":  {&w.dequeues, ms(20, 80, 320, 1280, 5120, 10_000, 10_000)},
+		"errors":   {&w.errors, ms(20, 80, 320, 1000, 1000)},
+		"resubmit": {&w.resubmits, ms(500, 2000, 8000, 10_000, 10_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				var got []time.Duration
+				for range test.want {
+					got = append(got, test.backoff.step())
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("got %v, want %v", got, test.want)
+				}
+				test.backoff.reset()
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := backoff{base: time.Second, limit: time.Minute}
+		took := func(ctx context.Context, early <-chan struct{}) time.Duration {
+			began := time.Now()
+			b.wait(ctx, early)
+			return time.Since(began)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		early := make(chan struct{})
+		close(early)
+		if got := []time.Duration{took(t.Context(), nil), took(ended, nil), took(t.Context(), early), took(t.Context(), nil)}; !slices.Equal(got, ms(1000, 0, 0, 60_000)) {
+			t.Errorf("waited %v", got)
+		}
+	})
+}

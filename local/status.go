@@ -1,0 +1,54 @@
+package local
+
+import (
+	"context"
+	goruntime "runtime"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Status implements runtime.Cluster. Runners that wait for a place take nothing;
+// those that are being removed count until their processes are gone.
+func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return runtime.ClusterStatus{}, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine doesn't tell its memory: %v", err)
+	}
+	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{
+		CPUMHz:    goruntime.NumCPU() * c.machine.CoreMHz,
+		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
+	}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	status.Problems = slices.Clone(c.problems)
+	for _, e := range c.entries {
+		if e.allocation != "" && e.runner.State != runtime.RunnerGone {
+			status.Capacity.Take(e.runner.Environment.Resources)
+		}
+	}
+	if d := c.drainingStatus(); d != nil {
+		status.Draining = d
+		status.Problems = slices.Insert(status.Problems, 0, drainingProblem(*d))
+	}
+	return status, nil
+}
+
+// report has Status tell a problem until the server ends, the latest of each
+// subject, and logs it.
+func (c *Cluster) report(subject, message string) {
+	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resolve(subject)
+	c.problems = append(c.problems, runtime.Problem{Subject: subject, Message: message, Since: time.Now()})
+}
+
+// resolve forgets a problem. The caller holds mu.
+func (c *Cluster) resolve(subject string) {
+	c.problems = slices.DeleteFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject })
+}

@@ -1,0 +1,132 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A start that fails is tried twice more. What fails for good, such as a
+// sandbox whose limits don't take, isn't; the pool waits between runners that
+// could not be started.
+var restarts = taskrunner.Policy{Attempts: 2, Interval: 5 * time.Minute, Delay: 300 * time.Millisecond, Jitter: 0.5}
+
+// The first process is killed at once, and all of its pid namespace with it:
+// nothing in a runner that is removed is worth waiting for, and what runs
+// there is not to be asked. What outlives that is forced by its cgroup.
+var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: cleanWithin}
+
+func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
+	return taskrunner.New(taskrunner.Config{
+		Driver: &driver{c, e},
+		Hooks:  []taskrunner.Hook{&placeHook{c, e}, &rootHook{c}, &agentHook{c, e}, &countHook{c, e}},
+		Policy: restarts,
+		Kill:   kill,
+		Keeper: &keeper{c, e},
+		Counts: c.counts,
+		Turn: func(ctx context.Context) (func(), error) {
+			return c.turns.take(ctx, e.id, e.environment, func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return e.priority >= runtime.PriorityWaiting
+			})
+		},
+	}, state)
+}
+
+// A keeper keeps a task's state in the runner's record, and shows it in the
+// runner.
+type keeper struct {
+	c *Cluster
+	e *entry
+}
+
+// Save implements taskrunner.Keeper. A runner that is dead and to be forgotten
+// is kept as no record.
+func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
+	c, e := k.c, k.e
+	err := e.write(ctx, func() error {
+		c.mu.Lock()
+		r, forget := shown(e.runner, state), e.forget
+		c.mu.Unlock()
+		if forget && state.Phase == taskrunner.Dead {
+			return c.delete(ctx, e)
+		}
+		if err := c.put(ctx, e, r, state); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		e.advance(r.State)
+		e.runner.GoneReason, e.runner.Message = r.GoneReason, r.Message
+		return nil
+	})
+	c.tellLeak(e, state.Leak)
+	if state.End != nil && (state.End.Reason == runtime.GoneStartFailed || state.End.Reason == runtime.GoneUnknown) {
+		c.log.Warn("a runner could not be started, or watched", zap.String("runner", string(e.id)), zap.Any("events", state.Events))
+	}
+	switch {
+	case err == nil && state.Phase == taskrunner.Dead:
+		c.freed(e)
+	case err == nil:
+		if state.Phase == taskrunner.Running {
+			c.ran(e)
+		}
+		c.changes.send(e.environment)
+	case state.Phase == taskrunner.Dead: // it has ended, stored or not
+		c.log.Warn("a runner's end wasn't stored", zap.String("runner", string(e.id)), zap.Error(err))
+		c.mu.Lock()
+		e.runner = shown(e.runner, state)
+		c.mu.Unlock()
+		c.freed(e)
+	}
+	return err
+}
+
+// tellLeak has Status tell what could not be removed, while that is so.
+func (c *Cluster) tellLeak(e *entry, leak string) {
+	subject := "runner " + string(e.id)
+	c.mu.Lock()
+	was := e.leaked
+	e.leaked = leak != ""
+	switch {
+	case !was && e.leaked:
+		c.leaked++
+	case was && !e.leaked:
+		c.leaked--
+		c.resolve(subject)
+	}
+	c.mu.Unlock()
+	if leak != "" {
+		c.report(subject, leak)
+	}
+}
+
+// Note implements taskrunner.Keeper.
+func (k *keeper) Note(event taskrunner.Event) {
+	k.c.log.Debug("a runner: "+event.Message, zap.String("runner", string(k.e.id)))
+}
+
+// shown returns r as it is with its task in a state.
+func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
+	to := map[taskrunner.Phase]runtime.RunnerState{
+		taskrunner.Pending: runtime.RunnerStarting, taskrunner.Running: runtime.RunnerIdle,
+		taskrunner.Stopping: runtime.RunnerStopping, taskrunner.Dead: runtime.RunnerGone,
+	}[state.Phase]
+	if r.State == runtime.RunnerGone {
+		return r
+	}
+	if r.State.Before(to) {
+		r.State = to
+	}
+	r.Message = state.Waiting
+	if state.Phase == taskrunner.Dead && state.End != nil {
+		r.GoneReason, r.Message = state.End.Reason, state.End.Message
+	}
+	return r
+}

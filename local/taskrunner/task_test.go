@@ -1,0 +1,375 @@
+package taskrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// pass lets the bubble's time go on, and everything settle.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func want[T comparable](t *testing.T, what string, got []T, want ...T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		task, leave := led(w, State{Phase: Pending})
+		defer leave()
+		pass(time.Second)
+		if s := w.last(); s.Phase != Running || s.StartedAt.IsZero() || string(s.Handle) != `"p0"` || s.Done["all"]["room"] != "7" {
+			t.Errorf("it is %+v", s)
+		}
+		task.Stop(End{runtime.GoneReleased, "first"})
+		task.Stop(End{runtime.GoneUnknown, "second"})
+		if err := task.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "phases", w.phases, Running, Stopping, Dead)
+		want(t, "calls", w.calls, "prestart", "start with 7", "poststart", "stop 7")
+		if s := w.last(); s.End == nil || s.End.Message != "first" || s.Failed || s.FinishedAt.IsZero() || w.destroy != 1 {
+			t.Errorf("it ended as %+v, destroyed %d times", s, w.destroy)
+		}
+	})
+}
+
+func TestEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		task, leave := led(w, State{Phase: Pending})
+		defer leave()
+		pass(time.Second)
+		w.procs[0].end()
+		if err := task.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "phases", w.phases, Running, Dead) // and never started again
+		want(t, "calls", w.calls, "prestart", "start with 7", "poststart", "exited", "stop 7")
+		if len(w.states) != 2 {
+			t.Errorf("it was saved %d times: its removal changed nothing", len(w.states))
+		}
+		if s := w.last(); s.End.Reason != runtime.GoneAgentDied || !s.Failed || s.Restarts != 0 {
+			t.Errorf("it ended as %+v", s)
+		}
+	})
+}
+
+// What can't be watched isn't left alone.
+func TestUnwatchable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{blind: true, deaf: true}
+		task, leave := led(w, State{Phase: Pending})
+		defer leave()
+		if err := task.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := w.last(); s.Phase != Dead || s.End.Reason != runtime.GoneUnknown || !w.procs[0].gone() {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}
+
+func TestStartsThatFail(t *testing.T) {
+	broken := &Failure{Message: "broken", Err: errors.New("detail")}
+	for name, test := range map[string]struct {
+		starts, unusable, destroys, saves []error
+		phase                             Phase
+		attempts, restarts                int
+		message                           string
+	}{
+		"once":                   {starts: []error{broken}, phase: Running, attempts: 2, restarts: 1},
+		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, phase: Running, attempts: 3, restarts: 2},
+		"always":                 {starts: []error{broken, broken, broken, broken}, phase: Dead, attempts: 3, restarts: 2, message: "broken"},
+		"for good":               {starts: []error{&Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, phase: Dead, attempts: 1, message: "never"},
+		"and nobody knows why":   {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it could not be started; the server's log says why"},
+		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, phase: Running, attempts: 2, restarts: 1},
+		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), phase: Dead, attempts: 1, restarts: 2, message: "broken"},
+		"to be stored":           {saves: []error{errors.New("full")}, phase: Running, attempts: 2, restarts: 1},
+		"to be stored, but once": {starts: []error{broken, broken}, saves: []error{errors.New("full")}, phase: Running, attempts: 3, restarts: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{starts: test.starts, unusable: test.unusable, destroys: test.destroys, saves: test.saves}
+				_, leave := led(w, State{Phase: Pending})
+				pass(time.Minute)
+				leave()
+				s := w.last()
+				if s.Phase != test.phase || s.Restarts != test.restarts || test.phase == Dead && (s.End.Message != test.message || s.End.Reason != runtime.GoneStartFailed) {
+					t.Errorf("it is %+v, %+v", s, s.End)
+				}
+				attempts, prestarts := 0, 0
+				for _, call := range w.calls {
+					if strings.HasPrefix(call, "start ") {
+						attempts++
+					}
+					if call == "prestart" {
+						prestarts++
+					}
+				}
+				if attempts != test.attempts || prestarts != 1 {
+					t.Errorf("%d attempts, %d prestarts", attempts, prestarts)
+				}
+				if test.restarts > 0 && s.LastRestart.IsZero() {
+					t.Error("no time of the last restart")
+				}
+			})
+		})
+	}
+}
+
+// Between attempts it is told what is waited for.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("detail")}}}
+		_, leave := led(w, State{Phase: Pending})
+		pass(500 * time.Millisecond)
+		if s := w.last(); s.Phase != Pending || s.Waiting != "broken" {
+			t.Errorf("it is %+v", s)
+		}
+		pass(2 * time.Second)
+		if s := w.last(); s.Phase != Running || s.Waiting != "" {
+			t.Errorf("it is %+v", s)
+		}
+		leave()
+	})
+}
+
+func TestStopWhileItStarts(t *testing.T) {
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before, in Start, in a pause
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{starts: []error{errors.New("x"), errors.New("x"), errors.New("x")}}
+			task := New(w.config(), State{Phase: Pending})
+			if after == 0 {
+				task.Stop(End{})
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			go task.Run(ctx)
+			pass(after)
+			began := time.Now()
+			task.Stop(End{})
+			if err := task.Wait(t.Context()); err != nil || time.Since(began) > 0 {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			if w.last().Phase != Dead || !slices.Contains(w.phases, Stopping) {
+				t.Errorf("phases %v", w.phases)
+			}
+			cancel()
+			<-task.left
+		})
+	}
+}
+
+func TestRemovalIsTriedFiveTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("busy")
+		w := &world{deaf: true, destroys: []error{busy, busy, busy, busy, busy, busy}}
+		task, leave := led(w, State{Phase: Pending})
+		defer leave()
+		pass(time.Second)
+		began := time.Now()
+		task.Stop(End{})
+		for i, at := range []time.Duration{1, 6, 16, 36, 76} { // seconds; the first waits for the signal
+			if err := task.Wait(t.Context()); !errors.Is(err, busy) || time.Since(began) != at*time.Second {
+				t.Errorf("try %d: %v after %s", i+1, err, time.Since(began))
+			}
+		}
+		synctest.Wait()
+		if s := w.last(); s.Phase != Stopping || !strings.Contains(s.Leak, "busy") {
+			t.Errorf("it is %+v", s)
+		}
+		pass(time.Hour)
+		if w.destroy != 5 {
+			t.Errorf("%d tries", w.destroy)
+		}
+		for _, failing := range []error{busy, nil} {
+			waited := make(chan error)
+			go func() { waited <- task.Wait(t.Context()) }()
+			synctest.Wait()
+			task.Stop(End{}) // one more try each
+			if err := <-waited; !errors.Is(err, failing) {
+				t.Errorf("%v, want %v", err, failing)
+			}
+		}
+		if s := w.last(); s.Phase != Dead || s.Leak != "" {
+			t.Errorf("it is %+v", s)
+		}
+		if !slices.ContainsFunc(w.noted, func(s string) bool { return strings.Contains(s, "forcing") }) {
+			t.Errorf("noted %q", w.noted)
+		}
+	})
+}
+
+func TestLeftRunningAndRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		_, leave := led(w, State{Phase: Pending})
+		pass(time.Second)
+		leave()
+		if w.procs[0].gone() || w.destroy != 0 {
+			t.Error("shutdown ended it")
+		}
+		saves := len(w.states)
+		again := New(w.config(), w.last())
+		if err := again.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		go again.Run(ctx)
+		synctest.Wait()
+		if len(w.states) != saves {
+			t.Errorf("a restore that changed nothing was saved: %+v", w.last())
+		}
+		again.Stop(End{})
+		if err := again.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want(t, "phases", w.phases, Running, Stopping, Dead)
+		cancel()
+		<-again.left
+
+		w.procs[0].end()
+		gone := New(w.config(), w.states[saves-1]) // as it was when it ran
+		if err := gone.Restore(t.Context()); err == nil {
+			t.Error("what has ended is restored")
+		}
+		if err := gone.Discard(t.Context(), End{runtime.GoneStoppedOutside, "restarted"}); err != nil {
+			t.Error(err)
+		}
+		if s := w.last(); s.Phase != Dead || s.End.Message != "restarted" || gone.Wait(t.Context()) != nil {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}
+
+func TestEventsAreTen(t *testing.T) {
+	var s State
+	before := s.digest()
+	for i := range 25 {
+		s.note(time.Now(), fmt.Sprint(i))
+	}
+	if len(s.Events) != 10 || s.Events[0].Message != "15" || s.Events[9].Message != "24" {
+		t.Errorf("%+v", s.Events)
+	}
+	if s.digest() != before {
+		t.Error("events alone change the state")
+	}
+}
+
+func TestTracker(t *testing.T) {
+	policy := Policy{Attempts: 2, Interval: time.Minute, Delay: time.Second, Jitter: 0.5}
+	began := time.Now()
+	tr := tracker{policy: policy}
+	for i, step := range []struct {
+		at     time.Duration
+		failed Failure
+		chance float64
+		delay  time.Duration
+		again  bool
+	}{
+		{0, Failure{}, 0, time.Second, true},
+		{time.Second, Failure{}, 1, 1500 * time.Millisecond, true},
+		{2 * time.Second, Failure{}, 0, 0, false},
+		{59 * time.Second, Failure{}, 0, 0, false},
+		{60 * time.Second, Failure{}, 0.5, 1250 * time.Millisecond, true}, // the first counts no more
+		{60 * time.Second, Failure{}, 0, 0, false},
+		{time.Hour, Failure{Unrecoverable: true}, 0, 0, false},
+		{time.Hour, Failure{}, 0, time.Second, true},
+	} {
+		delay, again := tr.next(began.Add(step.at), step.failed, step.chance)
+		if delay != step.delay || again != step.again {
+			t.Errorf("step %d: %s, %v", i, delay, again)
+		}
+	}
+}
+
+// Whatever fails, in whatever order: phases only move forward, nothing is
+// started after it ran, and a task that has ended has left nothing.
+func TestRandomLives(t *testing.T) {
+	reached := map[string]bool{}
+	rapid.Check(t, func(r *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, errors.New("x"), &Failure{Unrecoverable: true, Err: errors.New("y")}}), 0, 6)
+			w := &world{
+				starts: faults.Draw(r, "starts"), destroys: faults.Draw(r, "destroys"),
+				unusable: faults.Draw(r, "unusable"), saves: faults.Draw(r, "saves"), deaf: rapid.Bool().Draw(r, "deaf"),
+			}
+			state := State{Phase: Pending}
+			task, leave := led(w, state)
+			for _, step := range rapid.SliceOfN(rapid.SampledFrom([]string{"wait", "wait", "stop", "die", "leave"}), 1, 8).Draw(r, "steps") {
+				pass(time.Duration(rapid.IntRange(0, 3000).Draw(r, "ms")) * time.Millisecond)
+				switch step {
+				case "stop":
+					task.Stop(End{})
+				case "die":
+					w.mu.Lock()
+					for _, p := range w.procs {
+						p.end()
+					}
+					w.mu.Unlock()
+				case "leave":
+					leave()
+					task = New(w.config(), w.last())
+					ctx, cancel := context.WithCancel(context.Background())
+					if task.Restore(ctx) != nil {
+						if task.Discard(ctx, End{}) == nil {
+							cancel()
+							close(task.left)
+							leave = func() {}
+							continue
+						}
+						task.Stop(End{})
+					}
+					running := task
+					go running.Run(ctx)
+					leave = func() { cancel(); <-running.left }
+				}
+				synctest.Wait()
+			}
+			pass(time.Hour)
+			task.Stop(End{})
+			synctest.Wait()
+			pass(10 * time.Minute)
+			for range 7 {
+				task.Stop(End{})
+				pass(3 * time.Minute)
+			}
+			leave()
+			for i := 1; i < len(w.phases); i++ {
+				if w.phases[i].Before(w.phases[i-1]) {
+					r.Fatalf("phases %v", w.phases)
+				}
+			}
+			if w.again {
+				r.Fatalf("it was started after it ran: %v", w.phases)
+			}
+			for _, p := range w.procs {
+				if !p.gone() {
+					r.Fatalf("a process is left; %v, %q", w.phases, w.noted)
+				}
+			}
+			for _, p := range w.phases {
+				reached[string(p)] = true
+			}
+		})
+	})
+	if len(reached) != 4 {
+		t.Errorf("only %v were reached", reached)
+	}
+}

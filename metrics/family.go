@@ -1,0 +1,95 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rockpool/rockpool/runtime/timing"
+)
+
+// A collector shows one source. It is a prometheus.Collector.
+type collector[S any] struct {
+	read     func() S
+	families []family[S]
+}
+
+// A family are the metrics of one name.
+type family[S any] struct {
+	desc    *prometheus.Desc
+	collect func(source S, desc *prometheus.Desc, to chan<- prometheus.Metric)
+}
+
+// An emitter takes a value with those of its labels.
+type emitter[V any] func(value V, labels ...string)
+
+// Describe implements prometheus.Collector.
+func (c collector[S]) Describe(to chan<- *prometheus.Desc) {
+	for _, f := range c.families {
+		to <- f.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector[S]) Collect(to chan<- prometheus.Metric) {
+	source := c.read()
+	for _, f := range c.families {
+		f.collect(source, f.desc, to)
+	}
+}
+
+// counter is one number that only grows while the server lives.
+func counter[S any](name, help string, value func(S) int64) family[S] {
+	return values(prometheus.CounterValue, name, help, nil, func(s S, emit emitter[float64]) { emit(float64(value(s))) })
+}
+
+// counters are several, told apart by labels.
+func counters[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
+	return values(prometheus.CounterValue, name, help, labels, each)
+}
+
+// gauge is one number as it is now.
+func gauge[S any](name, help string, value func(S) float64) family[S] {
+	return values(prometheus.GaugeValue, name, help, nil, func(s S, emit emitter[float64]) { emit(value(s)) })
+}
+
+// gauges are several, told apart by labels.
+func gauges[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
+	return values(prometheus.GaugeValue, name, help, labels, each)
+}
+
+func values[S any](kind prometheus.ValueType, name, help string, labels []string, each func(S, emitter[float64])) family[S] {
+	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+		each(s, func(value float64, labels ...string) {
+			send(to, desc)(prometheus.NewConstMetric(desc, kind, value, labels...))
+		})
+	}}
+}
+
+// histograms are durations, in seconds.
+func histograms[S any](name, help string, labels []string, each func(S, emitter[timing.Reading])) family[S] {
+	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+		each(s, func(r timing.Reading, labels ...string) {
+			buckets := make(map[float64]uint64, len(r.Bounds))
+			var below uint64
+			for i, bound := range r.Bounds {
+				below += uint64(r.Counts[i])
+				buckets[bound.Seconds()] = below
+			}
+			send(to, desc)(prometheus.NewConstHistogram(desc, uint64(r.Count()), r.Sum.Seconds(), buckets, labels...))
+		})
+	}}
+}
+
+// send returns what sends a metric, or else why it can't be shown, which spoils
+// no other.
+func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Metric, error) {
+	return func(m prometheus.Metric, err error) {
+		if err != nil {
+			m = prometheus.NewInvalidMetric(desc, err)
+		}
+		to <- m
+	}
+}
+
+func describe(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName("rockpool", "", name), help, labels, nil)
+}

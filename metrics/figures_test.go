@@ -1,0 +1,164 @@
+package metrics
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/timing"
+)
+
+// number gives every number in a struct, and in those in it, one of its own, and
+// returns them by their fields' names.
+func number(into any) map[string]int64 {
+	numbers := map[string]int64{}
+	var fill func(prefix string, v reflect.Value)
+	fill = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			name := prefix + v.Type().Field(i).Name
+			switch field := v.Field(i); {
+			case field.CanInt():
+				field.SetInt(int64(1000 + len(numbers)))
+				numbers[name] = field.Int()
+			case field.Kind() == reflect.Struct:
+				fill(name+".", field)
+			}
+		}
+	}
+	fill("", reflect.ValueOf(into).Elem())
+	return numbers
+}
+
+// Every figure is shown under its own name, and as it is.
+func TestFiguresAreNotMixedUp(t *testing.T) {
+	var l local.Stats
+	numbers := number(&l)
+	half := timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
+	l.Placing = half
+	l.Tasks.Phases = map[taskrunner.StartPhase]timing.Reading{taskrunner.PhaseTurn: half}
+	l.Scheduler.Timings = map[scheduler.EvaluationType]map[scheduler.Step]timing.Reading{scheduler.TypeStop: {scheduler.StepPlan: half}}
+	l.Scheduler.Depths.Ready = map[scheduler.EvaluationType]int{scheduler.TypePlace: 5, scheduler.TypeStop: 6}
+	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
+	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
+	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
+	var e engine.Stats
+	engines := number(&e)
+	e.Claims = map[runtime.EnvironmentID]engine.ClaimStats{
+		"":  {Results: map[string]int64{"CLAIMED": 0, "INTERNAL": 3}},
+		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half},
+	}
+	e.Pools = []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
+	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
+	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
+
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop()}))
+	want := func(name string, value any) {
+		t.Helper()
+		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
+			t.Errorf("no %s in\n%s", line, body)
+		}
+	}
+	for name, field := range map[string]string{
+		"scheduler_enqueued_total":                   "Scheduler.Enqueued",
+		"scheduler_dequeued_total":                   "Scheduler.Dequeued",
+		"scheduler_acks_total":                       "Scheduler.Acked",
+		"scheduler_nacks_total":                      "Scheduler.Nacked",
+		"scheduler_nack_timeouts_total":              "Scheduler.NackTimeouts",
+		"scheduler_superseded_total":                 "Scheduler.Superseded",
+		"scheduler_failed_total":                     "Scheduler.Failed",
+		"scheduler_blocked_total":                    "Scheduler.Blocked",
+		"scheduler_unblocked_total":                  "Scheduler.Unblocked",
+		"scheduler_reblocked_total":                  "Scheduler.Reblocked",
+		`scheduler_plans_total{result="APPLIED"}`:    "Scheduler.PlansApplied",
+		`scheduler_plans_total{result="PARTIAL"}`:    "Scheduler.PlansPartial",
+		`scheduler_plans_total{result="REFUSED"}`:    "Scheduler.PlansRefused",
+		"scheduler_resubmitted_total":                "Scheduler.Resubmitted",
+		"scheduler_placed_total":                     "Scheduler.Placed",
+		"scheduler_stopped_total":                    "Scheduler.Stopped",
+		"scheduler_collected_total":                  "Scheduler.Collected",
+		`scheduler_evaluations{state="PENDING"}`:     "Scheduler.Depths.Pending",
+		`scheduler_evaluations{state="OUTSTANDING"}`: "Scheduler.Depths.Outstanding",
+		`scheduler_evaluations{state="DELAYED"}`:     "Scheduler.Depths.Delayed",
+		`scheduler_evaluations{state="FAILED"}`:      "Scheduler.Depths.Failed",
+		`scheduler_evaluations{state="BLOCKED"}`:     "Scheduler.Depths.Blocked",
+		"task_starts_total":                          "Tasks.Starts",
+		"task_start_failures_total":                  "Tasks.StartFailures",
+		"task_restarts_total":                        "Tasks.Restarts",
+		"task_restores_total":                        "Tasks.Restores",
+		"task_lost_total":                            "Tasks.Lost",
+		"task_exits_total":                           "Tasks.Exits",
+		"task_kills_total":                           "Tasks.Kills",
+		"task_forced_kills_total":                    "Tasks.ForcedKills",
+		"task_removal_failures_total":                "Tasks.RemovalFailures",
+		"task_leaks_total":                           "Tasks.Leaks",
+		"runners_leaked":                             "Leaked",
+		"cluster_problems":                           "Problems",
+	} {
+		want(name, numbers[field])
+		delete(numbers, field)
+	}
+	for name, field := range map[string]string{
+		"executions_started_total": "Started", "executions_resumed_total": "Resumed", "executions_unfinished": "Unfinished",
+		"executions_collected_total": "Collected", "executions_kept_bytes": "Kept", "executions_kept_limit_bytes": "KeepLimit",
+		"output_bytes_total": "Output", "output_lost_bytes_total": "OutputLost", "restore_skipped": "Skipped",
+	} {
+		want(name, engines[field])
+		delete(engines, field)
+	}
+	for name, value := range map[string]any{
+		"scheduler_refreshes_total":                                  l.Scheduler.PlansPartial + l.Scheduler.PlansRefused,
+		`scheduler_evaluations{state="READY"}`:                       11,
+		`scheduler_ready_evaluations{type="STOP"}`:                   6,
+		`scheduler_ready_evaluations{type="COLLECT"}`:                0,
+		`scheduler_blocked_evaluations{dimension="MEMORY"}`:          7,
+		`scheduler_blocked_evaluations{dimension="CPU"}`:             0,
+		`scheduler_promised_ratio{dimension="CPU"}`:                  0.5,
+		`scheduler_promised_ratio{dimension="MEMORY"}`:               0.25,
+		`scheduler_promised_ratio{dimension="PROCESSES"}`:            0.125,
+		`scheduler_promised_ratio{dimension="WORKSPACE"}`:            2,
+		`claims_total{environment="",result="INTERNAL"}`:             3,
+		`claims_total{environment="a",result="CLAIMED"}`:             4,
+		`claims_total{environment="a",result="NO_RUNNER_AVAILABLE"}`: 0,
+		`pool_wanted_runners{environment="a"}`:                       1,
+		`pool_runners{environment="a",state="IDLE"}`:                 2,
+		`pool_runners{environment="a",state="STARTING"}`:             3,
+		`pool_runners{environment="a",state="CLAIMED"}`:              4,
+		`pool_runners{environment="a",state="STOPPING"}`:             5,
+		`pool_waiting_claims{environment="a"}`:                       6,
+		`pool_alert{environment="a"}`:                                1,
+		`executions_finished_total{outcome="LOST"}`:                  8,
+		`watchers{kind="POOLS"}`:                                     9,
+	} {
+		want(name, value)
+	}
+	for name, labels := range map[string]string{
+		"scheduler_step_duration_seconds":     `step="PLAN",type="STOP"`,
+		"runner_start_phase_duration_seconds": `phase="PLACE"`,
+		"claim_duration_seconds":              `environment="a"`,
+	} {
+		want(name+"_bucket{"+labels+`,le="0.001"}`, 4)
+		want(name+"_bucket{"+labels+`,le="1"}`, 6)
+		want(name+"_bucket{"+labels+`,le="+Inf"}`, 7)
+		want(name+"_sum{"+labels+"}", 1.5)
+		want(name+"_count{"+labels+"}", 7)
+	}
+	for field := range numbers {
+		if !strings.HasPrefix(field, "Node.") && field != "Placing.Sum" {
+			t.Errorf("%s isn't shown", field)
+		}
+	}
+	for field := range engines {
+		if field != "Starting.Sum" {
+			t.Errorf("%s isn't shown", field)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Package metrics shows what a server counts to Prometheus. It counts nothing
+// itself: with each scrape it reads what the parts have counted with atomics,
+// and what they publish anyway, so that nobody waits for a scrape. Labels are
+// bounded: by a closed set, or by the number of environments. docs/metrics.md
+// says what each metric means.
+package metrics
+
+import (
+	"net/http"
+	goruntime "runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Sources are what is shown. Their functions are called with every scrape, by
+// several at once, and must not wait for anything.
+type Sources struct {
+	Version string
+	Engine  func() engine.Stats
+	Local   func() local.Stats // nil: the cluster isn't this machine
+	Logger  *zap.Logger
+}
+
+// Bounds of scrapes: more at once are refused with 503, and what takes longer
+// too.
+const (
+	maxScrapes   = 4
+	scrapeWithin = 10 * time.Second
+)
+
+// Handler serves the metrics.
+func Handler(sources Sources) http.Handler {
+	metrics := registry(sources)
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog:            zap.NewStdLog(sources.Logger),
+		ErrorHandling:       promhttp.ContinueOnError,
+		Registry:            metrics, // for a counter of those errors
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeWithin,
+	})
+}
+
+func registry(sources Sources) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector[string]{func() string { return sources.Version }, buildFamilies()},
+		collector[engine.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
+	)
+	if sources.Local != nil {
+		registry.MustRegister(collector[local.Stats]{sources.Local, append(schedulerFamilies(), taskFamilies()...)})
+	}
+	return registry
+}
+
+func buildFamilies() []family[string] {
+	return []family[string]{
+		gauges("build_info", "Always 1; its labels say what runs.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {
+			emit(1, version, goruntime.Version())
+		}),
+	}
+}

@@ -1,0 +1,268 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run runs an engine over a fake cluster, which isn't this machine; what is
+// local is shown as it is before anything happened.
+func run(t testing.TB) (*engine.Engine, Sources) {
+	t.Helper()
+	dir, fake := t.TempDir(), clustertest.NewFake()
+	s, err := store.Open(t.Context(), filepath.Join(dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(fake, s, engine.Config{Dir: dir, Logger: zap.NewNop(), KeepBytes: 1 << 30})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(ignore(<-ended, context.Canceled), s.Close(), fake.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-e.Restored()
+	machine := runtime.Resources{CPUMHz: 1000, MemoryMiB: 1000, Processes: 1000, WorkspaceMiB: 1000}
+	placing, err := scheduler.New(scheduler.Config{Machine: machine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := taskrunner.NewCounts()
+	return e, Sources{Version: "1.2.3", Engine: e.Stats, Logger: zap.NewNop(), Local: func() local.Stats {
+		return local.Stats{Scheduler: placing.Stats(), Node: placing.Snapshot().Node(), Tasks: tasks.Read()}
+	}}
+}
+
+func ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
+	}
+	return err
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func put(t testing.TB, e *engine.Engine, id runtime.EnvironmentID, size int) {
+	t.Helper()
+	if _, _, err := e.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id, PoolSize: &size}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scrape(t testing.TB, handler http.Handler) (status int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	return w.Code, w.Body.String()
+}
+
+// series are the lines of a scrape that aren't comments, without their values.
+func series(body string) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "#") {
+			all[line[:strings.LastIndexByte(line, ' ')]] = true
+		}
+	}
+	return all
+}
+
+func TestMetricsAreWellNamed(t *testing.T) {
+	e, sources := run(t)
+	put(t, e, "a", 1)
+	status, body := scrape(t, Handler(sources))
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil || len(problems) > 0 || status != http.StatusOK {
+		t.Errorf("%d: %+v, %v", status, problems, err)
+	}
+	for _, want := range []string{
+		`rockpool_build_info{go_version="go1.`, `version="1.2.3"} 1`,
+		`rockpool_pool_wanted_runners{environment="a"} 1`, `rockpool_scheduler_promised_ratio{dimension="CPU"} 0`,
+		"go_goroutines ", "process_open_fds ", "promhttp_metric_handler_errors_total",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
+		}
+	}
+}
+
+// What comes and goes leaves no series behind.
+func TestSeriesStayAsMany(t *testing.T) {
+	e, sources := run(t)
+	put(t, e, "a", 2)
+	round := func() {
+		r, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a", WaitFor: ptr(30)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := e.Start(t.Context(), engine.StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Execution(t.Context(), x.ID, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round()
+	_, body := scrape(t, Handler(sources))
+	before := series(body)
+	for range 500 {
+		round()
+	}
+	_, body = scrape(t, Handler(sources))
+	for s := range series(body) {
+		if !before[s] {
+			t.Errorf("a new series: %s", s)
+		}
+	}
+	if !strings.Contains(body, `rockpool_executions_finished_total{outcome="EXITED"} 501`) {
+		t.Error("501 executions were not counted")
+	}
+}
+
+// Too many scrapes at once are refused, and nobody waits for them.
+func TestManyScrapes(t *testing.T) {
+	e, sources := run(t)
+	begun, goOn := make(chan bool, maxScrapes), make(chan bool)
+	sources.Engine = func() engine.Stats {
+		begun <- true
+		<-goOn
+		return e.Stats()
+	}
+	handler := Handler(sources)
+	var all sync.WaitGroup
+	for range maxScrapes {
+		all.Go(func() {
+			if status, _ := scrape(t, handler); status != http.StatusOK {
+				t.Errorf("one that came first got %d", status)
+			}
+		})
+		<-begun
+	}
+	for range 100 {
+		if status, _ := scrape(t, handler); status != http.StatusServiceUnavailable {
+			t.Errorf("one too many got %d", status)
+		}
+	}
+	close(goOn)
+	all.Wait()
+	if status, _ := scrape(t, handler); status != http.StatusOK {
+		t.Errorf("a later one got %d", status)
+	}
+}
+
+func TestSlowScrapes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan bool)
+		handler := Handler(Sources{Logger: zap.NewNop(), Engine: func() engine.Stats { <-goOn; return engine.Stats{} }})
+		began := time.Now()
+		status, body := scrape(t, handler)
+		if took := time.Since(began); status != http.StatusServiceUnavailable || took != scrapeWithin {
+			t.Errorf("%d after %s: %s", status, took, body)
+		}
+		close(goOn)
+		synctest.Wait()
+	})
+}
+
+// What can't be shown spoils nothing else, and is counted.
+func TestWhatCantBeShown(t *testing.T) {
+	_, sources := run(t)
+	sources.Engine = func() engine.Stats {
+		return engine.Stats{Pools: []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "\xff"}}, {PoolStatus: runtime.PoolStatus{EnvironmentID: "fine", Idle: 3}}}}
+	}
+	handler := Handler(sources)
+	status, body := scrape(t, handler)
+	if status != http.StatusOK || !strings.Contains(body, `rockpool_pool_runners{environment="fine",state="IDLE"} 3`) {
+		t.Errorf("%d: %s", status, body)
+	}
+	if _, body = scrape(t, handler); !strings.Contains(body, `promhttp_metric_handler_errors_total{cause="gathering"} 1`) {
+		t.Error("the error isn't counted")
+	}
+}
+
+// Where runners live elsewhere there is nothing of this machine to show.
+func TestNothingLocal(t *testing.T) {
+	_, sources := run(t)
+	sources.Local = nil
+	status, body := scrape(t, Handler(sources))
+	if status != http.StatusOK || strings.Contains(body, "rockpool_scheduler") || !strings.Contains(body, "rockpool_executions_started_total 0") {
+		t.Errorf("%d: %s", status, body)
+	}
+}
+
+// stalled is a client that reads nothing.
+type stalled struct {
+	*httptest.ResponseRecorder
+	began chan bool
+	goOn  chan bool
+}
+
+func (w stalled) Write(p []byte) (int, error) {
+	w.began <- true
+	<-w.goOn
+	return len(p), nil
+}
+
+// Clients that read slowly take no turn from others.
+func TestSlowReaders(t *testing.T) {
+	_, sources := run(t)
+	handler := Handler(sources)
+	slow := stalled{httptest.NewRecorder(), make(chan bool), make(chan bool)}
+	var all sync.WaitGroup
+	for range 3 * maxScrapes {
+		all.Go(func() {
+			handler.ServeHTTP(slow, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		})
+		<-slow.began
+	}
+	if status, _ := scrape(t, handler); status != http.StatusOK {
+		t.Errorf("beside slow ones another got %d", status)
+	}
+	close(slow.goOn)
+	all.Wait()
+}
+
+func BenchmarkScrape(b *testing.B) {
+	for _, size := range []int{10, 1000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			e, sources := run(b)
+			put(b, e, "a", size)
+			for tick := time.NewTicker(time.Millisecond); e.Stats().Pools[0].Idle < size; <-tick.C {
+			}
+			handler := Handler(sources)
+			for b.Loop() {
+				scrape(b, handler)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// newSessions returns bridges whose sessions carry nothing, and take a second to
+// be opened.
+func newSessions(t *testing.T, budget int, fail error) *bridges {
+	b := newBridges(budget, func(ctx context.Context, _ runtime.RunnerID) (session, error) {
+		if err := wait(ctx, time.Second); err != nil || fail != nil {
+			return nil, errors.Join(err, fail)
+		}
+		life, cancel := context.WithCancel(context.Background())
+		return fakeSession{life, cancel}, nil
+	})
+	t.Cleanup(b.close)
+	return b
+}
+
+type fakeSession struct {
+	life context.Context
+	end  context.CancelFunc
+}
+
+func (s fakeSession) Dial(context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	return ours, theirs.Close()
+}
+func (s fakeSession) Done() <-chan struct{} { return s.life.Done() }
+func (s fakeSession) Close() error {
+	s.end()
+	return nil
+}
+
+func (b *bridges) who() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := ""
+	for _, id := range slices.Sorted(maps.Keys(b.all)) {
+		text += string(id)
+	}
+	return text
+}
+
+func TestBridgesKeepToTheirBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 3, nil)
+		ctx := t.Context()
+		keep := func(id runtime.RunnerID, claimed bool, want string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			if err := b.keep(ctx, id, claimed); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.who(); got != want {
+				t.Errorf("after %s: %q, want %q", id, got, want)
+			}
+		}
+		keep("a", false, "a")
+		keep("b", true, "ab")
+		keep("c", false, "abc")
+		keep("a", false, "abc") // used again
+		keep("d", false, "abd") // the longest unused idle one goes
+		keep("e", true, "bde")
+		keep("f", true, "bef") // the last idle one
+		keep("g", true, "efg") // of claimed ones the longest unused
+
+		// One that carries something stays, and who needs one waits for it.
+		var conns []net.Conn
+		for _, id := range []runtime.RunnerID{"e", "f", "g"} {
+			conn, err := b.dial(ctx, id, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := b.keep(short, "h", true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one too many: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			_ = conns[1].Close()
+			_ = conns[1].Close() // counts once
+		}()
+		keep("h", true, "egh")
+		// An idle runner's never takes the place of a claimed one's.
+		short, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := b.keep(short, "i", false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an idle one in place of a claimed one: %v", err)
+		}
+		b.drop("g")
+		keep("i", false, "ehi")
+		synctest.Wait()
+	})
+}
+
+func TestABridgeThatBreaksIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 2, nil)
+		for range 3 {
+			conn, err := b.dial(t.Context(), "a", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			b.mu.Lock()
+			s := b.all["a"].session
+			b.mu.Unlock()
+			_ = s.Close()
+		}
+		failing := newSessions(t, 2, errors.New("no"))
+		for range 5 { // each failure gives its place back
+			if _, err := failing.dial(t.Context(), "a", true); err == nil {
+				t.Fatal("opened")
+			}
+			synctest.Wait()
+		}
+		if got := failing.who(); got != "" {
+			t.Errorf("left: %q", got)
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package nomad
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// maxRecord bounds an environment's record: a task gets its job's meta as
+// variables, of which Linux takes 128 KiB each, and every list has it.
+const maxRecord = 64 << 10
+
+// templateJob returns the job that keeps env, as version of it, and that its
+// runners are made from. It is parameterized, so that Nomad neither runs nor
+// collects it.
+func (c Config) templateJob(base *api.Job, env runtime.Environment, version uint64) (*api.Job, error) {
+	job, err := c.render(base, env)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.equip(job, env); err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	if len(record) > maxRecord {
+		return nil, runtime.Invalid("variables", "must be smaller: an environment may take at most %d bytes on Nomad, not %d", maxRecord, len(record))
+	}
+	id := names{c.Prefix}.environment(env.ID)
+	job.ID, job.Name = &id, &id
+	job.Type = new(api.JobTypeBatch)
+	job.ParameterizedJob = &api.ParameterizedJobConfig{Payload: "forbidden"}
+	setMeta(job, metaPrefix, c.Prefix)
+	setMeta(job, metaEnvironment, string(record))
+	setMeta(job, metaVersion, strconv.FormatUint(version, 10))
+	return job, nil
+}
+
+func setMeta(job *api.Job, key, value string) {
+	if job.Meta == nil {
+		job.Meta = map[string]string{}
+	}
+	job.Meta[key] = value
+}
+
+var errStopped = errors.New("its job was stopped")
+
+// errForeign says that a job is another server's, whose prefix begins with
+// ours.
+var errForeign = errors.New("it belongs to another server")
+
+// readEnvironment returns the environment that a template job keeps: what its
+// meta says, except that the job itself is believed about what a person may have
+// changed in it: image, resources, exposed ports. Each version that we didn't
+// write counts as a revision that changed runners.
+func (c Config) readEnvironment(job *api.Job) (runtime.Environment, error) {
+	n := names{c.Prefix}
+	if owner := job.Meta[metaPrefix]; owner != "" && owner != c.Prefix {
+		return runtime.Environment{}, errForeign
+	}
+	if job.Stop != nil && *job.Stop {
+		return runtime.Environment{}, errStopped
+	}
+	env := defaultEnvironment(runtime.EnvironmentID(strings.TrimPrefix(*job.ID, n.environments())))
+	if err := json.Unmarshal([]byte(job.Meta[metaEnvironment]), &env); err != nil {
+		return env, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+	}
+	if n.environment(env.ID) != *job.ID {
+		return env, fmt.Errorf("its meta names the environment %q, which must be in a job %q", env.ID, n.environment(env.ID))
+	}
+	if job.ParameterizedJob == nil {
+		return env, errors.New("it isn't parameterized, so it runs by itself")
+	}
+	group, task, err := runnerTask(job)
+	if err != nil {
+		return env, err
+	}
+	c.adoptResources(&env.Resources, task.Resources)
+	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage { // which stands for an own template's
+		env.Image = image
+	}
+	def(&env.Image, runtime.DefaultImage)
+	env.Network.ExposedPorts = adoptPorts(env.Network.ExposedPorts, group.Networks)
+	env.Revision, env.RunnerRevision = max(env.Revision, 1), max(env.RunnerRevision, 1)
+	if changes := changesByHand(job); changes > 0 {
+		env.Revision += changes
+		env.RunnerRevision = env.Revision
+	}
+	return env, env.Validate()
+}
+
+// defaultEnvironment is what a person needn't say who registers one by hand;
+// its image is the job's.
+func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
+	return runtime.Environment{
+		ID: id, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
+		Isolation: runtime.IsolationCluster, DefaultTimeLimit: runtime.DefaultTimeLimit, OutputLimit: runtime.DefaultOutputLimit,
+	}
+}
+
+// changesByHand returns how many versions of the job are younger than the one
+// that we wrote.
+func changesByHand(job *api.Job) int {
+	written, err := strconv.ParseUint(job.Meta[metaVersion], 10, 32)
+	if err != nil || job.Version == nil || *job.Version < written {
+		return 0
+	}
+	return int(*job.Version - written)
+}
+
+func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
+	if task == nil {
+		return
+	}
+	if task.CPU != nil && *task.CPU > 0 {
+		env.CPUMHz = *task.CPU
+	}
+	limit := task.MemoryMB
+	if task.MemoryMaxMB != nil && *task.MemoryMaxMB > 0 {
+		limit = task.MemoryMaxMB
+	}
+	if limit != nil {
+		env.MemoryMiB = *limit
+	}
+}
+
+// adoptPorts returns the ports that the networks expose, in the order of have.
+func adoptPorts(have []int, networks []*api.NetworkResource) []int {
+	if len(networks) == 0 {
+		return have
+	}
+	exposed := map[int]bool{}
+	var all []int
+	for _, network := range networks {
+		for _, port := range network.DynamicPorts {
+			if port.To > 0 {
+				exposed[port.To] = true
+				all = append(all, port.To)
+			}
+		}
+	}
+	if len(all) == len(have) {
+		same := true
+		for _, port := range have {
+			same = same && exposed[port]
+		}
+		if same {
+			return have
+		}
+	}
+	return all
+}
+
+// runnerJob returns the job of one runner, made from a template job as it is
+// stored.
+func (c Config) runnerJob(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (*api.Job, error) {
+	job, err := copyJob(template)
+	if err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	name := names{c.Prefix}.runner(id)
+	unserve(job)
+	job.ID, job.Name = &name, &name
+	job.ParameterizedJob = nil
+	job.Priority = new(c.priority(priority))
+	delete(job.Meta, metaVersion)
+	setMeta(job, metaPrefix, c.Prefix)
+	setMeta(job, metaEnvironment, string(record))
+	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
+	if err := c.equip(job, env); err != nil {
+		return nil, err
+	}
+	_, task, err := runnerTask(job)
+	if err != nil {
+		return nil, err
+	}
+	d := drivers[Driver(task.Driver)]
+	how := bridgeWay{Task: task.Name, Command: d.bridge(c.agentPath())}
+	if c.Agent.None {
+		how.Command = nil
+		if d.contained {
+			how.Workspace = "/workspace"
+		}
+	}
+	way, err := json.Marshal(how)
+	if err != nil {
+		return nil, err
+	}
+	setMeta(job, metaBridge, string(way))
+	return job, nil
+}
+
+// A bridgeWay says how to reach a runner's agent, whatever the settings of the
+// server are by then.
+type bridgeWay struct {
+	Task      string   `json:"task"`
+	Command   []string `json:"command,omitempty"`   // none: there is no agent
+	Workspace string   `json:"workspace,omitempty"` // without an agent; "": in the task's directory
+}
+
+// priority is that of a job whose start has this priority.
+func (c Config) priority(p runtime.Priority) int {
+	if p >= runtime.PriorityWaiting {
+		return c.Priority + 10
+	}
+	return c.Priority
+}
+
+// unserve empties the fields that Nomad set.
+func unserve(job *api.Job) {
+	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
+	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
+	job.Payload, job.Dispatched, job.DispatchIdempotencyToken = nil, false, nil
+}
+
+// readRunner returns what the meta of a runner's job says.
+func readRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way bridgeWay, err error) {
+	r = runtime.Runner{ID: id, State: runtime.RunnerStarting}
+	if err := json.Unmarshal([]byte(meta[metaEnvironment]), &r.Environment); err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+	}
+	if err := json.Unmarshal([]byte(meta[metaBridge]), &way); err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't a task and a command in JSON: %w", metaBridge, err)
+	}
+	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
+	if err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't a time: %w", metaCreated, err)
+	}
+	r.CreatedAt = created
+	return r, way, nil
+}
+
+// copyJob returns a copy that shares nothing with job.
+func copyJob(job *api.Job) (*api.Job, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Job{}
+	return out, json.Unmarshal(text, out)
+}

@@ -1,0 +1,443 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// patience is how long the tests wait for what must come.
+const patience = 30 * time.Second
+
+// A bed is a cluster under test with one environment.
+type bed struct {
+	*Cluster
+	t   *testing.T
+	n   *nomadtest.Nomad
+	env runtime.Environment
+}
+
+func newBed(t *testing.T) bed {
+	t.Helper()
+	n := raw.Nomad(t)
+	return bedOn(t, n, config(t, n, RawExec))
+}
+
+func bedOn(t *testing.T, n *nomadtest.Nomad, config Config) bed {
+	t.Helper()
+	b := bed{Cluster: start(t, config), t: t, n: n, env: rawEnvironment()}
+	b.env.ID, b.env.Revision, b.env.RunnerRevision = "a", 1, 1
+	if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// idle starts a runner and waits until it is idle.
+func (b bed) idle() runtime.RunnerID {
+	b.t.Helper()
+	id := runtime.NewRunnerID()
+	if err := b.Start(b.t.Context(), id, b.env, runtime.PriorityRefill); err != nil {
+		b.t.Fatal(err)
+	}
+	b.await(id, runtime.RunnerIdle)
+	return id
+}
+
+func (b bed) claimed() runtime.RunnerID {
+	b.t.Helper()
+	id := b.idle()
+	b.mark(id, 1)
+	return id
+}
+
+func (b bed) mark(id runtime.RunnerID, epoch int) {
+	b.t.Helper()
+	claim := runtime.Claim{Epoch: epoch, Key: "k", ClaimedAt: time.Unix(1_700_000_000, 0), InactivityTimeout: time.Minute}
+	if err := b.Mark(b.t.Context(), id, claim); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b bed) find(id runtime.RunnerID) (runtime.Runner, bool) {
+	b.t.Helper()
+	all, err := b.Runners(b.t.Context(), "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return runtime.Runner{}, false
+}
+
+func (b bed) await(id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+	b.t.Helper()
+	var last runtime.Runner
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		r, ok := b.find(id)
+		if ok && r.State == state {
+			return r
+		}
+		if ok && r.State == runtime.RunnerGone {
+			b.t.Fatalf("runner is gone (%s): %s, want it %s", r.GoneReason, r.Message, state)
+		}
+		last = r
+	}
+	b.t.Fatalf("runner %s is %s (%s), didn't become %s", id, last.State, last.Message, state)
+	return last
+}
+
+// allocation returns that of a runner, as Nomad tells it.
+func (b bed) allocation(id runtime.RunnerID) *api.Allocation {
+	b.t.Helper()
+	all, _, err := b.n.API().Jobs().Allocations(b.names.runner(id), true, nil)
+	if err != nil || len(all) == 0 {
+		b.t.Fatalf("%d allocations, %v", len(all), err)
+	}
+	a, _, err := b.n.API().Allocations().Info(all[0].ID, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// toldRunning waits until Nomad tells that a runner runs: a second after it does.
+func (b bed) toldRunning(id runtime.RunnerID) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); b.allocation(id).ClientStatus != api.AllocClientStatusRunning; {
+		if time.Now().After(end) {
+			b.t.Fatal("Nomad doesn't tell that it runs")
+		}
+	}
+}
+
+// run runs a command in a runner and returns what it printed.
+func (b bed) run(id runtime.RunnerID, argv ...string) string {
+	b.t.Helper()
+	conn, err := b.Dial(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	session, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
+		ID: string(runtime.NewExecutionID()), Argv: argv, Env: []string{"PATH=/usr/bin:/bin"},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer session.Close()
+	var printed []byte
+	for {
+		event, err := session.Next()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		switch event.Kind {
+		case agent.KindOutput:
+			printed = append(printed, event.Data...)
+		case agent.KindExited:
+			return string(printed)
+		}
+	}
+}
+
+// processesOf returns the processes that have an allocation in their command
+// line or as their directory.
+func processesOf(t *testing.T, allocation string) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, dir := range dirs {
+		line, _ := os.ReadFile(dir + "/cmdline")
+		cwd, _ := os.Readlink(dir + "/cwd")
+		if text := string(line) + " " + cwd; strings.Contains(text, allocation) {
+			all = append(all, strings.ReplaceAll(text, "\x00", " "))
+		}
+	}
+	return all
+}
+
+func TestARemovedRunnersProcessesAreGone(t *testing.T) {
+	b := newBed(t)
+	id := b.claimed()
+	a := b.allocation(id)
+	if len(processesOf(t, a.ID)) == 0 {
+		t.Fatal("nothing of it is seen while it runs")
+	}
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if left := processesOf(t, a.ID); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if job, err := b.readJob(t.Context(), b.names.runner(id)); job != nil || err != nil {
+		t.Errorf("its job is left: %v, %v", job, err)
+	}
+	if r, err := b.readRecord(t.Context(), id); r != nil || err != nil {
+		t.Errorf("its variable is left: %v, %v", r, err)
+	}
+}
+
+func TestAClaimLeavesTheAllocationAsItIs(t *testing.T) {
+	b := newBed(t)
+	id := b.idle()
+	before := b.allocation(id)
+	for epoch := range 20 {
+		b.mark(id, epoch+1)
+	}
+	b.toldRunning(id)
+	after := b.allocation(id)
+	if after.ID != before.ID || after.TaskStates[taskName].Restarts != 0 || *after.Job.Version != *before.Job.Version {
+		t.Errorf("allocation %s, %d restarts, job version %d; before: %s, version %d",
+			after.ID, after.TaskStates[taskName].Restarts, *after.Job.Version, before.ID, *before.Job.Version)
+	}
+	if got := b.run(id, "echo", "hi"); got != "hi\n" {
+		t.Errorf("it prints %q", got)
+	}
+}
+
+// Whatever ends a runner behind our back, it is told with the right reason,
+// whether the runner was idle or claimed.
+func TestWhatEndsARunnerIsTold(t *testing.T) {
+	jobs := func(b bed) *api.Jobs { return b.n.API().Jobs() }
+	for name, test := range map[string]struct {
+		end    func(b bed, id runtime.RunnerID) error
+		reason runtime.GoneReason
+	}{
+		"its job is stopped": {func(b bed, id runtime.RunnerID) error {
+			_, _, err := jobs(b).Deregister(b.names.runner(id), false, nil)
+			return err
+		}, runtime.GoneStoppedOutside},
+		"its job is purged": {func(b bed, id runtime.RunnerID) error {
+			_, _, err := jobs(b).Deregister(b.names.runner(id), true, nil)
+			return err
+		}, runtime.GoneStoppedOutside},
+		"its allocation is stopped": {func(b bed, id runtime.RunnerID) error {
+			_, err := b.n.API().Allocations().Stop(b.allocation(id), nil)
+			return err
+		}, runtime.GoneStoppedOutside},
+		"its agent is killed": {func(b bed, id runtime.RunnerID) error {
+			return b.n.API().Allocations().Signal(b.allocation(id), nil, taskName, "SIGKILL")
+		}, runtime.GoneAgentDied},
+		"its task is restarted": {func(b bed, id runtime.RunnerID) error {
+			return b.n.API().Allocations().Restart(b.allocation(id), taskName, nil)
+		}, runtime.GoneAgentDied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			for _, id := range []runtime.RunnerID{b.idle(), b.claimed()} {
+				b.toldRunning(id) // before, Nomad lets a task neither be signalled nor restarted
+				if err := test.end(b, id); err != nil {
+					t.Fatal(err)
+				}
+				if r := b.awaitGone(id); r.GoneReason != test.reason {
+					t.Errorf("it is gone with %s (%s), want %s", r.GoneReason, r.Message, test.reason)
+				}
+				if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+					t.Errorf("dial: %v", err)
+				}
+				if err := b.Remove(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// awaitGone waits until a runner is gone.
+func (b bed) awaitGone(id runtime.RunnerID) runtime.Runner {
+	b.t.Helper()
+	var last runtime.Runner
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		r, ok := b.find(id)
+		if !ok {
+			b.t.Fatal("it isn't listed any more")
+		}
+		if r.State == runtime.RunnerGone {
+			return r
+		}
+		last = r
+	}
+	b.t.Fatalf("runner %s is still %s", id, last.State)
+	return last
+}
+
+func TestARestartedServerTakesOver(t *testing.T) {
+	n := raw.Nomad(t)
+	first := config(t, n, RawExec)
+	first.Dir = t.TempDir()
+	a, err := New(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	b := bed{Cluster: a, t: t, n: n, env: rawEnvironment()}
+	b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.PoolSize = "a", 1, 1, 3
+	if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+		t.Fatal(err)
+	}
+	idle, claimed := b.idle(), b.claimed()
+	b.mark(claimed, 2)
+	was, _ := b.find(claimed)
+	purged := b.claimed()
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	if _, _, err := n.API().Jobs().Deregister(a.names.runner(purged), true, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	b.Cluster = start(t, first)
+	environments, err := b.Environments(t.Context())
+	if err != nil || len(environments) != 1 || environments[0].PoolSize != 3 || environments[0].Revision != 1 {
+		t.Errorf("environments: %+v, %v", environments, err)
+	}
+	all, err := b.Runners(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[runtime.RunnerID]runtime.RunnerState{}
+	for _, r := range all {
+		states[r.ID] = r.State
+	}
+	if states[idle] != runtime.RunnerIdle || states[claimed] != runtime.RunnerClaimed || states[purged] != runtime.RunnerGone || len(all) != 3 {
+		t.Errorf("the first list: %v", states)
+	}
+	if r, _ := b.find(claimed); !r.Claim.Equal(was.Claim) || !r.CreatedAt.Equal(was.CreatedAt) || !r.Environment.SameRunners(was.Environment) {
+		t.Errorf("claimed: %+v\nbefore: %+v", r, was)
+	}
+	for _, id := range []runtime.RunnerID{idle, claimed} {
+		if got := b.run(id, "echo", "hi"); got != "hi\n" {
+			t.Errorf("it prints %q", got)
+		}
+	}
+	b.mark(claimed, 3)
+	b.mark(idle, 1)
+}
+
+func TestAStandbyTakesOver(t *testing.T) {
+	n := raw.Nomad(t)
+	shared := config(t, n, RawExec)
+	a, err := New(t.Context(), shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	if _, err := a.Environments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	standby := start(t, shared)
+	says := func() bool {
+		status, err := standby.Status(t.Context())
+		return err == nil && slices.ContainsFunc(status.Problems, func(p runtime.Problem) bool {
+			return strings.Contains(p.Message, "waits to take over")
+		})
+	}
+	for end := time.Now().Add(patience); !says() && time.Now().Before(end); {
+	}
+	if !says() {
+		t.Error("its status doesn't say that it waits")
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := standby.Environments(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a standby answers: %v", err)
+	}
+	stop()
+	<-ended
+	began := time.Now()
+	if _, err := standby.Environments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("taken over after %v", time.Since(began))
+	if says() {
+		t.Error("its status still says that it waits")
+	}
+}
+
+// A server that was killed holds its lock for a while: the next one with its
+// directory goes on at once, another one waits.
+func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
+	n := raw.Nomad(t)
+	killed := config(t, n, RawExec)
+	killed.Dir = t.TempDir()
+	a, err := New(t.Context(), killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if _, _, err := a.acquire(t.Context()); err != nil { // and never releases, or renews it
+		t.Fatal(err)
+	}
+	other := killed
+	other.Dir = t.TempDir()
+	stranger, err := New(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, _, err := stranger.acquire(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another server owns it too: %v", err)
+	}
+	next := start(t, killed)
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := next.Environments(within); err != nil {
+		t.Errorf("the next server: %v", err)
+	}
+}
+
+// A server that can't renew its lock in time ends, before another one begins.
+func TestAServerThatLostItsLockEnds(t *testing.T) {
+	n := raw.Nomad(t)
+	settings := config(t, n, RawExec)
+	settings.Logger = nil // it may outlive a test that fails
+	c, err := New(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }()
+	if _, err := c.Environments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	vars := n.API().Variables()
+	held, _, err := vars.Read(c.names.lock(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := vars.ReleaseLock(&api.Variable{Path: held.Path, Lock: held.Lock}, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errLost) {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it goes on")
+	}
+}

@@ -1,0 +1,113 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// The lock of a server that can't renew it ends in Nomad after its TTL, and
+// another server begins: by then this one must do nothing more.
+func TestNothingIsDoneAfterTheLockCouldHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.stop()
+		w.config.LockTTL = 10 * time.Second
+		w.run()
+		w.idle()
+		w.locked(func() { w.leaderless = true })
+		worked := time.Now()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if w.cluster.ready(t.Context()) == nil {
+				worked = time.Now()
+			}
+		}
+		var held time.Time
+		w.locked(func() { held = w.lockedAt })
+		if after := worked.Sub(held); after > w.config.LockTTL || after < w.config.LockTTL/2 {
+			t.Errorf("it worked until %s after its last renewal, of a lock for %s", after, w.config.LockTTL)
+		}
+		if err := w.cluster.ready(t.Context()); !errors.Is(err, errLost) {
+			t.Errorf("afterwards it says %v", err)
+		}
+	})
+}
+
+// What is under way when the lock is lost ends, too.
+func TestACallEndsWithTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.stop()
+		w.config.LockTTL, w.config.Patience = 10*time.Second, time.Minute
+		w.run()
+		id := w.idle()
+		w.locked(func() { w.leaderless = true })
+		began := time.Now()
+		err := w.cluster.Mark(t.Context(), id, runtime.Claim{Epoch: 1, ClaimedAt: began})
+		if took := time.Since(began); err == nil || took > w.config.LockTTL {
+			t.Errorf("a claim ended after %s: %v", took, err)
+		}
+	})
+}
+
+// A list may tell that a runner is ready, and a claim take it, before the
+// answer to the write that says so: then that write has nothing more to say.
+func TestAWarmingEndsWhereAListWasFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.idle()
+		if err := w.cluster.Mark(t.Context(), id, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		c := w.cluster
+		c.mu.Lock()
+		e := c.entries[id]
+		allocation, variable := e.allocation, e.variable
+		c.mu.Unlock()
+		if err := c.makeReady(t.Context(), e, allocation); err != nil {
+			t.Errorf("it would be tried for ever: %v", err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.variable != variable || e.runner.State != runtime.RunnerClaimed {
+			t.Errorf("the runner is %s at %d, not CLAIMED at %d", e.runner.State, e.variable, variable)
+		}
+	})
+}
+
+// A Nomad that takes connections and says nothing holds nobody up for longer
+// than he waits.
+func TestCheckEndsWithItsContext(t *testing.T) {
+	for name, template := range map[string]string{"built in": "", "own": `job "a" {}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := New(t.Context(), Config{
+					Driver: RawExec, Agent: Agent{Path: "/agent"}, Template: []byte(template),
+					dial: func(context.Context, string, string) (net.Conn, error) {
+						ours, _ := net.Pipe()
+						return ours, nil
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				began := time.Now()
+				err = c.Check(ctx)
+				if _, parseErr := c.readBase(ctx); template != "" && parseErr == nil {
+					t.Error("it parsed a template")
+				}
+				if took := time.Since(began); err == nil || took > 4*time.Second {
+					t.Errorf("it took %s: %v", took, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	goruntime "runtime"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// Nomads that the tests share, one for each driver: with all in one, each would
+// wait for the slowest to begin.
+var (
+	raw       = nomadtest.Shared{Options: nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"}}
+	chroots   = nomadtest.Shared{Options: nomadtest.Options{Drivers: []string{"exec"}}}
+	container = nomadtest.Shared{Options: nomadtest.Options{Drivers: []string{"docker"}}}
+	agents    = newAgentServer()
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, n := range []*nomadtest.Shared{&raw, &chroots, &container} {
+		if err := n.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "end Nomad:", err)
+			code = max(code, 1)
+		}
+	}
+	agents.Close()
+	os.Exit(code)
+}
+
+// An agentServer is where Nomad fetches the agent, as from a server.
+type agentServer struct {
+	*httptest.Server
+	files *embedded.Files
+	err   error
+}
+
+func newAgentServer() agentServer {
+	files, err := embedded.NewFiles()
+	return agentServer{httptest.NewServer(files), files, err}
+}
+
+func (s agentServer) agent(t *testing.T) Agent {
+	t.Helper()
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	sum := s.files.ArchiveSum(goruntime.GOARCH)
+	return Agent{URL: s.URL + embedded.Prefix + sum, SHA256: sum, Arch: goruntime.GOARCH}
+}
+
+// rawEnvironment is what the raw_exec driver can run.
+func rawEnvironment() runtime.Environment {
+	resources := runtime.DefaultResources()
+	resources.CPUMHz, resources.MemoryMiB, resources.WorkspaceMiB = 100, 64, 16
+	return runtime.Environment{
+		Image: runtime.DefaultImage, Isolation: runtime.IsolationNone, Resources: resources, OutputLimit: runtime.DefaultOutputLimit,
+	}
+}
+
+// config is one for a Nomad of the tests, with a prefix of its own.
+func config(t *testing.T, n *nomadtest.Nomad, driver Driver) Config {
+	ca, cert, key := n.TLS()
+	return Config{
+		API:    API{Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key},
+		Driver: driver, Logger: zaptest.NewLogger(t), Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t),
+	}
+}
+
+// start runs a cluster until the test ends, and then removes all that it has in Nomad.
+func start(t *testing.T, config Config) *Cluster {
+	t.Helper()
+	c, err := New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		clean, cleaned := context.WithTimeout(context.Background(), time.Minute)
+		defer cleaned()
+		if err := removeAll(clean, c); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		<-done
+	})
+	return c
+}
+
+func removeAll(ctx context.Context, c *Cluster) error {
+	environments, err := c.Environments(ctx)
+	if err != nil {
+		return err
+	}
+	for _, env := range environments {
+		if err := c.DeleteEnvironment(ctx, env.ID); err != nil {
+			return err
+		}
+	}
+	runners, err := c.Runners(ctx, "")
+	for _, r := range runners {
+		if err := c.Remove(ctx, r.ID); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func TestConformanceRawExec(t *testing.T) {
+	n := raw.Nomad(t)
+	clustertest.Suite(t, rawEnvironment(), func(t *testing.T) runtime.Cluster { return start(t, config(t, n, RawExec)) })
+}
+
+func TestConformanceExec(t *testing.T) {
+	n := chroots.Nomad(t)
+	env := rawEnvironment()
+	env.Isolation = runtime.IsolationNamespaces
+	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+		c := config(t, n, Exec)
+		c.NoNetworkMode = "host" // Nomad 1.11.3 can't do "none"
+		return start(t, c)
+	})
+}
+
+func TestConformanceDocker(t *testing.T) {
+	n := container.Nomad(t)
+	env := rawEnvironment()
+	env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
+	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster { return start(t, config(t, n, Docker)) })
+}
+
+// Where the agent can't be, Nomad's own exec takes its place.
+func TestConformanceWithoutTheAgent(t *testing.T) {
+	env := rawEnvironment()
+	t.Run("raw_exec", func(t *testing.T) {
+		n := raw.Nomad(t)
+		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+			c := config(t, n, RawExec)
+			c.Agent = Agent{None: true}
+			return start(t, c)
+		})
+	})
+	t.Run("docker", func(t *testing.T) {
+		n := container.Nomad(t)
+		env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
+		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+			c := config(t, n, Docker)
+			c.Agent = Agent{None: true}
+			return start(t, c)
+		})
+	})
+}

@@ -1,0 +1,74 @@
+package nomadtest
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+)
+
+type object = map[string]any
+
+// writeConfigs writes the configuration of server and client, as JSON, in which
+// every path can be told.
+func (n *Nomad) writeConfigs() error {
+	ports := n.slot.ports
+	server := n.config("server", ports.server)
+	// With the default of 5 the first leader takes 17 s.
+	server["server"] = object{"enabled": true, "bootstrap_expect": 1, "raft_multiplier": 1}
+	client := n.config("client", ports.client)
+	client["client"] = object{
+		"enabled":           true,
+		"servers":           []string{address(ports.server.rpc)},
+		"network_interface": "lo",
+		"min_dynamic_port":  ports.first,
+		"max_dynamic_port":  ports.last,
+		"options": object{
+			"driver.allowlist": strings.Join(n.options.Drivers, ","),
+			// Those of clouds ask addresses that don't answer.
+			"fingerprint.denylist": "env_aws,env_gce,env_azure,env_digitalocean,consul,vault,cni",
+		},
+		// Nomad's own copies most of the machine into each task: 20 s.
+		"chroot_env": object{n.root(): "/"},
+	}
+	client["plugin"] = []object{
+		{"raw_exec": object{"config": object{"enabled": true}}},
+		{"docker": object{"config": object{
+			"endpoint": n.dockerHost(),
+			// The image is there from the start, and stays.
+			"gc": object{"image": false},
+		}}},
+	}
+	return errors.Join(n.write("server.json", server), n.write("client.json", client))
+}
+
+// config is what both have.
+func (n *Nomad) config(name string, ports agentPorts) object {
+	loopback := "127.0.0.1"
+	config := object{
+		"name":                 name,
+		"data_dir":             n.path(name),
+		"bind_addr":            loopback,
+		"advertise":            object{"http": loopback, "rpc": loopback, "serf": loopback},
+		"ports":                object{"http": ports.http, "rpc": ports.rpc, "serf": ports.serf},
+		"log_level":            "INFO",
+		"disable_update_check": true,
+		"acl":                  object{"enabled": n.options.ACL, "token_ttl": "1s", "policy_ttl": "1s"},
+		"limits":               object{"http_max_conns_per_client": n.options.Connections, "rpc_max_conns_per_client": n.options.Connections},
+	}
+	if n.files != nil {
+		config["tls"] = object{
+			"http": true, "rpc": true, "verify_server_hostname": true, "verify_https_client": true,
+			"ca_file": n.files.ca, "cert_file": n.files.serverCert, "key_file": n.files.serverKey,
+		}
+	}
+	return config
+}
+
+func (n *Nomad) write(name string, config object) error {
+	text, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.path(name), text, 0o600)
+}

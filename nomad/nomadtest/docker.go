@@ -1,0 +1,90 @@
+package nomadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// startDocker starts a Docker daemon of its own, without networks, and makes
+// Image of the tests' root file system.
+func (n *Nomad) startDocker(ctx context.Context) error {
+	daemon, err := exec.LookPath("dockerd")
+	if err != nil {
+		return fmt.Errorf("%w: apt-get install docker.io", err)
+	}
+	n.docker = &process{binary: daemon, log: n.path("docker.log"), mercy: syscall.SIGTERM, args: []string{
+		"--data-root", n.path("docker"), "--exec-root", n.path("docker-run"), "--pidfile", n.path("docker.pid"),
+		"--host", n.dockerHost(), "--cgroup-parent", "/" + filepath.Base(n.dir),
+		"--iptables=false", "--ip6tables=false", "--bridge=none",
+	}}
+	if err := n.docker.start(); err != nil {
+		return err
+	}
+	if err := n.dockerReady(ctx); err != nil {
+		text, _ := os.ReadFile(n.docker.log)
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	pack := exec.CommandContext(ctx, "tar", "-C", n.root(), "-c", ".")
+	load := n.dockerCommand(ctx, "import", "-", Image)
+	if load.Stdin, err = pack.StdoutPipe(); err != nil {
+		return err
+	}
+	if err := pack.Start(); err != nil {
+		return err
+	}
+	out, err := load.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("docker import: %w: %s", err, out)
+	}
+	return errors.Join(err, pack.Wait())
+}
+
+func (n *Nomad) dockerReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := n.dockerCommand(ctx, "version").CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-n.docker.ended:
+			return fmt.Errorf("dockerd ended: %w", n.docker.err)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", err, out)
+		case <-tick.C:
+		}
+	}
+}
+
+// stopDocker ends the daemon and what runs in it.
+func (n *Nomad) stopDocker() error {
+	if n.docker.cmd == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out, err := n.dockerCommand(ctx, "ps", "-aq").Output()
+	if err == nil && len(out) > 0 {
+		args := append([]string{"rm", "-f"}, strings.Fields(string(out))...)
+		err = n.dockerCommand(ctx, args...).Run()
+	}
+	return errors.Join(err, n.docker.signal(syscall.SIGTERM))
+}
+
+func (n *Nomad) dockerCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"--host", n.dockerHost()}, args...)...)
+	cmd.Env = environment
+	return cmd
+}
+
+func (n *Nomad) dockerHost() string { return "unix://" + n.path("docker.sock") }

@@ -1,0 +1,104 @@
+package nomadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Kill ends server and client as SIGKILL does. Tasks run on.
+func (n *Nomad) Kill() error { return errors.Join(n.KillClient(), n.KillServer()) }
+
+// Restart starts both again, with the same data and ports, and waits until they
+// are ready.
+func (n *Nomad) Restart(ctx context.Context) error {
+	if err := n.RestartServer(ctx); err != nil {
+		return err
+	}
+	return n.RestartClient(ctx)
+}
+
+// KillServer ends the server, and with it the API at Address, as SIGKILL does.
+func (n *Nomad) KillServer() error { return n.server.kill() }
+
+// RestartServer starts it again, and waits until it leads.
+func (n *Nomad) RestartServer(ctx context.Context) error {
+	if err := n.server.start(); err != nil {
+		return err
+	}
+	return n.serverReady(ctx)
+}
+
+// KillClient ends the client, the node on which tasks run, as SIGKILL does.
+func (n *Nomad) KillClient() error { return n.client.kill() }
+
+// RestartClient starts it again, and waits until its node takes tasks for each
+// driver.
+func (n *Nomad) RestartClient(ctx context.Context) error {
+	if err := n.client.start(); err != nil {
+		return err
+	}
+	return n.clientReady(ctx)
+}
+
+// serverReady waits until the server leads, and has its keys.
+func (n *Nomad) serverReady(ctx context.Context) error {
+	return try(ctx, n.server, "the server isn't ready", func() error {
+		keys, _, err := n.api.Keyring().List(nil)
+		if err == nil && len(keys) == 0 {
+			err = errors.New("no keys")
+		}
+		return err
+	})
+}
+
+func (n *Nomad) clientReady(ctx context.Context) error {
+	return try(ctx, n.client, "the client isn't ready", func() error {
+		// A node that was ready before is still said to be.
+		if !strings.Contains(n.client.said(), "node registration complete") {
+			return errors.New("the node isn't registered")
+		}
+		nodes, _, err := n.api.Nodes().List(nil)
+		if err != nil {
+			return err
+		}
+		if len(nodes) != 1 || nodes[0].Status != api.NodeStatusReady {
+			return fmt.Errorf("%d nodes, or none that is ready", len(nodes))
+		}
+		node, _, err := n.api.Nodes().Info(nodes[0].ID, nil)
+		if err != nil {
+			return err
+		}
+		for _, name := range n.options.Drivers {
+			if driver := node.Drivers[name]; driver == nil || !driver.Healthy {
+				return fmt.Errorf("driver %s: %+v", name, driver)
+			}
+		}
+		return nil
+	})
+}
+
+// try tries until there is no error, the process ends, or patience does.
+func try(ctx context.Context, p *process, what string, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s: it ended: %w", what, p.err)
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package nomadtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/nomad/api"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	err := drivers.Close()
+	if err == nil {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
+	a, err := Open(t.Context(), Options{Drivers: []string{"raw_exec", "exec", "docker"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			_ = a.Close()
+		}
+	}()
+	jobs := map[string]*api.Job{}
+	for _, driver := range a.options.Drivers {
+		jobs[driver] = register(t, a.API(), driver)
+	}
+	allocations := map[string]*api.Allocation{}
+	for driver, job := range jobs {
+		allocations[driver] = running(t, a.API(), job)
+		t.Log(driver, "runs")
+	}
+	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
+	if n := len(before.processes()); n < 9 {
+		t.Errorf("only %d processes are found: an agent, two executors, three tasks of two processes each", n)
+	}
+
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for driver, job := range jobs {
+		if again := running(t, a.API(), job); again.ID != allocations[driver].ID {
+			t.Errorf("%s: allocation %s after a restart, %s before", driver, again.ID, allocations[driver].ID)
+		}
+	}
+	for driver, allocation := range allocations {
+		if driver == "exec" {
+			continue // an exec after a restart ends the task there: hashicorp/nomad#27815
+		}
+		var out bytes.Buffer
+		code, err := a.API().Allocations().Exec(t.Context(), allocation, "t", false, []string{"cat", "/proc/self/status"}, strings.NewReader(""), &out, os.Stderr, nil, nil)
+		if err != nil || code != 0 || !strings.Contains(out.String(), "Name:\tcat") {
+			t.Errorf("%s: exec: code %d, %v, %q", driver, code, err, out.String())
+		}
+	}
+
+	closed = true
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := before.processes(); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	if table, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(table), a.dir) {
+		t.Error("mounts are left")
+	}
+	if _, err := os.Stat(a.dir); !os.IsNotExist(err) {
+		t.Errorf("files are left: %v", err)
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/nomad/*")
+	more, _ := filepath.Glob("/sys/fs/cgroup/*/*")
+	for _, group := range append(groups, more...) {
+		if before.names(group + "/") {
+			t.Errorf("a cgroup is left: %s", group)
+		}
+	}
+}
+
+func TestNomadWithACLAndTLSTakesOnlyWhatThePolicySays(t *testing.T) {
+	a := Start(t, Options{ACL: true, TLS: true, Namespace: "other"})
+	client, err := api.NewClient(a.Config(a.Token()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	running(t, client, register(t, client, "raw_exec"))
+	v := api.NewVariable("rockpool/runners/x")
+	v.Items = map[string]string{"claim": "1"}
+	if _, _, err := client.Variables().CheckedUpdate(v, nil); err != nil {
+		t.Errorf("a variable of ours: %v", err)
+	}
+	if _, _, err := client.Nodes().List(nil); err != nil {
+		t.Errorf("nodes: %v", err)
+	}
+	v = api.NewVariable("secret")
+	v.Items = map[string]string{"a": "b"}
+	if _, _, err := client.Variables().Create(v, nil); err == nil {
+		t.Error("a variable of others could be written")
+	}
+	if _, _, err := client.Jobs().List(&api.QueryOptions{Namespace: "default"}); err == nil {
+		t.Error("jobs of another namespace could be listed")
+	}
+	if err := client.System().GarbageCollect(); err == nil {
+		t.Error("a token of the policy could collect garbage")
+	}
+
+	config := a.Config("")
+	none, err := api.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(none.Close)
+	if _, _, err := none.Jobs().List(nil); err == nil {
+		t.Error("jobs could be listed without a token")
+	}
+	config = a.Config(a.Token())
+	config.TLSConfig.ClientCert, config.TLSConfig.ClientKey = "", ""
+	bare, err := api.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bare.Close)
+	if _, err := bare.Agent().Health(); err == nil {
+		t.Error("a client without a certificate was served")
+	}
+}
+
+func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
+	a := Start(t, Options{})
+	running(t, a.API(), register(t, a.API(), "raw_exec"))
+	left := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// As if this process had died: the slot is free, and says whose it was.
+	if err := a.slot.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a.slot = nil
+	b := Start(t, Options{})
+	if b.dir == a.dir {
+		t.Fatal("two in one directory")
+	}
+	if n := left.processes(); len(n) > 0 {
+		t.Errorf("processes are left: %v", n)
+	}
+	if _, err := os.Stat(a.dir); !os.IsNotExist(err) {
+		t.Errorf("files are left: %v", err)
+	}
+}
+
+// register registers a job with a task of two processes, one of which left its
+// session.
+func register(t *testing.T, client *api.Client, driver string) *api.Job {
+	t.Helper()
+	task := api.NewTask("t", driver)
+	task.Config = map[string]any{"command": "/bin/sh", "args": []string{"-c", "setsid sleep 1000 & exec sleep 1000"}}
+	if driver == "docker" {
+		task.Config["image"], task.Config["network_mode"] = Image, "none"
+	}
+	one, twenty := 1, 20
+	task.LogConfig = &api.LogConfig{Disabled: new(true), MaxFiles: &one, MaxFileSizeMB: &one}
+	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(32)}
+	group := api.NewTaskGroup("g", 1).AddTask(task)
+	group.EphemeralDisk = &api.EphemeralDisk{SizeMB: &twenty}
+	job := api.NewBatchJob(uuid.NewString(), "test", "global", 50).AddTaskGroup(group)
+	job.Datacenters = []string{"*"}
+	if _, _, err := client.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+func running(t *testing.T, client *api.Client, job *api.Job) *api.Allocation {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		stubs, _, err := client.Jobs().Allocations(*job.ID, true, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusRunning {
+			allocation, _, err := client.Allocations().Info(stubs[0].ID, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return allocation
+		}
+		if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusFailed {
+			for _, state := range stubs[0].TaskStates {
+				for _, event := range state.Events {
+					t.Log(event.DisplayMessage)
+				}
+			}
+			t.Fatal("the task failed")
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("job %s doesn't run", *job.ID)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,17 @@
+# What Rockpool may do on Nomad, and nothing else.
+namespace "default" {
+  # alloc-node-exec is for the driver raw_exec only.
+  capabilities = ["list-jobs", "read-job", "submit-job", "alloc-exec", "alloc-node-exec"]
+
+  # Claims, and which server is the one that works, for every --nomad-prefix that begins so.
+  variables {
+    path "rockpool*" {
+      capabilities = ["list", "read", "write", "destroy"]
+    }
+  }
+}
+
+# Which nodes are drained, or take no new runners.
+node {
+  policy = "read"
+}

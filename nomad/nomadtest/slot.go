@@ -1,0 +1,115 @@
+package nomadtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A slot is a set of ports that no other Nomad of these tests has, and that are
+// still free when one is started again: they lie below those from which the
+// kernel takes, who would give one away while nobody listens, or even connect a
+// client that tries again and again to itself.
+type slot struct {
+	file  *os.File // locked as long as the slot is taken; says by whom
+	ports ports
+}
+
+type ports struct {
+	server, client agentPorts
+	first, last    int // for tasks
+}
+
+type agentPorts struct{ http, rpc, serf int }
+
+const (
+	slots     = 24
+	firstPort = 11000 // six of ten for each slot
+	taskPort  = 12000
+	taskPorts = 400 // for each slot
+)
+
+// takeSlot takes a free slot for the Nomad whose files are in dir. What one
+// left behind that was never closed, since its tests crashed, is removed.
+func takeSlot(dir string) (*slot, error) {
+	locks := filepath.Join(os.TempDir(), "rockpool-nomadtest")
+	if err := os.MkdirAll(locks, 0o700); err != nil {
+		return nil, err
+	}
+	for n := range slots {
+		s, err := lockSlot(locks, n)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			continue
+		}
+		if !s.usable() {
+			_ = s.file.Close()
+			continue
+		}
+		if err := s.tell(dir); err != nil {
+			_ = s.file.Close()
+			return nil, err
+		}
+		return s, nil
+	}
+	return nil, fmt.Errorf("all %d sets of ports are taken: %s", slots, locks)
+}
+
+// lockSlot returns a slot, or nil if it is taken.
+func lockSlot(dir string, n int) (*slot, error) {
+	file, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(n)), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		if err == unix.EWOULDBLOCK {
+			return nil, nil
+		}
+		return nil, err
+	}
+	at, tasks := firstPort+10*n, taskPort+taskPorts*n
+	return &slot{file: file, ports: ports{
+		server: agentPorts{http: at, rpc: at + 1, serf: at + 2},
+		client: agentPorts{http: at + 3, rpc: at + 4, serf: at + 5},
+		first:  tasks, last: tasks + taskPorts - 1,
+	}}, nil
+}
+
+// usable clears what the last holder left, and reports whether the ports are
+// free.
+func (s *slot) usable() bool {
+	text, err := os.ReadFile(s.file.Name())
+	if err != nil {
+		return false
+	}
+	if dir := strings.TrimSpace(string(text)); dir != "" && sweep(dir) != nil {
+		return false
+	}
+	for port := s.ports.server.http; port <= s.ports.client.serf; port++ {
+		l, err := net.Listen("tcp", address(port))
+		if err != nil {
+			return false
+		}
+		_ = l.Close()
+	}
+	return true
+}
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// tell writes down whose slot it is.
+func (s *slot) tell(dir string) error {
+	_, err := s.file.WriteAt([]byte(dir), 0)
+	return errors.Join(s.file.Truncate(int64(len(dir))), err)
+}
+
+func (s *slot) free() error { return errors.Join(s.tell(""), s.file.Close()) }

@@ -1,0 +1,127 @@
+package nomadtest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweep removes everything of the Nomad whose files are in dir, after the end of
+// its agent: processes, mounts, cgroups and files. Tasks and those who lead them
+// outlive an agent that is killed.
+func sweep(dir string) error {
+	if !strings.HasPrefix(filepath.Base(dir), "rockpool-nomad-") {
+		return fmt.Errorf("%s: no directory of a Nomad", dir)
+	}
+	// Found before the files go: the names of its allocations are those of its cgroups.
+	own := owned{dir: dir, allocations: names(filepath.Join(dir, "client/alloc"))}
+	err := own.killAll()
+	own.unmount()
+	own.removeGroups()
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+func names(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var all []string
+	for _, e := range entries {
+		if len(e.Name()) == len("00000000-0000-0000-0000-000000000000") {
+			all = append(all, e.Name())
+		}
+	}
+	return all
+}
+
+// owned is how to know what belongs to a Nomad.
+type owned struct {
+	dir         string
+	allocations []string
+}
+
+// killAll kills its processes until there are none. What they start meanwhile is
+// found in the next look.
+func (o owned) killAll() error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var left []int
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
+		if left = o.processes(); len(left) == 0 {
+			return nil
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return fmt.Errorf("processes that can't be ended: %v", left)
+}
+
+func (o owned) processes() []int {
+	entries, _ := os.ReadDir("/proc")
+	var found []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && pid > 1 && pid != os.Getpid() && o.owns(filepath.Join("/proc", e.Name())) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// owns reports whether a process is of this Nomad: in a cgroup of one of its
+// allocations or containers, or one of Nomad's and Docker's helpers, which have
+// its directory among their arguments.
+func (o owned) owns(proc string) bool {
+	if stat, err := os.ReadFile(filepath.Join(proc, "stat")); err != nil || strings.Contains(string(stat), ") Z ") {
+		return false // a zombie is dead: to reap it is up to its parent
+	}
+	groups, _ := os.ReadFile(filepath.Join(proc, "cgroup"))
+	if o.names(string(groups)) {
+		return true
+	}
+	program, _ := os.Readlink(filepath.Join(proc, "exe"))
+	program = filepath.Base(program)
+	args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+	return strings.Contains(string(args), o.dir) &&
+		(strings.HasPrefix(program, "nomad") || strings.HasPrefix(program, "containerd") || program == "dockerd")
+}
+
+func (o owned) names(text string) bool {
+	return strings.Contains(text, "/"+filepath.Base(o.dir)+"/") || slices.ContainsFunc(o.allocations, func(id string) bool { return strings.Contains(text, id) })
+}
+
+// unmount takes away what is mounted below its directory, the innermost first.
+func (o owned) unmount() {
+	table, _ := os.ReadFile("/proc/self/mountinfo")
+	var mounts []string
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], o.dir+"/") {
+			mounts = append(mounts, fields[4])
+		}
+	}
+	for _, at := range slices.Backward(mounts) {
+		_ = unix.Unmount(at, unix.MNT_DETACH)
+	}
+}
+
+// removeGroups removes the cgroups of its allocations and containers. A group
+// of others isn't touched, also where it is empty.
+func (o owned) removeGroups() {
+	var groups []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && o.names(path+"/") {
+			groups = append(groups, path)
+		}
+		return nil
+	})
+	for _, path := range slices.Backward(groups) {
+		_ = unix.Rmdir(path)
+	}
+}

@@ -1,0 +1,113 @@
+package nomad
+
+import (
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// alloc is an allocation that runs, changed.
+func alloc(id string, index uint64, change ...func(*api.AllocationListStub)) *api.AllocationListStub {
+	a := &api.AllocationListStub{
+		ID: id, CreateIndex: index, NodeID: "n1", DesiredStatus: api.AllocDesiredStatusRun, ClientStatus: api.AllocClientStatusRunning,
+		TaskStates: map[string]*api.TaskState{taskName: {Events: []*api.TaskEvent{{Type: api.TaskStarted, Time: 1}}}},
+	}
+	for _, f := range change {
+		f(a)
+	}
+	return a
+}
+
+func client(status string) func(*api.AllocationListStub) {
+	return func(a *api.AllocationListStub) { a.ClientStatus = status }
+}
+
+func desired(status, description string) func(*api.AllocationListStub) {
+	return func(a *api.AllocationListStub) { a.DesiredStatus, a.DesiredDescription = status, description }
+}
+
+func event(kind, message string, details ...string) func(*api.AllocationListStub) {
+	return func(a *api.AllocationListStub) {
+		task := a.TaskStates[taskName]
+		e := &api.TaskEvent{Type: kind, Time: int64(len(task.Events) + 1), DisplayMessage: message, Details: map[string]string{}}
+		for i := 0; i < len(details); i += 2 {
+			e.Details[details[i]] = details[i+1]
+		}
+		task.Events = append(task.Events, e)
+	}
+}
+
+func restartsOf(n uint64) func(*api.AllocationListStub) {
+	return func(a *api.AllocationListStub) { a.TaskStates[taskName].Restarts = n }
+}
+
+func TestWhatARunnerHasComeTo(t *testing.T) {
+	const (
+		starting, idle, gone = runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerGone
+		stop, run            = api.AllocDesiredStatusStop, api.AllocDesiredStatusRun
+		failed, complete     = api.AllocClientStatusFailed, api.AllocClientStatusComplete
+	)
+	known := &readiness{allocation: "a1", index: 20}
+	found := &readiness{index: 20} // by a later server
+	on := func(all ...*api.AllocationListStub) []*api.AllocationListStub { return all }
+	oom := event(api.TaskTerminated, "", "oom_killed", "true", "exit_code", "137")
+	for name, test := range map[string]struct {
+		sight
+		state  runtime.RunnerState
+		reason runtime.GoneReason
+		says   string
+		at     string
+	}{
+		"registered":              {sight{}, starting, "", "", ""},
+		"no place":                {sight{evaluations: []*api.Evaluation{{Status: api.EvalStatusBlocked}}}, starting, "", "it waits for room", ""},
+		"never to be placed":      {sight{evaluations: []*api.Evaluation{{Status: api.EvalStatusFailed}}}, gone, runtime.GoneStartFailed, "Nomad's scheduler gave up: it doesn't say why", ""},
+		"stopped before":          {sight{stopped: true, allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
+		"purged before":           {sight{purged: true}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
+		"pulling":                 {sight{allocations: on(alloc("a1", 10, client("pending"), event("Driver", "Downloading image")))}, starting, "", "Downloading image", "a1"},
+		"runs, no answer yet":     {sight{allocations: on(alloc("a1", 10))}, starting, "", "", "a1"},
+		"can't be pulled":         {sight{dead: true, allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "no such image"), event("Not Restarting", "x")))}, gone, runtime.GoneStartFailed, "driver failure: no such image", ""},
+		"failed, another to come": {sight{allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "x")))}, starting, "", "to be placed anew: driver failure: x", ""},
+		"failed, another there":   {sight{allocations: on(alloc("a2", 12), alloc("a1", 10, client(failed)))}, starting, "", "", "a2"},
+		"stopped by hand, early":  {sight{allocations: on(alloc("a1", 10, desired(stop, "x")))}, gone, runtime.GoneStartFailed, "its allocation was stopped by somebody else", ""},
+		"too little memory":       {sight{dead: true, allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
+		"a1 → a2 → a3, starting": {sight{allocations: on(alloc("a1", 10, client(failed)), alloc("a2", 12, client("lost")), alloc("a3", 14))},
+			starting, "", "", "a3"},
+
+		"ready":                     {sight{ready: known, allocations: on(alloc("a1", 10))}, idle, "", "", "a1"},
+		"ready, pending yet":        {sight{ready: known, allocations: on(alloc("a1", 10, client("pending")))}, idle, "", "", "a1"},
+		"found ready":               {sight{ready: found, allocations: on(alloc("a1", 10))}, idle, "", "", "a1"},
+		"found ready in its third":  {sight{ready: found, allocations: on(alloc("a3", 14), alloc("a1", 10, client(failed)), alloc("a2", 12, client(failed)))}, idle, "", "", "a3"},
+		"placed anew":               {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), desired(stop, "alloc was rescheduled because it failed")), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "its task failed, and Nomad placed it anew: its task ended", ""},
+		"placed anew, found":        {sight{ready: found, allocations: on(alloc("a1", 10), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it anew, so what was in it is lost", ""},
+		"placed anew, a1 collected": {sight{ready: known, allocations: on(alloc("a3", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it anew, so what was in it is lost", ""},
+		"restarted":                 {sight{ready: known, allocations: on(alloc("a1", 10, restartsOf(1)))}, gone, runtime.GoneAgentDied, "its agent was restarted, so what ran in it is lost", ""},
+		"restarted before it was":   {sight{ready: &readiness{allocation: "a1", restarts: 1, index: 20}, allocations: on(alloc("a1", 10, restartsOf(1)))}, idle, "", "", "a1"},
+		"restarted for memory":      {sight{ready: known, allocations: on(alloc("a1", 10, restartsOf(1), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
+		"out of memory":             {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
+		"killed":                    {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), event(api.TaskTerminated, "", "signal", "9", "exit_code", "137")))}, gone, runtime.GoneAgentDied, "its agent was killed by signal 9", ""},
+		"ended":                     {sight{ready: known, allocations: on(alloc("a1", 10, client(complete), event(api.TaskTerminated, "", "signal", "0", "exit_code", "2")))}, gone, runtime.GoneAgentDied, "its agent ended with exit code 2", ""},
+		"lost":                      {sight{ready: known, allocations: on(alloc("a1", 10, client("lost"), desired(stop, "alloc is lost since its node is down")), alloc("a2", 30))}, gone, runtime.GoneUnknown, "its node was lost", ""},
+		"unknown":                   {sight{ready: known, allocations: on(alloc("a1", 10, client("unknown")))}, gone, runtime.GoneUnknown, "its node is disconnected", ""},
+		"preempted":                 {sight{ready: known, allocations: on(alloc("a1", 10, desired(api.AllocDesiredStatusEvict, "Preempted by alloc ID x")))}, gone, runtime.GoneEvicted, "it was preempted by a job of a higher priority", ""},
+		"drained": {sight{ready: known, draining: func(n string) bool { return n == "n1" }, allocations: on(alloc("a1", 10, desired(stop, "alloc is being migrated")), alloc("a2", 30))},
+			gone, runtime.GoneDrained, "its node is being drained", ""},
+		"stopped by hand":          {sight{ready: known, allocations: on(alloc("a1", 10, desired(stop, "alloc is being migrated")), alloc("a2", 30))}, gone, runtime.GoneStoppedOutside, "its allocation was stopped by somebody else", ""},
+		"its job was stopped":      {sight{ready: known, stopped: true, allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
+		"its job was purged":       {sight{ready: known, purged: true, allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was purged by somebody else", ""},
+		"purged between the lists": {sight{ready: known}, gone, runtime.GoneStoppedOutside, "its job was purged by somebody else", ""},
+		"its allocation is gone":   {sight{ready: known, dead: true}, gone, runtime.GoneUnknown, "Nomad doesn't know its allocation any more", ""},
+		"an event it never had":    {sight{ready: known, allocations: on(alloc("a1", 10, func(a *api.AllocationListStub) { a.TaskStates = nil }, client(failed)))}, gone, runtime.GoneAgentDied, "its task ended", ""},
+		"run again, same place":    {sight{ready: known, allocations: on(alloc("a1", 10, desired(run, "")))}, idle, "", "", "a1"},
+	} {
+		o := judge(test.sight)
+		at := ""
+		if o.allocation != nil {
+			at = o.allocation.ID
+		}
+		if o.state != test.state || o.reason != test.reason || o.message != test.says || at != test.at {
+			t.Errorf("%s: %s %s %q at %q\nwant %s %s %q at %q", name, o.state, o.reason, o.message, at, test.state, test.reason, test.says, test.at)
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package nomad
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestWhatHasNoRoomSaysWhy(t *testing.T) {
+	b := newBed(t)
+	big := b.env
+	big.ID, big.Resources.MemoryMiB = "big", 1<<20
+	if err := b.PutEnvironment(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, big, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	message := ""
+	for end := time.Now().Add(patience); message == "" && time.Now().Before(end); {
+		r, _ := b.find(id)
+		message = r.Message
+	}
+	if message != "memory exhausted on 1 node (1 node evaluated, 0 filtered, 1 exhausted)" {
+		t.Errorf("it says %q", message)
+	}
+	// A claim that waits raises the job's priority, and does nothing else.
+	if err := b.Start(t.Context(), id, big, runtime.PriorityWaiting); err != nil {
+		t.Fatal(err)
+	}
+	job, err := b.readJob(t.Context(), b.names.runner(id))
+	if err != nil || *job.Priority != b.config.priority(runtime.PriorityWaiting) {
+		t.Errorf("priority %v, %v", *job.Priority, err)
+	}
+	if r, _ := b.find(id); r.State != runtime.RunnerStarting {
+		t.Errorf("it is %s", r.State)
+	}
+}
+
+func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
+	b := newBed(t)
+	jobs := b.n.API().Jobs()
+	changed, err := b.readJob(t.Context(), b.names.environment("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.TaskGroups[0].Tasks[0].Resources.CPU = new(77)
+	if _, _, err := jobs.Register(changed, nil); err != nil {
+		t.Fatal(err)
+	}
+	byHand := func(id, meta string) *api.Job {
+		job, err := copyJob(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unserve(job)
+		name := b.names.environment(runtime.EnvironmentID(id))
+		job.ID, job.Name, job.Meta = &name, &name, map[string]string{metaEnvironment: meta}
+		return job
+	}
+	for id, meta := range map[string]string{"hand": `{"poolSize": 1, "isolation": "NONE"}`, "broken": `{`} {
+		if _, _, err := jobs.Register(byHand(id, meta), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := b.Environments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[runtime.EnvironmentID]runtime.Environment{}
+	for _, env := range all {
+		found[env.ID] = env
+	}
+	if a := found["a"]; a.Revision != 2 || a.RunnerRevision != 2 || a.Resources.CPUMHz != 77 {
+		t.Errorf("changed by hand: %+v", a)
+	}
+	if hand := found["hand"]; hand.PoolSize != 1 || hand.Revision != 1 || len(found) != 2 {
+		t.Errorf("registered by hand: %+v of %d", hand, len(found))
+	}
+	problem := func() string {
+		status, err := b.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range status.Problems {
+			if p.Subject == "environment broken" {
+				return p.Message
+			}
+		}
+		return ""
+	}
+	if text := problem(); !strings.Contains(text, "can't be read") {
+		t.Errorf("the broken one is told as %q", text)
+	}
+	// So is a runner's job that can't be read, until somebody stops it.
+	stray := byHand("x", "{")
+	stray.ID, stray.Name, stray.ParameterizedJob = new(b.names.runner("stray")), new("x"), nil
+	if _, _, err := jobs.Register(stray, nil); err != nil {
+		t.Fatal(err)
+	}
+	told := func(want bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			_, listed := b.find("stray")
+			has := slices.ContainsFunc(b.problemsNow(), func(p runtime.Problem) bool { return p.Subject == "runner stray" })
+			if has == want && !listed {
+				return
+			}
+		}
+		t.Errorf("a stray job is told, or listed: want it told: %t", want)
+	}
+	told(true)
+	if _, _, err := jobs.Deregister(*stray.ID, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	told(false)
+	// What is changed by hand is what runners are made from.
+	b.env = found["a"]
+	if got := *b.allocation(b.idle()).Job.TaskGroups[0].Tasks[0].Resources.CPU; got != 77 {
+		t.Errorf("a runner has %d MHz", got)
+	}
+	// Putting it again heals it.
+	again := b.env
+	again.ID, again.Revision, again.RunnerRevision = "broken", 1, 1
+	if err := b.PutEnvironment(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if text := problem(); text != "" {
+		t.Errorf("it is still told: %q", text)
+	}
+}
+
+func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	b := bedOn(t, n, config(t, n, RawExec))
+	idle, claimed := b.idle(), b.claimed()
+	node := b.allocation(idle).NodeID
+	nodes := n.API().Nodes()
+	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: time.Hour}, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.awaitGone(idle); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("the idle one: %s, %s", r.GoneReason, r.Message)
+	}
+	if r, _ := b.find(claimed); r.State != runtime.RunnerClaimed {
+		t.Errorf("the claimed one is %s before the drain's end", r.State)
+	}
+	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
+		t.Errorf("it prints %q", got)
+	}
+	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+		t.Fatal(err)
+	}
+	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("the claimed one: %s, %s", r.GoneReason, r.Message)
+	}
+	for _, id := range []runtime.RunnerID{idle, claimed} {
+		if err := b.Remove(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	waiting := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), waiting, b.env, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes.UpdateDrain(node, nil, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.await(waiting, runtime.RunnerIdle)
+}
+
+func TestRunnersOutliveNomad(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	settings := config(t, n, RawExec)
+	settings.Patience, settings.LockTTL = 2*time.Second, time.Minute // Nomad is away for longer than 10 s
+	b := bedOn(t, n, settings)
+	idle, claimed := b.idle(), b.claimed()
+	if err := n.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Runners(t.Context(), "")
+	if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(err.Error(), "Nomad doesn't answer") {
+		t.Errorf("without Nomad: %v", err)
+	}
+	if err := b.Mark(t.Context(), claimed, runtime.Claim{Epoch: 2}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("a mark without Nomad: %v", err)
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || len(status.Problems) == 0 || status.Problems[0].Subject != "nomad" {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+	if err := n.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if _, err = b.Runners(t.Context(), ""); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, c := b.await(idle, runtime.RunnerIdle), b.await(claimed, runtime.RunnerClaimed); i.Claim.Held() || c.Claim.Epoch != 1 {
+		t.Errorf("%+v, %+v", i, c)
+	}
+	for _, id := range []runtime.RunnerID{idle, claimed} {
+		if got := b.run(id, "echo", "hi"); got != "hi\n" {
+			t.Errorf("it prints %q", got)
+		}
+	}
+	for _, p := range b.problemsNow() {
+		if p.Subject == "nomad" {
+			t.Errorf("still told: %+v", p)
+		}
+	}
+}
+
+func (b bed) problemsNow() []runtime.Problem {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]runtime.Problem(nil), b.problems...)
+}
+
+// An own template is parsed and validated by Nomad itself.
+const hclTemplate = `
+job "any" {
+  type = "batch"
+  group "g" {
+    task "main" {
+      driver = "raw_exec"
+      env { FROM = "template" }
+    }
+  }
+}`
+
+func TestAnOwnTemplateInHCL(t *testing.T) {
+	n := raw.Nomad(t)
+	own := config(t, n, RawExec)
+	own.Template = []byte(hclTemplate)
+	b := bedOn(t, n, own)
+	if err := b.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	id := b.idle()
+	if got := b.allocation(id).Job.TaskGroups[0].Tasks[0].Env["FROM"]; got != "template" {
+		t.Errorf("the runner isn't made from it: %q", got)
+	}
+	own.Template = []byte(strings.Replace(hclTemplate, "env {", "envv {", 1))
+	c, err := New(t.Context(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Check(t.Context()); runtime.CodeOf(err) != runtime.CodeInvalidInput && !strings.Contains(err.Error(), "template") {
+		t.Errorf("a broken template: %v", err)
+	}
+}
+
+// No node has podman, but Nomad's validation takes its job.
+func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
+	n := raw.Nomad(t)
+	for driver, image := range map[Driver]string{Docker: "a:1", Podman: "a:1", Exec: "host", RawExec: "host"} {
+		c := completed(t, Config{Driver: driver, NetworkMode: "bridge"})
+		env := rawEnvironment()
+		env.ID, env.Image, env.Isolation, env.Network.Access = "x", image, runtime.IsolationCluster, true
+		job, err := c.templateJob(baseOf(t, c), env, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.Namespace = new(n.Namespace())
+		runner, err := c.runnerJob(job, "r1", env, runtime.PriorityRefill, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range []*api.Job{job, runner} {
+			answer, _, err := n.API().Jobs().Validate(j, nil)
+			if err != nil || answer.Error != "" || len(answer.ValidationErrors) > 0 || answer.Warnings != "" {
+				text, _ := json.Marshal(j)
+				t.Errorf("%s: %v, %+v\n%s", driver, err, answer, text)
+			}
+		}
+	}
+}
+
+func TestCheckTellsWhatIsMissing(t *testing.T) {
+	n := raw.Nomad(t)
+	good := config(t, n, RawExec)
+	const secret = "6d0ad3b5-0000-4000-8000-a5a5a5a5a5a5"
+	for name, test := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"nothing":      {func(*Config) {}, ""},
+		"the driver":   {func(c *Config) { c.Driver = Docker }, "none of Nomad's 1 node has a healthy driver docker"},
+		"a token":      {func(c *Config) { c.API.Token = secret }, "Nomad refuses it"},
+		"the address":  {func(c *Config) { c.API.Address, c.Patience = "https://127.0.0.1:1", 100*time.Millisecond }, "Nomad doesn't answer"},
+		"certificates": {func(c *Config) { c.API.ClientCert, c.API.ClientKey, c.Patience = "", "", 100*time.Millisecond }, "Nomad doesn't answer"},
+	} {
+		c := good
+		test.change(&c)
+		cluster, err := New(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cluster.Check(t.Context())
+		cluster.Close()
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the token is told: %v", name, err)
+		}
+	}
+}
+
+// A bridge goes to the node itself where that is to be tried, and through the
+// servers where it can't.
+func TestBridgesToTheNodeItself(t *testing.T) {
+	n := raw.Nomad(t)
+	near := config(t, n, RawExec)
+	near.DirectTimeout = 5 * time.Second
+	b := bedOn(t, n, near)
+	id := b.idle()
+	conn, err := b.execNear(t.Context(), b.allocation(id).NodeID, b.allocation(id).ID, b.entries[id].way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	node := b.allocation(id).NodeID
+	if address := b.addressOf(t.Context(), node); address == nil || strings.HasSuffix(n.Address(), address.Host) {
+		t.Fatalf("the node's address is %v, the server's %s", address, n.Address())
+	}
+	if known := b.nomad.direct.nodes[node]; time.Until(known.until) < unreachableFor {
+		t.Errorf("the node was not reached: %+v", known)
+	}
+	b.nomad.direct.know(node, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
+	conn, err = b.execNear(t.Context(), node, b.allocation(id).ID, b.entries[id].way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if b.addressOf(t.Context(), node) != nil {
+		t.Error("a node that can't be reached is tried again at once")
+	}
+}

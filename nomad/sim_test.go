@@ -1,0 +1,417 @@
+package nomad
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// A sim is as much of Nomad's API as a Cluster uses, in memory: lists that are
+// true, and events that a test can lose, repeat and mix. It places every job at
+// once, and a bridge can be opened to each allocation that runs. In a bubble of
+// testing/synctest its hours take milliseconds.
+type sim struct {
+	conns chan net.Conn
+
+	mu         sync.Mutex // guards what follows
+	index      uint64
+	ids        int
+	jobs       map[string]*api.Job
+	allocs     []*api.AllocationListStub
+	evals      []*api.Evaluation
+	vars       map[string]*api.Variable
+	locks      int
+	lockedAt   time.Time // when the lock was acquired or renewed last
+	node       api.NodeListStub
+	streams    map[chan string]bool
+	bridges    map[string][]context.CancelFunc // by allocation
+	leaderless bool
+	deaf       bool                        // it does what it is asked for, and every third answer is lost
+	disturb    func(event string) []string // what is told in place of an event
+	calls      map[string]int
+	answers    int
+}
+
+func newSim() *sim {
+	return &sim{
+		conns: make(chan net.Conn), index: 10, jobs: map[string]*api.Job{}, vars: map[string]*api.Variable{}, streams: map[chan string]bool{},
+		bridges: map[string][]context.CancelFunc{}, calls: map[string]int{}, disturb: func(e string) []string { return []string{e} },
+		node: api.NodeListStub{ID: "n1", Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
+			NodeResources: &api.NodeResources{Cpu: api.NodeCpuResources{CpuShares: 4000}, Memory: api.NodeMemoryResources{MemoryMB: 4096}}},
+	}
+}
+
+// serve serves until the test ends.
+func (s *sim) serve(t *testing.T) {
+	mux := http.NewServeMux()
+	for pattern, handle := range map[string]func(r *http.Request) (any, error){
+		"GET /v1/jobs": s.listJobs, "PUT /v1/jobs": s.register, "GET /v1/job/{id}": s.readJob, "DELETE /v1/job/{id}": s.deregister,
+		"GET /v1/allocations": s.listAllocations, "GET /v1/evaluations": s.listEvaluations, "GET /v1/evaluation/{id}": s.readEvaluation,
+		"GET /v1/vars": s.listVariables, "GET /v1/var/{path...}": s.readVariable, "PUT /v1/var/{path...}": s.writeVariable,
+		"DELETE /v1/var/{path...}": s.deleteVariable, "GET /v1/nodes": s.listNodes,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, pattern, handle) })
+	}
+	mux.HandleFunc("GET /v1/event/stream", s.stream)
+	life, end := context.WithCancel(context.Background())
+	server := &http.Server{Handler: mux, BaseContext: func(net.Listener) context.Context { return life }}
+	listener := pipeListener{s.conns, life}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		end()
+		_ = server.Close()
+		<-served
+	})
+}
+
+// dial connects to the simulator, or finds its server down.
+func (s *sim) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case s.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+type pipeListener struct {
+	conns chan net.Conn
+	life  context.Context
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.life.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (l pipeListener) Close() error   { return nil }
+func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "sim"} }
+
+// A refused is an answer that isn't 200.
+type refused struct {
+	status int
+	text   string
+	body   any
+}
+
+func (e *refused) Error() string { return e.text }
+
+func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, handle func(*http.Request) (any, error)) {
+	s.mu.Lock()
+	s.calls[pattern]++
+	var body any
+	err := error(&refused{status: 500, text: "No cluster leader"})
+	if !s.leaderless {
+		body, err = handle(r)
+	}
+	index := s.index
+	text, _ := json.Marshal(body)
+	s.answers++
+	lost := s.deaf && s.answers%3 == 0
+	s.mu.Unlock()
+	if lost {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+	w.Header().Set("X-Nomad-LastContact", "0")
+	w.Header().Set("X-Nomad-KnownLeader", "true")
+	var e *refused
+	if errors.As(err, &e) {
+		w.WriteHeader(e.status)
+		if e.body != nil {
+			text, _ = json.Marshal(e.body)
+			_, _ = w.Write(text)
+		} else {
+			_, _ = io.WriteString(w, e.text)
+		}
+		return
+	}
+	_, _ = w.Write(text)
+}
+
+func (s *sim) id(kind string) string {
+	s.ids++
+	return fmt.Sprintf("%s-%d", kind, s.ids)
+}
+
+func (s *sim) listJobs(r *http.Request) (any, error) {
+	all := []*api.JobListStub{}
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		job := s.jobs[id]
+		if !strings.HasPrefix(id, r.URL.Query().Get("prefix")) {
+			continue
+		}
+		status := "running"
+		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !ended(a) }) {
+			status = "dead"
+		}
+		all = append(all, &api.JobListStub{ID: id, Meta: job.Meta, Stop: *job.Stop, Status: status, Priority: *job.Priority, JobModifyIndex: *job.JobModifyIndex})
+	}
+	return all, nil
+}
+
+func (s *sim) register(r *http.Request) (any, error) {
+	var request api.JobRegisterRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		return nil, &refused{status: 400, text: err.Error()}
+	}
+	job := request.Job
+	old := s.jobs[*job.ID]
+	if request.EnforceIndex && (old == nil && request.JobModifyIndex != 0 || old != nil && *old.JobModifyIndex != request.JobModifyIndex) {
+		return nil, &refused{status: 500, text: "Enforcing job modify index: it is another"}
+	}
+	s.index++
+	job.Stop, job.Version, job.JobModifyIndex = new(false), new(uint64(0)), new(s.index)
+	if old != nil {
+		job.Version = new(*old.Version + 1)
+	}
+	s.jobs[*job.ID] = job
+	s.tell("Job", *job.ID)
+	eval := &api.Evaluation{ID: s.id("eval"), JobID: *job.ID, Status: api.EvalStatusComplete, CreateIndex: s.index}
+	s.evals = append(s.evals, eval)
+	if job.ParameterizedJob == nil && old == nil {
+		s.place(*job.ID)
+	}
+	return api.JobRegisterResponse{EvalID: eval.ID, JobModifyIndex: s.index}, nil
+}
+
+// place makes a job's next allocation.
+func (s *sim) place(job string) {
+	s.index++
+	a := &api.AllocationListStub{
+		ID: s.id("alloc"), JobID: job, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
+		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{taskName: {State: "running"}},
+	}
+	s.allocs = append(s.allocs, a)
+	s.tell("Allocation", a.ID, job)
+}
+
+// change changes an allocation.
+func (s *sim) change(a *api.AllocationListStub, f func(*api.AllocationListStub)) {
+	s.index++
+	f(a)
+	a.ModifyIndex = s.index
+	s.tell("Allocation", a.ID, a.JobID)
+	if ended(a) {
+		s.cut(a.ID)
+	}
+}
+
+// cut breaks the bridges to an allocation.
+func (s *sim) cut(allocation string) {
+	for _, cancel := range s.bridges[allocation] {
+		cancel()
+	}
+	delete(s.bridges, allocation)
+}
+
+func (s *sim) readJob(r *http.Request) (any, error) {
+	if job := s.jobs[r.PathValue("id")]; job != nil {
+		return job, nil
+	}
+	return nil, &refused{status: 404, text: "job not found"}
+}
+
+func (s *sim) deregister(r *http.Request) (any, error) {
+	s.purge(r.PathValue("id"), r.URL.Query().Get("purge") == "true")
+	eval := &api.Evaluation{ID: s.id("eval"), JobID: r.PathValue("id"), Status: api.EvalStatusComplete, CreateIndex: s.index}
+	s.evals = append(s.evals, eval)
+	return api.JobDeregisterResponse{EvalID: eval.ID}, nil
+}
+
+func (s *sim) purge(id string, purge bool) {
+	s.index++
+	if job := s.jobs[id]; job != nil && purge {
+		delete(s.jobs, id)
+	} else if job != nil {
+		job.Stop, job.JobModifyIndex = new(true), new(s.index)
+	}
+	s.tell("Job", id)
+	for _, a := range s.allocs {
+		if a.JobID == id && !ended(a) {
+			s.change(a, func(a *api.AllocationListStub) {
+				a.DesiredStatus, a.ClientStatus = api.AllocDesiredStatusStop, api.AllocClientStatusComplete
+			})
+		}
+	}
+}
+
+func (s *sim) listAllocations(*http.Request) (any, error) { return s.allocs, nil }
+func (s *sim) listEvaluations(*http.Request) (any, error) { return s.evals, nil }
+func (s *sim) listNodes(*http.Request) (any, error)       { return []*api.NodeListStub{&s.node}, nil }
+
+func (s *sim) readEvaluation(r *http.Request) (any, error) {
+	i := slices.IndexFunc(s.evals, func(e *api.Evaluation) bool { return e.ID == r.PathValue("id") })
+	if i < 0 {
+		return nil, &refused{status: 404, text: "eval not found"}
+	}
+	return s.evals[i], nil
+}
+
+func (s *sim) listVariables(r *http.Request) (any, error) {
+	all := []*api.VariableMetadata{}
+	for path, v := range s.vars {
+		if strings.HasPrefix(path, r.URL.Query().Get("prefix")) {
+			all = append(all, &api.VariableMetadata{Path: path, CreateIndex: v.CreateIndex, ModifyIndex: v.ModifyIndex, CreateTime: v.CreateTime})
+		}
+	}
+	return all, nil
+}
+
+func (s *sim) readVariable(r *http.Request) (any, error) {
+	if v := s.vars[r.PathValue("path")]; v != nil {
+		return v, nil
+	}
+	return nil, &refused{status: 404, text: "variable not found"}
+}
+
+func (s *sim) writeVariable(r *http.Request) (any, error) {
+	var v api.Variable
+	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
+		return nil, &refused{status: 400, text: err.Error()}
+	}
+	query := r.URL.Query()
+	if query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release") {
+		s.locks++
+		s.lockedAt = time.Now()
+		v.Lock = &api.VariableLock{ID: "lock", TTL: "10s"}
+		return v, nil
+	}
+	old, index := s.vars[v.Path], query.Get("cas")
+	have := uint64(0)
+	if old != nil {
+		have = old.ModifyIndex
+	}
+	if index != strconv.FormatUint(have, 10) {
+		conflict := old
+		if conflict == nil {
+			conflict = &api.Variable{Path: v.Path}
+		}
+		return nil, &refused{status: 409, body: conflict}
+	}
+	s.index++
+	v.CreateIndex, v.ModifyIndex, v.CreateTime = s.index, s.index, time.Now().UnixNano()
+	if old != nil {
+		v.CreateIndex, v.CreateTime = old.CreateIndex, old.CreateTime
+	}
+	s.vars[v.Path] = &v
+	return v, nil
+}
+
+func (s *sim) deleteVariable(r *http.Request) (any, error) {
+	delete(s.vars, r.PathValue("path"))
+	s.index++
+	return nil, nil
+}
+
+// tell tells all who follow of an event, after it was disturbed. The caller
+// holds mu.
+func (s *sim) tell(topic, key string, filters ...string) {
+	text, _ := json.Marshal(api.Events{Index: s.index, Events: []api.Event{{Topic: api.Topic(topic), Key: key, FilterKeys: filters, Index: s.index}}})
+	for _, event := range s.disturb(string(text)) {
+		for stream := range s.streams {
+			select {
+			case stream <- event:
+			default: // too slow: it loses events
+			}
+		}
+	}
+}
+
+func (s *sim) stream(w http.ResponseWriter, r *http.Request) {
+	events := make(chan string, 100)
+	s.mu.Lock()
+	leaderless := s.leaderless
+	s.streams[events] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.streams, events)
+		s.mu.Unlock()
+	}()
+	if leaderless {
+		http.Error(w, "No cluster leader", http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	heartbeat := time.NewTicker(30 * time.Second)
+	defer heartbeat.Stop()
+	for {
+		_ = http.NewResponseController(w).Flush()
+		text := "{}"
+		select {
+		case event, open := <-events:
+			if !open {
+				return
+			}
+			text = event
+		case <-heartbeat.C:
+		case <-r.Context().Done():
+			return
+		}
+		if _, err := io.WriteString(w, text+"\n"); err != nil {
+			return
+		}
+	}
+}
+
+// breakStreams cuts every event stream.
+func (s *sim) breakStreams() {
+	for stream := range s.streams {
+		close(stream)
+		delete(s.streams, stream)
+	}
+}
+
+// bridge stands for alloc exec and the agent's bridge: package yamux shares
+// timers between bubbles, which they don't allow.
+func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
+	if err := wait(ctx, 3*time.Millisecond); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !ended(a) }) {
+		return nil, errors.New("the allocation isn't running")
+	}
+	life, cancel := context.WithCancel(context.Background())
+	s.bridges[allocation] = append(s.bridges[allocation], cancel)
+	return simSession{life, cancel}, nil
+}
+
+type simSession struct {
+	life context.Context
+	end  context.CancelFunc
+}
+
+func (s simSession) Dial(context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	_ = theirs.Close()
+	return ours, context.Cause(s.life)
+}
+func (s simSession) Done() <-chan struct{} { return s.life.Done() }
+func (s simSession) Close() error {
+	s.end()
+	return nil
+}

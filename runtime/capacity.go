@@ -1,0 +1,46 @@
+package runtime
+
+import "time"
+
+// A ClusterStatus says what a cluster is, how much of it is taken, and what is
+// wrong with it.
+type ClusterStatus struct {
+	Kind     string // "local" or "nomad"
+	Capacity Capacity
+	Problems []Problem // in the order in which they were found
+	Draining *Draining // nil: it isn't being drained
+}
+
+// Draining says how far a cluster's draining has come: it is done when nothing
+// is left.
+type Draining struct {
+	Since      time.Time
+	Claimed    int // runners that somebody holds
+	Leaving    int // other runners, which go by themselves
+	Executions int // that haven't ended
+}
+
+// A Problem is something that an operator has to know of, although the cluster
+// goes on without it: a record that can't be read, a runner that can't be
+// removed.
+type Problem struct {
+	Subject string // what it is about: "runner r1"
+	Message string
+	Since   time.Time
+}
+
+// A Capacity is what a cluster's machines have for runners, and what of it
+// runners were promised, used by them or not. More may be promised than there
+// is.
+type Capacity struct {
+	CPUMHz        int
+	MemoryMiB     int64
+	CPUMHzUsed    int
+	MemoryMiBUsed int64
+}
+
+// Take counts a runner's resources as used.
+func (c *Capacity) Take(r Resources) {
+	c.CPUMHzUsed += r.CPUMHz
+	c.MemoryMiBUsed += int64(r.MemoryMiB)
+}

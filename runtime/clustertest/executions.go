@@ -1,0 +1,246 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Dial opens a stream to one runner's agent, or to what serves its protocol.
+type Dial func(ctx context.Context) (net.Conn, error)
+
+// Executions runs the part of the suite that is about commands in a runner. It
+// needs no cluster: whatever serves the agent's protocol passes it.
+func Executions(t *testing.T, dial Dial) {
+	tests := map[string]func(t *testing.T, dial Dial){
+		"a command prints, and exits with its code": testExit,
+		"a command that isn't there is refused":     testNoCommand,
+		"stdin arrives whole, and ends":             testStdin,
+		"a start is idempotent by its id":           testSameID,
+		"an execution can be attached to":           testAttach,
+		"a kill ends an execution":                  testKill,
+		"a time limit ends an execution":            testTimeLimit,
+		"output is whole, however late it is taken": testOutput,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(t, dial) })
+	}
+}
+
+// open starts a command.
+func (dial Dial) open(t *testing.T, start agent.Start) (*agent.Session, error) {
+	t.Helper()
+	conn, err := dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start.ID == "" {
+		start.ID = string(runtime.NewExecutionID())
+	}
+	start.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
+	return agent.StartExecution(t.Context(), conn, start)
+}
+
+func (dial Dial) start(t *testing.T, start agent.Start) *agent.Session {
+	t.Helper()
+	session, err := dial.open(t, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return session
+}
+
+// begun waits until the command runs, and returns the session.
+func begun(t *testing.T, session *agent.Session) *agent.Session {
+	t.Helper()
+	if event, err := session.Next(); err != nil || event.Kind != agent.KindStarted {
+		t.Fatal(event, err)
+	}
+	return session
+}
+
+// drain reads to the exit, and settles the execution.
+func drain(t *testing.T, session *agent.Session) (string, agent.Exit) {
+	t.Helper()
+	var printed []byte
+	for {
+		event, err := session.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch event.Kind {
+		case agent.KindOutput:
+			printed = append(printed, event.Data...)
+			if err := session.Ack(event.Offset + int64(len(event.Data))); err != nil {
+				t.Fatal(err)
+			}
+		case agent.KindExited:
+			if err := session.Settled(); err != nil {
+				t.Fatal(err)
+			}
+			return string(printed), event.Exit
+		}
+	}
+}
+
+func testExit(t *testing.T, dial Dial) {
+	for _, test := range []struct {
+		argv    []string
+		printed string
+		code    int
+	}{
+		{[]string{"echo", "Hello", "World"}, "Hello World\n", 0},
+		{[]string{"true"}, "", 0},
+		{[]string{"false"}, "", 1},
+		{[]string{"sh", "-c", "exit 42"}, "", 42},
+	} {
+		printed, exit := drain(t, dial.start(t, agent.Start{Argv: test.argv}))
+		if printed != test.printed || exit.Code != test.code || exit.Signal != "" || exit.Cause != agent.CauseSelf {
+			t.Errorf("%q printed %q and ended with %+v", test.argv, printed, exit)
+		}
+	}
+}
+
+func testNoCommand(t *testing.T, dial Dial) {
+	var refused *agent.Error
+	if _, err := dial.open(t, agent.Start{Argv: []string{"no-such-command"}}); !errors.As(err, &refused) || refused.Code != agent.ErrNotFound {
+		t.Errorf("%v, want %s", err, agent.ErrNotFound)
+	}
+}
+
+// feed sends text from an offset on, and the end.
+func feed(t *testing.T, session *agent.Session, offset int64, text string) {
+	if _, err := session.WriteStdin(t.Context(), offset, []byte(text)); err != nil {
+		t.Error(err)
+	}
+	if err := session.CloseStdin(); err != nil {
+		t.Error(err)
+	}
+}
+
+func testStdin(t *testing.T, dial Dial) {
+	for _, text := range []string{"", "still here", strings.Repeat("0123456789abcd\x00\n", 1<<16)} {
+		session := begun(t, dial.start(t, agent.Start{Argv: []string{"cat"}, Stdin: true}))
+		go feed(t, session, 0, text)
+		if printed, exit := drain(t, session); printed != text || exit.Code != 0 {
+			t.Errorf("%d bytes of %d came, and it ended with %+v", len(printed), len(text), exit)
+		}
+	}
+}
+
+func testSameID(t *testing.T, dial Dial) {
+	start := agent.Start{ID: string(runtime.NewExecutionID()), Argv: []string{"cat"}, Stdin: true}
+	first := begun(t, dial.start(t, start))
+	second := begun(t, dial.start(t, start))
+	if _, err := first.Next(); err == nil {
+		t.Error("the first stream goes on")
+	}
+	go feed(t, second, 0, "once")
+	if printed, exit := drain(t, second); printed != "once" || exit.Code != 0 {
+		t.Errorf("printed %q and ended with %+v", printed, exit)
+	}
+}
+
+func testAttach(t *testing.T, dial Dial) {
+	id := string(runtime.NewExecutionID())
+	first := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true}))
+	go first.WriteStdin(t.Context(), 0, []byte("hello ")) // the stream is cut below
+	event, err := first.Next()
+	if err != nil || string(event.Data) != "hello " {
+		t.Fatalf("%q, %v", event.Data, err)
+	}
+	first.Close()
+	conn, err := dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: id, Offset: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	go feed(t, second, 6, "again")
+	if printed, exit := drain(t, second); printed != "lo again" || exit.Code != 0 {
+		t.Errorf("after the attach: %q, %+v", printed, exit)
+	}
+}
+
+func testKill(t *testing.T, dial Dial) {
+	session := begun(t, dial.start(t, agent.Start{Argv: []string{"sleep", "1000"}}))
+	if err := session.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, exit := drain(t, session); exit.Cause != agent.CauseKill || exit.Signal != "SIGKILL" {
+		t.Errorf("it ended with %+v", exit)
+	}
+}
+
+func testTimeLimit(t *testing.T, dial Dial) {
+	session := dial.start(t, agent.Start{Argv: []string{"sleep", "1000"}, TimeLimit: 300 * time.Millisecond})
+	if _, exit := drain(t, session); exit.Cause != agent.CauseTimeLimit || exit.Signal != "SIGKILL" || exit.Wall < 300*time.Millisecond {
+		t.Errorf("it ended with %+v", exit)
+	}
+}
+
+// testOutput takes output by several streams, each from where the one before it
+// was cut, of a command whose input is cut with them.
+func testOutput(t *testing.T, dial Dial) {
+	var text strings.Builder
+	for i := 0; text.Len() < 3<<20; i++ {
+		text.WriteString(strings.Repeat(string(rune('a'+i%26)), 99) + "\n")
+	}
+	want := text.String()
+	id := string(runtime.NewExecutionID())
+	session := dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true})
+	var feeding sync.WaitGroup
+	defer feeding.Wait()
+	printed := make([]byte, 0, len(want))
+	for cuts := 0; ; {
+		event, err := session.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch event.Kind {
+		case agent.KindStarted:
+			feeding.Go(func() {
+				// What is there already is skipped; a cut ends it.
+				if _, err := session.WriteStdin(t.Context(), 0, []byte(want)); err == nil {
+					_ = session.CloseStdin()
+				}
+			})
+		case agent.KindOutput:
+			printed = append(printed, event.Data...)
+			_ = session.Ack(int64(len(printed)))
+		case agent.KindExited:
+			if string(printed) != want || event.Exit.Code != 0 {
+				t.Errorf("%d bytes of %d came, %+v", len(printed), len(want), event.Exit)
+			}
+			if err := session.Settled(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if len(printed) < (cuts+1)<<19 {
+			continue
+		}
+		cuts++
+		session.Close()
+		feeding.Wait()
+		conn, err := dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if session, err = agent.AttachExecution(t.Context(), conn, agent.Attach{ID: id, Offset: int64(len(printed))}); err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+	}
+}

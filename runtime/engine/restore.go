@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// restore brings back environments, pools and executions. It waits for no
+// runner: executions are there in their last known state, and their sessions
+// find their agents in the background. What can't be brought back is skipped,
+// and told by Health.
+func (e *Engine) restore(ctx context.Context) error {
+	environments, err := e.cluster.Environments(ctx)
+	if err != nil {
+		return fmt.Errorf("restore environments: %w", err)
+	}
+	runners, err := e.cluster.Runners(ctx, "")
+	if err != nil {
+		return fmt.Errorf("restore runners: %w", err)
+	}
+	unfinished, err := e.store.Unfinished(ctx)
+	if err != nil {
+		return fmt.Errorf("restore executions: %w", err)
+	}
+	kept, err := e.store.FinishedBytes(ctx)
+	if err != nil {
+		return fmt.Errorf("restore executions: %w", err)
+	}
+	e.quota.Add(kept)
+
+	e.mu.Lock()
+	known := map[runtime.EnvironmentID][]runtime.Runner{}
+	byID := make(map[runtime.RunnerID]runtime.Runner, len(runners))
+	for _, r := range runners {
+		known[r.Environment.ID] = append(known[r.Environment.ID], r)
+		byID[r.ID] = r
+		e.runners.Store(r.ID, pool.Adopted(r))
+		if r.Claim.Key != "" {
+			e.claims[r.Claim.Key] = finishedClaim(r)
+		}
+	}
+	for _, env := range environments {
+		e.environments[env.ID] = env
+	}
+	e.mu.Unlock()
+
+	// The pools come after the sessions, which they tell what became of runners,
+	// and know from the start which runners are in use.
+	sessions := e.resumeAll(ctx, unfinished, byID)
+	busy := map[runtime.RunnerID]int{}
+	for _, s := range sessions {
+		if _, there := byID[s.runner.ID]; there {
+			busy[s.runner.ID]++
+		}
+	}
+	for _, env := range environments {
+		// Never nil, which would be: unknown.
+		if err := e.openPool(ctx, env, append([]runtime.Runner{}, known[env.ID]...), busy, false); err != nil {
+			return err
+		}
+		delete(known, env.ID)
+	}
+	for _, orphans := range known { // their environment was deleted
+		if err := e.openPool(ctx, orphans[0].Environment, orphans, busy, true); err != nil {
+			return err
+		}
+	}
+	for _, s := range sessions {
+		if err := e.goOn(s); err != nil {
+			return err
+		}
+	}
+	close(e.restored)
+	return e.background(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
+}
+
+// resumeAll returns the sessions of all unfinished executions.
+func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, runners map[runtime.RunnerID]runtime.Runner) []*session {
+	sessions := make([]*session, len(unfinished))
+	var group errgroup.Group
+	group.SetLimit(goruntime.GOMAXPROCS(0))
+	for i, u := range unfinished {
+		group.Go(func() error { // reads the whole log
+			var runner *runtime.Runner
+			if r, ok := runners[u.Execution.RunnerID]; ok {
+				runner = &r
+			}
+			sessions[i] = e.resume(ctx, u, runner)
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	for _, s := range sessions {
+		e.addSession(s)
+	}
+	e.counts.resumed.Add(int64(len(sessions)))
+	return sessions
+}
+
+// goOn has a session run, and fed with what an earlier server was to feed it with.
+func (e *Engine) goOn(s *session) error {
+	x := s.execution()
+	if env := s.runner.Environment.ID; env != "" {
+		s.pool = e.poolNamed(env)
+	}
+	if err := e.background(s.run); err != nil {
+		return err
+	}
+	switch {
+	case s.pool == nil:
+		return nil
+	case s.begin.Input != nil:
+		return e.feedLater(x.ID, []byte(*s.begin.Input), 0)
+	case s.inputEnd != nil:
+		return e.feedLater(x.ID, nil, *s.inputEnd)
+	}
+	return nil
+}
+
+// releaseLeft releases the runners that were to go with their execution, where
+// the server was killed between the two.
+func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy map[runtime.RunnerID]int) {
+	for _, r := range runners {
+		if r.State != runtime.RunnerClaimed || busy[r.ID] > 0 {
+			continue
+		}
+		released, err := e.store.Released(ctx, r.ID)
+		if err == nil && released {
+			_, err = e.Release(ctx, r.ID)
+		}
+		if err != nil {
+			e.logger.Warn("a runner was left to its inactivity timeout", zap.String("runner", string(r.ID)), zap.Error(err))
+		}
+	}
+}
+
+// notRestored notes what was skipped.
+func (e *Engine) notRestored(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	e.logger.Warn("something could not be restored", zap.String("what", text))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unrestored = append(e.unrestored, text)
+}
+
+// skipped tells what could not be brought back since the start.
+func (e *Engine) skipped() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Concat(e.unrestored, e.store.Unreadable())
+}

@@ -1,0 +1,473 @@
+package engine
+
+import (
+	"database/sql"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// startCommand starts one and waits until it runs.
+func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
+	t.Helper()
+	x, err := b.Start(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it runs", func() bool {
+		x, err = b.Execution(t.Context(), x.ID, 0)
+		return err == nil && x.State != runtime.ExecutionPending
+	})
+	return x
+}
+
+// exited waits until the agent has seen the end of an execution.
+func (b *bed) exited(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID) {
+	t.Helper()
+	eventually(t, "it exits", func() bool {
+		conn, err := b.fake.Dial(t.Context(), runner)
+		if err != nil {
+			return false
+		}
+		answer, _ := agent.PingAgent(t.Context(), conn) // no answer: it isn't known yet
+		for _, x := range answer.Executions {
+			if x.ID == string(id) {
+				return x.Exited
+			}
+		}
+		return false
+	})
+}
+
+// database opens the stopped engine's database.
+func (b *bed) database(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func TestEndedWhileNoServerWasThere(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
+	b.stop()
+	b.exited(t, r.ID, x.ID)
+	over := time.Now()
+	b.start(t)
+	end := b.await(t, x.ID)
+	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Marks.StartedAt.Before(over) || !end.Marks.FirstOutputAt.Before(over) {
+		t.Errorf("%+v %+v", end.End, end.Marks)
+	}
+	if output, _ := b.events(t, x.ID, ""); output != (&follower{lines: 50}).want() {
+		t.Errorf("%q", output)
+	}
+}
+
+// TestRecordedButNeverBegun: the server is killed before an agent hears of the
+// execution.
+func TestRecordedButNeverBegun(t *testing.T) {
+	deaf := func(conn net.Conn) { _ = conn.Close() }
+	b, c, r := hostile(t, deaf)
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.session(cancelled.ID).kill(t.Context(), runtime.OutcomeCancelled)
+	b.stop()
+	c.agent.Store(nil)
+	b.start(t)
+	if end := b.await(t, x.ID); end.End.Outcome != runtime.OutcomeExited || b.fake.Begun(r.ID, x.ID) != 1 {
+		t.Errorf("%+v, started %d times", end.End, b.fake.Begun(r.ID, x.ID))
+	}
+	if end := b.await(t, cancelled.ID); end.End.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("%+v", end.End)
+	}
+	again, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
+	if err != nil || again.ID != x.ID {
+		t.Errorf("the key gave %s, not %s: %v", again.ID, x.ID, err)
+	}
+}
+
+func TestAgentForgotIt(t *testing.T) {
+	b, c, r := hostile(t, nil)
+	c.agent.Store(nil)
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
+	eventually(t, "it prints", func() bool {
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		printed := 0
+		for _, c := range chunks {
+			printed += len(c.Data)
+		}
+		return err == nil && printed >= len("0\n1\n")
+	})
+	b.stop()
+	other := func(conn net.Conn) {
+		defer conn.Close()
+		if _, _, err := agent.NewFrameReader(conn, agent.AgentSide).Next(); err != nil {
+			return
+		}
+		frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: 1,
+			Error: &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "no such execution"}})
+		if err == nil {
+			_, _ = conn.Write(frame)
+		}
+	}
+	c.agent.Store(&other)
+	b.start(t)
+	end := b.await(t, x.ID)
+	output, events := b.events(t, x.ID, "")
+	if end.End.Outcome != runtime.OutcomeLost || !strings.HasPrefix(output, "0\n1\n") || end.Usage.OutputBytes != int64(len(output)) || len(events) < 3 {
+		t.Errorf("%+v, %q", end, output)
+	}
+}
+
+func TestRunnerWentWhileNoServerWasThere(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	told, silent := b.claim(t, "a"), b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: told.ID, Command: []string{"sleep", "60"}})
+	y := b.startCommand(t, StartInput{RunnerID: silent.ID, Command: []string{"sleep", "60"}})
+	b.stop()
+	b.fake.Kill(told.ID, runtime.GoneOutOfMemory)
+	if err := b.fake.Remove(t.Context(), silent.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeRunnerGone || end.GoneReason != runtime.GoneOutOfMemory {
+		t.Errorf("%+v", end)
+	}
+	if end := b.await(t, y.ID).End; end.Outcome != runtime.OutcomeLost {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestReleasedBeforeTheEndWasStored: the server is killed after it removed a
+// runner, and before it has stored how the execution there ended. One that was to
+// be removed, and wasn't, goes on.
+func TestReleasedBeforeTheEndWasStored(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	removed, kept := b.claim(t, "a"), b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: removed.ID, Command: []string{"sleep", "60"}})
+	y := b.startCommand(t, StartInput{RunnerID: kept.ID, Command: []string{"count", "50", "2000"}})
+	for _, r := range []runtime.Runner{removed, kept} {
+		r.GoneReason = runtime.GoneReleased
+		if err := b.ending(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.stop()
+	if err := b.fake.Remove(t.Context(), removed.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeRunnerGone || end.GoneReason != runtime.GoneReleased {
+		t.Errorf("%+v", end)
+	}
+	if end := b.await(t, y.ID).End; end.Outcome != runtime.OutcomeExited || end.ExitCode != 7 {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestEvidenceIsComparedWithTheStart: what the host counted before an execution
+// began isn't its doing; what it counted since is, also after a restart.
+func TestEvidenceIsComparedWithTheStart(t *testing.T) {
+	for _, test := range []struct {
+		before, after int64
+		neighbour     bool
+		want          runtime.Outcome
+	}{
+		{5, 6, false, runtime.OutcomeMemoryLimit},
+		{5, 5, false, runtime.OutcomeExited},
+		{5, 6, true, runtime.OutcomeExited},
+	} {
+		b := newBed(t)
+		b.environment(t, "a", 1)
+		r := b.claim(t, "a")
+		b.fake.Count(r.ID, runtime.Evidence{OOMKills: test.before})
+		x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "10", "20000"}})
+		if test.neighbour {
+			b.run(t, r.ID, "true")
+		}
+		b.stop()
+		b.fake.Count(r.ID, runtime.Evidence{OOMKills: test.after})
+		b.start(t)
+		if end := b.await(t, x.ID).End; end.Outcome != test.want {
+			t.Errorf("%+v: %+v", test, end)
+		}
+	}
+}
+
+func TestStdinGoesOn(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	write := func(text string, offset *int64, end bool) (int64, error) {
+		return b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Offset: offset, Close: end})
+	}
+	if n, err := write("one ", nil, false); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	b.stop()
+	b.start(t)
+	if n, err := write("one two ", ptr[int64](0), false); n != 8 || err != nil { // a retry, and more
+		t.Error(n, err)
+	}
+	b.stop()
+	b.start(t)
+	_, err := write("x", ptr[int64](9), false)
+	wantCode(t, err, runtime.CodeInvalidInput, "offset")
+	if n, err := write("three", nil, false); n != 13 || err != nil {
+		t.Error(n, err)
+	}
+	// Killed between the record of the end and the end itself.
+	if err := b.store.NoteInputEnd(t.Context(), x.ID, 13); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	if end := b.await(t, x.ID); end.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", end.End)
+	}
+	if output, _ := b.events(t, x.ID, ""); output != "one two three" {
+		t.Errorf("%q", output)
+	}
+}
+
+func TestClosedStdinStaysClosed(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}, Stdin: true})
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("all"), Close: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	_, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("more")})
+	wantCode(t, err, runtime.CodeConflict, "")
+}
+
+// TestRunGoesOn: a whole run is fed, ends, and gives its runner back.
+func TestRunGoesOn(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
+	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(30), Key: "k"}
+	x, err := b.Execute(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	if again, err := b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
+		t.Errorf("%s, %v", again.ID, err)
+	}
+	if end := b.await(t, x.ID); end.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", end.End)
+	}
+	if output, _ := b.events(t, x.ID, ""); output != text {
+		t.Errorf("%d bytes", len(output))
+	}
+	eventually(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+}
+
+// TestRunnerOfAnEndedRunGoes: the server is killed after the end was stored, and
+// before the release.
+func TestRunnerOfAnEndedRunGoes(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(30)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := execution.Finished(x, runtime.End{Outcome: runtime.OutcomeExited}, runtime.Usage{}, time.Now())
+	if _, err := s.FinishExecution(t.Context(), ended, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	eventually(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+}
+
+// TestUseKeepsTheClaim: a runner in which something runs doesn't expire, whatever
+// happens to the server, and does after that.
+func TestUseKeepsTheClaim(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	eventually(t, "one is idle", func() bool { s, _ := b.PoolStatus("a"); return s.Idle == 1 })
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", InactivityTimeout: ptr(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "2.5"}})
+	for range 3 {
+		<-time.After(600 * time.Millisecond) // it runs
+		b.stop()
+		stored, err := b.fake.Runners(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range stored {
+			if s.ID == r.ID && time.Until(s.Claim.ExpiresAt) < 700*time.Millisecond {
+				t.Errorf("its stored claim expires in %s", time.Until(s.Claim.ExpiresAt))
+			}
+		}
+		b.start(t)
+	}
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", end)
+	}
+	eventually(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+}
+
+// TestRestoreWaitsForNoAgent also shows that what is known is told at once.
+func TestRestoreWaitsForNoAgent(t *testing.T) {
+	b, c, r := hostile(t, nil)
+	c.agent.Store(nil)
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1000", "100"}})
+	output, events := "", []Event(nil)
+	eventually(t, "it prints", func() bool {
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		events = chunks
+		return err == nil && len(chunks) > 0
+	})
+	b.stop()
+	silent := func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1)) // and never an answer
+		<-t.Context().Done()
+		_ = conn.Close()
+	}
+	c.agent.Store(&silent)
+	began := time.Now()
+	b.start(t)
+	if took := time.Since(began); took > openWithin/2 {
+		t.Errorf("the restart took %s", took)
+	}
+	got, err := b.Execution(t.Context(), x.ID, 0)
+	if err != nil || got.State != runtime.ExecutionRunning {
+		t.Errorf("%s, %v", got.State, err)
+	}
+	chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	for _, c := range chunks {
+		output += string(c.Data)
+	}
+	if err != nil || end || !strings.HasPrefix(output, string(events[0].Data)) {
+		t.Errorf("%q, %v, %v", output, end, err)
+	}
+}
+
+// TestWhatCannotBeRestoredIsSkipped: it stops nothing else, and Health tells.
+func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
+	y := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
+	eventually(t, "it prints", func() bool {
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		return err == nil && len(chunks) > 0
+	})
+	_, cursor, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := b.logPath(x.ID)
+	b.stop()
+	db := b.database(t)
+	if _, err := db.Exec(`UPDATE executions SET value = x'7b' WHERE id = ?`, y.ID); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody can read a directory as a log.
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(log, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	restore := func() ComponentHealth {
+		for _, c := range b.Health(t.Context()).Components {
+			if c.Name == "restore" {
+				return c
+			}
+		}
+		return ComponentHealth{}
+	}
+	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 skipped; the first: output of execution "+string(x.ID)) {
+		t.Errorf("%+v", c)
+	}
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", end)
+	}
+	output, events := b.events(t, x.ID, cursor)
+	if events[len(events)-1].Kind != EventFinished || !strings.HasSuffix(output, "\n39\n") {
+		t.Errorf("%q, %+v", output, events)
+	}
+	output, events = b.events(t, x.ID, "")
+	if want := (&follower{lines: 40}).want(); events[1].Kind != EventLost || int(events[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
+		t.Errorf("%q, %+v", output, events)
+	}
+	if page, _, err := b.Executions(t.Context(), ExecutionFilter{}, 10, ""); err != nil || len(page) != 1 {
+		t.Errorf("%d executions, %v", len(page), err)
+	}
+}
+
+// TestLogCutBehindAReader: a power cut took the end of a log that a reader had
+// read already.
+func TestLogCutBehindAReader(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
+	var cursor string
+	eventually(t, "it prints", func() bool {
+		chunks, next, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		cursor = next
+		return err == nil && len(chunks) > 0
+	})
+	log := b.logPath(x.ID)
+	b.stop()
+	if err := b.fake.Remove(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(log, 10); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	if output, events := b.events(t, x.ID, cursor); output != "" || len(events) != 1 || events[0].Execution.End.Outcome != runtime.OutcomeLost {
+		t.Errorf("%q, %+v", output, events)
+	}
+	if output, events := b.events(t, x.ID, ""); output != "" || events[len(events)-1].Kind != EventFinished {
+		t.Errorf("%q, %+v", output, events)
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// A begin is what is stored beside an execution until it has ended, so that
+// another server can go on with it: what the API doesn't show.
+type begin struct {
+	Env     []string         `json:"env"`
+	Dir     string           `json:"dir,omitempty"`
+	Before  runtime.Evidence `json:"before"`          // what the host had counted before the start
+	Counted bool             `json:"counted"`         // Before is known: without it nothing can be said to have risen
+	Input   *string          `json:"input,omitempty"` // all of the stdin, where Execute has to feed it
+}
+
+func (b begin) encode() []byte {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic(err) // a plain struct of ours: never
+	}
+	return text
+}
+
+// unreadable ends the names of logs that could not be recovered.
+const unreadable = ".unreadable"
+
+// resume returns the session of an execution that an earlier server left, in its
+// last known state. Its pool is set by the caller; without a runner it has none.
+func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner) *session {
+	x := u.Execution
+	var b begin
+	if err := json.Unmarshal(u.Start, &b); err != nil { // if it runs it can go on
+		e.notRestored("execution %s: how it was started can't be read: %v", x.ID, err)
+	}
+	log, err := output.Recover(e.logPath(x.ID))
+	if err != nil {
+		// What comes goes to a new log. The old one stays, for a person to look at.
+		aside := os.Rename(e.logPath(x.ID), e.logPath(x.ID)+unreadable)
+		e.notRestored("output of execution %s, which is now lost: %v", x.ID, errors.Join(err, aside))
+		log = output.New(e.logPath(x.ID))
+	}
+	s := newSession(e, nil, runtime.Runner{ID: x.RunnerID}, x, b, log)
+	s.resumed, s.received, s.inputEnd = true, log.Next(), u.InputEnd
+	if runner != nil {
+		s.runner = *runner
+	}
+	if runner == nil || runner.State != runtime.RunnerClaimed { // else its removal was never begun
+		s.gone, s.goneAt = u.Gone, time.Now()
+	}
+	if u.Killed != "" {
+		s.killed, s.late = u.Killed, time.Now().Add(agentLate)
+	}
+	if since, printed := log.First(); printed {
+		// It ran, if only for less than a guard's tick: when it began is about when
+		// it was queued, until its agent tells.
+		s.change(func(x runtime.Execution) runtime.Execution {
+			s.guessed = x.State == runtime.ExecutionPending
+			x = execution.Started(x, x.Marks.QueuedAt)
+			return execution.Printed(x, x.Marks.StartedAt.Add(since))
+		})
+	}
+	if s.execution().State != runtime.ExecutionPending {
+		closeOnce(s.started)
+	}
+	if neighbours, err := e.store.Neighbours(ctx, x.RunnerID, x.Marks.QueuedAt); err != nil || neighbours {
+		s.crowded.Store(true)
+	}
+	return s
+}
+
+// begun takes in that the command runs, since at.
+func (s *session) begun(at time.Time) {
+	at = s.plausible(at)
+	s.change(func(x runtime.Execution) runtime.Execution {
+		if s.guessed {
+			x.Marks.FirstOutputAt = x.Marks.FirstOutputAt.Add(at.Sub(x.Marks.StartedAt))
+			x.Marks.StartedAt = at
+		}
+		return execution.Started(x, at)
+	})
+	s.guessed = false
+	if !s.resumed {
+		s.engine.counts.starting.Add(at.Sub(s.execution().Marks.QueuedAt))
+	}
+	closeOnce(s.started)
+}
+
+// plausible returns a time that an agent told, or the nearest one that can be
+// true.
+func (s *session) plausible(at time.Time) time.Time {
+	queued, now := s.execution().Marks.QueuedAt, time.Now()
+	switch {
+	case at.Before(queued):
+		return queued
+	case at.After(now):
+		return now
+	default:
+		return at
+	}
+}
+
+// neverBegun reports whether the agent's refusal to go on means that an earlier
+// server recorded the execution, but didn't come to start it: then nothing of it
+// is known anywhere else.
+func (s *session) neverBegun(refused *agent.Error) bool {
+	return s.resumed && s.begin.Env != nil && refused.Code == agent.ErrNotFound &&
+		s.received == 0 && s.execution().State == runtime.ExecutionPending
+}
+
+// catchUp skips output that the agent doesn't have any more, because an earlier
+// server acknowledged what a full disk then refused: its readers are told that
+// it was lost.
+func (s *session) catchUp(ctx context.Context, refused *agent.Error) bool {
+	if !s.resumed || refused.Code != agent.ErrInvalid || refused.Field != "offset" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	conn, err := s.engine.cluster.Dial(ctx, s.runner.ID)
+	if err != nil {
+		return false
+	}
+	answer, err := agent.PingAgent(ctx, conn)
+	if err != nil {
+		return false
+	}
+	id := string(s.execution().ID)
+	i := slices.IndexFunc(answer.Executions, func(x agent.Execution) bool { return x.ID == id })
+	if i < 0 {
+		return false
+	}
+	held := answer.Executions[i].Held
+	if held <= s.received || held > s.execution().OutputLimit { // it lies
+		return false
+	}
+	s.engine.logger.Warn("output was lost", zap.String("execution", id), zap.Int64("bytes", held-s.received))
+	s.received = held
+	s.log.Skip(s.received)
+	return true
+}

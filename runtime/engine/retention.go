@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+const (
+	collectEvery = time.Second
+	collectBatch = 100     // executions that are deleted together
+	collectMost  = 10      // batches at a tick
+	collectAhead = 1 << 20 // bytes of room that are made for more than was asked for, so that not each write asks
+)
+
+// A roomRequest asks the collector for room for so many bytes.
+type roomRequest struct {
+	bytes int64
+	done  chan struct{} // closed when there is, or when nothing is left to collect
+}
+
+// collect keeps what is finished within its bounds, oldest first, until ctx
+// ends. Each tick's work is bounded, and so is that for a request.
+func (e *Engine) collect(ctx context.Context) {
+	select {
+	case <-e.restored:
+	case <-ctx.Done():
+		return
+	}
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	strays := e.strayDirs()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-e.room:
+			e.sweepFailed(ctx, e.sweep(ctx, r.bytes))
+			close(r.done)
+		case <-tick.C:
+			e.sweepFailed(ctx, e.sweep(ctx, 0))
+			if len(strays) > 0 {
+				e.removeStrays(ctx, strays[0])
+				strays = strays[1:]
+			}
+		}
+	}
+}
+
+// makeRoom has room for n bytes of output made, where there isn't any: as far
+// as finished executions can make it.
+func (e *Engine) makeRoom(ctx context.Context, n int64) {
+	n += e.quota.Reserve()
+	if e.quota.Over(n) <= 0 {
+		return
+	}
+	r := roomRequest{bytes: n + collectAhead, done: make(chan struct{})}
+	select {
+	case e.room <- r:
+	case <-ctx.Done():
+		return
+	}
+	<-r.done // soon: the work is bounded
+}
+
+// sweep collects what is too old, and what stands in the way of n bytes more.
+func (e *Engine) sweep(ctx context.Context, n int64) error {
+	if e.keep == 0 && e.quota == nil {
+		return nil
+	}
+	for range collectMost {
+		oldest, err := e.store.Oldest(ctx, collectBatch)
+		if err != nil {
+			return err
+		}
+		var old []store.Finished
+		over := e.quota.Over(n)
+		for _, f := range oldest {
+			if over <= 0 && (e.keep == 0 || time.Since(f.At) < e.keep) {
+				break
+			}
+			over -= f.Bytes
+			old = append(old, f)
+		}
+		if err := e.forget(ctx, old); err != nil || len(old) < collectBatch {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepFailed notes in Health how a sweep went.
+func (e *Engine) sweepFailed(ctx context.Context, err error) {
+	switch {
+	case err != nil && ctx.Err() == nil:
+		e.sweepFailing = true
+		e.setHealth("retention", HealthDegraded, "finished executions can't be collected: "+err.Error())
+	case err == nil && e.sweepFailing:
+		e.sweepFailing = false
+		e.setHealth("retention", HealthOK, "")
+	}
+}
+
+// forget deletes executions and then their output: a reader that still has one
+// is told that the rest is lost. A server that is killed between the two leaves
+// files, which removeStrays finds.
+func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
+	ids := make([]runtime.ExecutionID, len(old))
+	for i, f := range old {
+		ids[i] = f.ID
+	}
+	if err := e.store.DeleteExecutions(ctx, ids, time.Now().Add(spentKeyLife)); err != nil {
+		return err
+	}
+	e.counts.collected.Add(int64(len(old)))
+	for _, f := range old {
+		e.quota.Add(-f.Bytes)
+		if err := os.Remove(e.logPath(f.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.logger.Warn("output could not be removed", zap.String("execution", string(f.ID)), zap.Error(err))
+		}
+	}
+	return nil
+}
+
+// strayDirs returns the directories in which output may be that is nobody's.
+func (e *Engine) strayDirs() []string {
+	dirs, _ := filepath.Glob(filepath.Join(e.dir, "output", "??")) // the pattern is well-formed
+	return dirs
+}
+
+// removeStrays removes output whose execution isn't stored. An execution is
+// stored before its output is, so what is being made isn't mistaken for it.
+func (e *Engine) removeStrays(ctx context.Context, dir string) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), unreadable) {
+			continue
+		}
+		var there bool
+		if there, err = e.store.HasExecution(ctx, runtime.ExecutionID(entry.Name())); err != nil {
+			break
+		}
+		if there {
+			continue
+		}
+		if err = os.Remove(filepath.Join(dir, entry.Name())); err == nil {
+			e.logger.Info("removed output whose execution isn't known", zap.String("execution", entry.Name()))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		e.logger.Warn("output that is nobody's could not be removed", zap.Error(err))
+	}
+}

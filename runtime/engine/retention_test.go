@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// keeping runs an engine with bounds on what it keeps, with a claimed runner.
+func keeping(t *testing.T, config Config) (*bed, runtime.Runner) {
+	t.Helper()
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir(), config: config}
+	b.cluster = b.fake
+	t.Cleanup(func() {
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.start(t)
+	b.environment(t, "a", 1)
+	return b, b.claim(t, "a")
+}
+
+func (b *bed) collected(t *testing.T, id runtime.ExecutionID) bool {
+	t.Helper()
+	_, err := b.Execution(t.Context(), id, 0)
+	if err != nil && runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+func TestOldExecutionsAreCollected(t *testing.T) {
+	b, r := keeping(t, Config{Keep: 500 * time.Millisecond})
+	running := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	in := StartInput{RunnerID: r.ID, Command: []string{"zeros", "1000000"}, Key: "k"}
+	x, err := b.Start(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, x.ID)
+	file := b.logPath(x.ID)
+	reading, err := b.Events(t.Context(), x.ID, "") // nothing was read yet: it has no file open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close()
+	eventually(t, "it is collected", func() bool { return b.collected(t, x.ID) })
+	eventually(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+
+	var kinds []EventKind
+	for {
+		event, err := reading.Next(t.Context())
+		if err != nil {
+			break
+		}
+		kinds = append(kinds, event.Kind)
+		if event.Kind == EventLost && (event.Bytes != 1000000 || event.Reason != "it was collected") {
+			t.Errorf("%+v", event)
+		}
+	}
+	if fmt.Sprint(kinds) != fmt.Sprint([]EventKind{EventStarted, EventLost, EventFinished}) {
+		t.Errorf("a reader in the middle got %v", kinds)
+	}
+	_, err = b.Events(t.Context(), x.ID, "")
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	_, _, _, err = b.Output(t.Context(), x.ID, "", 1000)
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	if b.collected(t, running.ID) {
+		t.Error("one that runs was collected")
+	}
+	// Its key isn't free: nothing is started twice.
+	_, err = b.Start(t.Context(), in)
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	in.Command = []string{"true"}
+	_, err = b.Start(t.Context(), in)
+	wantCode(t, err, runtime.CodeConflict, "")
+}
+
+// outputBytes returns what is in the output directory.
+func (b *bed) outputBytes(t *testing.T) (sum int64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.dir, "output", "??", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
+func TestOutputMakesRoomForOutput(t *testing.T) {
+	const limit = 8 << 20
+	b, r := keeping(t, Config{KeepBytes: limit})
+	var ids []runtime.ExecutionID
+	for i := range 12 {
+		if i == 6 { // what is kept is known to the next server too
+			b.stop()
+			b.start(t)
+		}
+		x := b.run(t, r.ID, "zeros", "2000000")
+		if x.End.Outcome != runtime.OutcomeExited {
+			t.Fatalf("%+v", x.End)
+		}
+		if output, events := b.events(t, x.ID, ""); len(output) != 2000000 {
+			t.Errorf("%d bytes in %d events", len(output), len(events))
+		}
+		if size := b.outputBytes(t); size > limit {
+			t.Errorf("%d bytes of output are kept", size)
+		}
+		ids = append(ids, x.ID)
+	}
+	gone := 0
+	for i, id := range ids {
+		if b.collected(t, id) {
+			if gone++; gone != i+1 {
+				t.Errorf("execution %d was collected before an older one", i)
+			}
+		}
+	}
+	if gone < 8 || gone > 10 {
+		t.Errorf("%d of 12 were collected", gone)
+	}
+}
+
+// TestTooMuchOutputIsLostAloud: nothing finished is left to be collected. What
+// is lost stays told after a restart, when the log doesn't know how much came.
+func TestTooMuchOutputIsLostAloud(t *testing.T) {
+	const limit, size = 1 << 20, 3 << 20
+	b, r := keeping(t, Config{KeepBytes: limit})
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lossAndData := func(id runtime.ExecutionID) (lost, data int64) {
+		output, events := b.events(t, id, "")
+		for _, e := range events {
+			lost += e.Bytes
+		}
+		return lost, int64(len(output))
+	}
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
+		t.Fatalf("%+v", end)
+	}
+	lost, data := lossAndData(x.ID)
+	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
+		t.Errorf("%d lost and %d there of %d; %d on the disk", lost, data, size, b.outputBytes(t))
+	}
+	events, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20)
+	lost, data = 0, 0
+	for _, e := range events {
+		lost, data = lost+e.Bytes, data+int64(len(e.Data))
+	}
+	if lost+data != size || lost == 0 || !end || err != nil {
+		t.Errorf("a page tells of %d lost and %d there, %v", lost, data, err)
+	}
+	told := false
+	for _, c := range b.Health(t.Context()).Components {
+		told = told || c.Name == "output" // it may be well again
+	}
+	if !told {
+		t.Error("Health says nothing")
+	}
+}
+
+// TestOutputLeavesRoomForItsEnd: an execution that used up all that may be kept
+// isn't collected for the few bytes that its outcome takes.
+func TestOutputLeavesRoomForItsEnd(t *testing.T) {
+	b, r := keeping(t, Config{KeepBytes: 12 << 10})
+	x := b.run(t, r.ID, "count", "3000", "1") // small writes: they use up the last block
+	if err := b.sweep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if b.collected(t, x.ID) {
+		t.Error("it was collected as soon as it had ended")
+	}
+}
+
+// TestLossIsKnownAfterARestart: the agent has forgotten what an earlier server
+// acknowledged and could not write.
+func TestLossIsKnownAfterARestart(t *testing.T) {
+	b, r := keeping(t, Config{KeepBytes: 12 << 10})
+	const lines = 6000
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "10"}})
+	eventually(t, "the agent has forgotten more than the log can hold", func() bool {
+		conn, err := b.fake.Dial(t.Context(), r.ID)
+		if err != nil {
+			return false
+		}
+		answer, err := agent.PingAgent(t.Context(), conn)
+		return err == nil && len(answer.Executions) == 1 && answer.Executions[0].Held > 12<<10
+	})
+	b.stop()
+	b.config.KeepBytes = 0
+	b.start(t)
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited || end.ExitCode != 7 {
+		t.Fatalf("%+v", end)
+	}
+	want, at := (&follower{lines: lines}).want(), int64(0)
+	_, events := b.events(t, x.ID, "")
+	losses := 0
+	for _, e := range events {
+		if e.Kind == EventLost {
+			losses++
+		}
+		if e.Kind == EventOutput && !strings.HasPrefix(want[at:], string(e.Data)) {
+			t.Fatalf("at %d: %q", at, e.Data)
+		}
+		at += e.Bytes + int64(len(e.Data))
+	}
+	if at != int64(len(want)) || losses == 0 {
+		t.Errorf("%d bytes told of %d, %d losses", at, len(want), losses)
+	}
+}
+
+// TestStrayOutputIsRemoved: a server was killed while it collected.
+func TestStrayOutputIsRemoved(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.run(t, r.ID, "echo", "x")
+	stray := b.logPath(x.ID) + "-stray"
+	b.stop()
+	if err := os.WriteFile(stray, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	eventually(t, "it goes", func() bool { _, err := os.Stat(stray); return errors.Is(err, os.ErrNotExist) })
+	if output, _ := b.events(t, x.ID, ""); output != "x\n" {
+		t.Errorf("%q", output)
+	}
+}
+
+// TestFullDisk: mutations that need the store say STORAGE_FULL, what runs goes
+// on, and all is well once there is room.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatalf("this test mounts a tmpfs, which needs root: %v", err)
+	}
+	b := &bed{fake: clustertest.NewFake(), dir: dir}
+	b.cluster = b.fake
+	t.Cleanup(func() { // after the engine's own
+		err := errors.Join(b.fake.Close(), unix.Unmount(dir, 0))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	b.start(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	running := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+
+	ballast := filepath.Join(dir, "ballast")
+	file, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	var ids []runtime.ExecutionID
+	for range 10_000 { // the log of the database has some room of its own
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
+		if err != nil {
+			wantCode(t, err, runtime.CodeStorageFull, "")
+			break
+		}
+		ids = append(ids, x.ID)
+	}
+	if b.Health(t.Context()).Status != HealthDown {
+		t.Error("Health doesn't say that the store is full")
+	}
+	if n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: running.ID, Data: []byte("x"), Close: true}); n != 1 || err != nil {
+		t.Errorf("what runs takes no stdin: %d, %v", n, err)
+	}
+	if err := errors.Join(file.Close(), os.Remove(ballast)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Health is well", func() bool {
+		for _, c := range b.Health(t.Context()).Components {
+			if c.Name == "store" {
+				return c.Status == HealthOK
+			}
+		}
+		return false
+	})
+	for _, id := range append(ids, running.ID) {
+		if end := b.await(t, id).End; end.Outcome != runtime.OutcomeExited {
+			t.Errorf("%+v", end)
+		}
+	}
+	if x := b.run(t, r.ID, "true"); x.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", x.End)
+	}
+}

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// results are the claims of an environment that were counted.
+func (b *bed) results(id runtime.EnvironmentID) map[string]int64 {
+	all := map[string]int64{}
+	for result, n := range b.Stats().Claims[id].Results {
+		if n > 0 {
+			all[result] = n
+		}
+	}
+	return all
+}
+
+func TestClaimsAreCounted(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	none := ClaimInput{EnvironmentID: "a"}
+	_, err := b.Claim(t.Context(), none)
+	wantCode(t, err, runtime.CodeNoRunnerAvailable, "")
+	first := b.claim(t, "a")
+	b.claim(t, "a")
+	keyed := ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Key: "k"}
+	for range 2 { // the second is answered with the first one's runner
+		if _, err := b.Claim(t.Context(), keyed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
+	wantCode(t, err, runtime.CodeConflict, "")
+	if x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}}); err != nil {
+		t.Fatal(err)
+	} else {
+		b.await(t, x.ID)
+	}
+	b.fake.StartDelay(time.Hour)
+	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := b.Claim(impatient, ClaimInput{EnvironmentID: "a", WaitFor: ptr(30)}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[string]int64{ClaimMade: 5, ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
+		t.Error(diff)
+	}
+	if took := b.Stats().Claims["a"].Took; took.Count() != 5 || took.Sum <= 0 {
+		t.Errorf("%+v", took)
+	}
+
+	// Names that nobody gave to an environment make no series of their own.
+	for i := range 10 {
+		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
+		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	}
+	if diff := cmp.Diff(map[string]int64{"ENVIRONMENT_NOT_FOUND": 10}, b.results("")); diff != "" || len(b.Stats().Claims) != 2 {
+		t.Errorf("%d environments, %s", len(b.Stats().Claims), diff)
+	}
+	if _, err := b.DeleteEnvironment(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a deleted environment has no figures", func() bool {
+		s := b.Stats()
+		return len(s.Claims) == 1 && len(s.Pools) == 0
+	})
+	if _, err := b.Release(t.Context(), first.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExecutionsAreCounted(t *testing.T) {
+	b, r := keeping(t, Config{KeepBytes: 1 << 20})
+	for range 2 {
+		b.run(t, r.ID, "echo", "eleven plus")
+	}
+	b.run(t, r.ID, "exit", "3")
+	slow := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
+	b.await(t, slow.ID)
+	endless := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	want := func(want Stats) {
+		t.Helper()
+		ignored := cmpopts.IgnoreFields(Stats{}, "Claims", "Pools", "Starting", "Watchers", "Kept")
+		got := b.Stats()
+		maps.DeleteFunc(got.Finished, func(_ runtime.Outcome, n int64) bool { return n == 0 })
+		if diff := cmp.Diff(want, got, ignored); diff != "" {
+			t.Error(diff)
+		}
+	}
+	want(Stats{Started: 5, Finished: map[runtime.Outcome]int64{"EXITED": 3, "TIME_LIMIT": 1}, Unfinished: 1, Output: 24, KeepLimit: 1 << 20})
+	if s := b.Stats(); s.Kept == 0 || s.Starting.Count() != 5 {
+		t.Errorf("%+v", s)
+	}
+
+	b.stop()
+	b.start(t)
+	want(Stats{Resumed: 1, Finished: map[runtime.Outcome]int64{}, Unfinished: 1, KeepLimit: 1 << 20})
+	if _, err := b.Cancel(t.Context(), endless.ID); err != nil {
+		t.Fatal(err)
+	}
+	x := b.run(t, r.ID, "lines", "3145728") // three times as much as may be kept
+	_, all := b.events(t, x.ID, "")
+	var lost int64
+	for _, e := range all {
+		lost += e.Bytes
+	}
+	s := b.Stats()
+	if lost == 0 || s.OutputLost != lost || s.Output+s.OutputLost != 3145728 {
+		t.Errorf("%d and %d lost were counted; %d were told to be lost", s.Output, s.OutputLost, lost)
+	}
+	if s.Collected != 5 { // all that had ended, for room
+		t.Errorf("%d collected", s.Collected)
+	}
+	if s.Starting.Count() != 1 {
+		t.Errorf("%d starts: one that was resumed is none", s.Starting.Count())
+	}
+}
+
+func TestWatchersAreCounted(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := b.WatchRunners(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []runtime.EnvironmentID{"", "a"} {
+		if _, err := b.WatchPools(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.WatchPoolAlerts(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	left := b.Watching(WatchExecution)
+	counted := func(want map[WatchKind]int64) func() bool {
+		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
+	}
+	eventually(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1}))
+	left()
+	cancel()
+	eventually(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0}))
+}
+
+// Whoever reads the figures waits for no pool, even one whose owner is stuck.
+func TestStatsWaitForNoPool(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	eventually(t, "one is idle", func() bool { return b.Stats().Pools[0].Idle == 1 })
+	b.runnerFeed.mu.Lock() // the owner is to wait for it
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := b.Claim(context.Background(), ClaimInput{EnvironmentID: "a"})
+		claimed <- err
+	}()
+	eventually(t, "the owner is stuck", func() bool {
+		r := b.Runners(RunnerFilter{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
+		return len(r) == 1
+	})
+	read := make(chan Stats)
+	go func() { read <- b.Stats() }()
+	select {
+	case s := <-read:
+		if s.Pools[0].Idle != 1 { // as it was last published
+			t.Errorf("%+v", s.Pools)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the figures wait for the owner")
+		defer func() { <-read }()
+	}
+	b.runnerFeed.mu.Unlock()
+	if err := <-claimed; err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkStats(b *testing.B) {
+	bed := newBed(b)
+	bed.environment(b, "a", 1000)
+	eventually(b, "all are idle", func() bool { return bed.Stats().Pools[0].Idle == 1000 })
+	b.ReportAllocs()
+	for b.Loop() {
+		bed.Stats()
+	}
+}
+
+// BenchmarkCounted is what a claim pays for being counted.
+func BenchmarkCounted(b *testing.B) {
+	c := newCounts()
+	c.claims.Store(runtime.EnvironmentID("a"), newClaimCounts())
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			c.claimed("a", time.Now(), nil)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestOutputTellsWhatIsLost(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.run(t, r.ID, "echo", "hello")
+	read := func() (string, int64) {
+		t.Helper()
+		o, err := b.OpenOutput(t.Context(), x.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		text, err := io.ReadAll(o)
+		if err != nil || int64(len(text)) != o.Size() {
+			t.Errorf("%d bytes of %d, %v", len(text), o.Size(), err)
+		}
+		return string(text), o.Lost()
+	}
+	if text, lost := read(); text != "hello\n" || lost != 0 {
+		t.Errorf("%q, %d lost", text, lost)
+	}
+	if err := os.Remove(b.logPath(x.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if text, lost := read(); text != "" || lost != 6 {
+		t.Errorf("without its log: %q, %d lost", text, lost)
+	}
+	_, err := b.OpenOutput(t.Context(), "none", 0)
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+}
+
+func TestTransfersOfAFile(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	room := int64(r.Environment.Resources.WorkspaceMiB) << 20
+	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, io.LimitReader(zeros{}, room))
+	if err != nil || file.Size != room || file.Runner != r.ID || file.At != "f" {
+		t.Fatalf("%+v, %v", file, err)
+	}
+	for _, size := range []int64{-1, room + 1} {
+		_, err := b.UploadFile(t.Context(), r.ID, "f", 0, size, io.LimitReader(zeros{}, room+1))
+		wantCode(t, err, runtime.CodeStorageFull, "")
+	}
+	_, content, err := b.OpenFile(t.Context(), r.ID, "f", room-3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if text, err := io.ReadAll(content); err != nil || string(text) != "\x00\x00\x00" {
+		t.Errorf("the last three bytes: %q, %v", text, err)
+	}
+	for offset, field := range map[int64]string{-1: "offset", room + 1: "path"} {
+		_, _, err := b.OpenFile(t.Context(), r.ID, "f", offset)
+		wantCode(t, err, runtime.CodeInvalidInput, field)
+	}
+	_, err = b.UploadFile(t.Context(), r.ID, "f", 0, 5, strings.NewReader("abc"))
+	wantCode(t, err, runtime.CodeInvalidInput, "file")
+	_, _, err = b.OpenFile(t.Context(), "none", "f", 0)
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+}
+
+// TestATransferKeepsTheClaim until it is closed, and not after that.
+func TestATransferKeepsTheClaim(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", InactivityTimeout: ptr(1), WaitFor: ptr(30)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil {
+		t.Fatal(err)
+	}
+	_, content, err := b.OpenFile(t.Context(), r.ID, "f", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(1500 * time.Millisecond)
+	if _, there := b.Runner(r.ID); !there {
+		t.Error("it expired while a file of it was open")
+	}
+	for range 2 { // the second one takes no other use away
+		if err := content.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+}
+
+// TestUploadedIsUploaded: once the agent said that a file is in place, nothing
+// can make an error of it.
+func TestUploadedIsUploaded(t *testing.T) {
+	b, c, r := hostile(t, nil)
+	c.agent.Store(nil)
+	before := c.dials.Load()
+	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil || file.Size != 3 || file.Path != "f" {
+		t.Errorf("%+v, %v", file, err)
+	}
+	if dials := c.dials.Load() - before; dials != 1 {
+		t.Errorf("%d streams for one upload", dials)
+	}
+	// An agent of protocol 1 doesn't describe the file, and then is gone.
+	answered := false
+	old := func(conn net.Conn) {
+		defer conn.Close()
+		if answered {
+			return
+		}
+		answered = true
+		frames := agent.NewFrameReader(conn, agent.AgentSide)
+		for _, step := range []struct {
+			asked, answer agent.Kind
+			with          any
+		}{
+			{agent.KindRequest, agent.KindResponse, agent.Response{Protocol: 1}},
+			{agent.KindData, agent.KindUpdated, agent.Updated{Written: []string{"f"}}},
+		} {
+			if kind, _, err := frames.Next(); err != nil || kind != step.asked {
+				t.Errorf("kind %d, %v", kind, err)
+			}
+			out, err := agent.AppendJSON(nil, step.answer, step.with)
+			if _, failed := conn.Write(out); err != nil || failed != nil {
+				t.Error(err, failed)
+			}
+		}
+	}
+	c.agent.Store(&old)
+	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, 3, strings.NewReader("abc"))
+	if err != nil || file.Size != 3 || file.At != "f" || file.Runner != r.ID || file.Mode != 0o744 || file.Type != runtime.FileRegular {
+		t.Errorf("of an old agent: %+v, %v", file, err)
+	}
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestPoolAlertsAreWatched(t *testing.T) {
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	all, err := b.WatchPoolAlerts(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.WatchPoolAlerts(ctx, "none")
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+
+	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
+	b.environment(t, "low", 1)
+	b.environment(t, "none", 0)
+	for alert := range all {
+		if alert.EnvironmentID == "low" && alert.State == runtime.PoolAlertRaised && alert.Reason == "no room" {
+			break
+		}
+	}
+	late, err := b.WatchPoolAlerts(ctx, "") // gets what stands
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alert := <-late; !alert.Standing() || alert.EnvironmentID != "low" {
+		t.Errorf("first %+v", alert)
+	}
+	if alerts := b.PoolAlerts(); len(alerts) != 1 || alerts[0].EnvironmentID != "low" {
+		t.Errorf("standing: %+v", alerts)
+	}
+	if h := b.Health(t.Context()); h.Status != HealthDegraded {
+		t.Errorf("health: %+v", h)
+	}
+	one, err := b.WatchPoolAlerts(ctx, "low")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := <-one
+	if _, err := b.DeleteEnvironment(t.Context(), "low", false); err != nil {
+		t.Fatal(err)
+	}
+	for last = range one { // until the pool has ended
+	}
+	if last.State != runtime.PoolAlertResolved {
+		t.Errorf("last %+v", last)
+	}
+	for alert := range all {
+		if alert.State == runtime.PoolAlertResolved {
+			break
+		}
+	}
+	cancel()
+	for range all { // closed
+	}
+	for range late {
+	}
+}
+
+func TestRunnersAreWatched(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "other", 1)
+	b.environment(t, "a", 1)
+	first := b.claim(t, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := b.WatchRunners(ctx, "none")
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	events, err := b.WatchRunners(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[runtime.RunnerID]runtime.RunnerState{}
+	until := func(id runtime.RunnerID, state runtime.RunnerState) {
+		t.Helper()
+		for event := range events {
+			r := event.Runner
+			if r.Environment.ID != "a" || event.At.IsZero() || seen[r.ID] == r.State || r.State.Before(seen[r.ID]) {
+				t.Fatalf("%+v after %s", event, seen[r.ID])
+			}
+			if seen[r.ID] = r.State; r.ID == id && r.State == state {
+				return
+			}
+		}
+	}
+	until(first.ID, runtime.RunnerClaimed) // as it was before
+	second := b.claim(t, "a")
+	until(second.ID, runtime.RunnerClaimed)
+	if _, err := b.Release(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	until(first.ID, runtime.RunnerGone)
+
+	// Nobody receives, while 50 come and go: what waits doesn't grow with them.
+	for range 50 {
+		r := b.claim(t, "a")
+		if _, err := b.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := b.claim(t, "a")
+	told := 0
+	for event := range events {
+		told++
+		if event.Runner.ID == last.ID && event.Runner.State == runtime.RunnerClaimed {
+			break
+		}
+	}
+	if told > 10 {
+		t.Errorf("%d events waited", told)
+	}
+	cancel()
+	for range events { // closed
+	}
+	for deadline := time.After(10 * time.Second); ; {
+		b.runnerFeed.mu.Lock()
+		watchers := len(b.runnerFeed.watchers)
+		b.runnerFeed.mu.Unlock()
+		if watchers == 0 {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d watchers stay", watchers)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestRunnersOfADeletedEnvironment(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	b.environment(t, "other", 1)
+	b.claim(t, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	events, err := b.WatchRunners(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[runtime.RunnerID]runtime.RunnerState{}
+	first := <-events
+	there[first.Runner.ID] = first.Runner.State
+	if _, err := b.DeleteEnvironment(ctx, "a", true); err != nil {
+		t.Fatal(err)
+	}
+	for event := range events {
+		there[event.Runner.ID] = event.Runner.State
+	}
+	if ctx.Err() != nil {
+		t.Error("it never ends")
+	}
+	for id, state := range there {
+		if state != runtime.RunnerGone {
+			t.Errorf("the last of %s is %s", id, state)
+		}
+	}
+}
+
+func TestNothingIsToldTwice(t *testing.T) {
+	w := newRunnerWatcher("")
+	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
+		w.put(RunnerEvent{Runner: runtime.Runner{ID: id, State: state, Message: message}}, false)
+	}
+	want := func(want ...runtime.RunnerState) {
+		t.Helper()
+		var got []runtime.RunnerState
+		for event, ok := w.take(); ok; event, ok = w.take() {
+			got = append(got, event.Runner.State)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %v instead of %v", got, want)
+		}
+	}
+	put("a", runtime.RunnerClaimed, "")
+	put("b", runtime.RunnerIdle, "")
+	want(runtime.RunnerClaimed, runtime.RunnerIdle)
+	put("a", runtime.RunnerClaimed, "")
+	put("b", runtime.RunnerClaimed, "")
+	want(runtime.RunnerClaimed)
+	put("a", runtime.RunnerClaimed, "why")
+	want(runtime.RunnerClaimed)
+	put("a", runtime.RunnerClaimed, "else")
+	put("a", runtime.RunnerClaimed, "why") // as it was again, before anyone asked
+	want()
+	put("a", runtime.RunnerGone, "why")
+	put("b", runtime.RunnerGone, "")
+	want(runtime.RunnerGone, runtime.RunnerGone)
+	if len(w.told) != 0 {
+		t.Errorf("%v are remembered", w.told)
+	}
+}

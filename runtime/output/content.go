@@ -1,0 +1,144 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Content is what a log held when it was opened, as bytes: of one stream, or
+// of both as they were printed. It is an io.ReadSeeker that reads the log as it
+// goes, and holds no more of it than a Reader does. It is for one goroutine.
+// Close it.
+type Content struct {
+	reader *Reader
+	stream runtime.Stream // 0: both
+	size   int64
+	end    int64 // the offset after the last record
+	lost   int64
+
+	at   int64  // where Read goes on
+	next int64  // of the byte that data begins with
+	data []byte // of the record that is being read; the reader's
+}
+
+// Content opens what there is now; 0 stands for both streams. It reads the log
+// once to count, and returns ctx's cause when that ends meanwhile.
+func (l *Log) Content(ctx context.Context, stream runtime.Stream) (*Content, error) {
+	size, _, _ := l.limit()
+	return newContent(ctx, l.path, size, stream)
+}
+
+// OpenContent opens the log of an execution that has ended, as Log.Content
+// does. No file is an empty log.
+func OpenContent(ctx context.Context, path string, stream runtime.Stream) (*Content, error) {
+	r, err := OpenReader(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	size, _, _ := r.limit()
+	return newContent(ctx, path, size, stream)
+}
+
+func newContent(ctx context.Context, path string, size int64, stream runtime.Stream) (*Content, error) {
+	reader, err := newReader(path, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{reader: reader, stream: stream}
+	if err := c.count(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Content) count(ctx context.Context) error {
+	for {
+		record, err := c.reader.TryNext()
+		if errors.Is(err, io.EOF) {
+			c.reader.rewind()
+			return nil
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		c.lost += record.Offset - c.end
+		c.end = record.Offset + int64(len(record.Data))
+		if c.of(record) {
+			c.size += int64(len(record.Data))
+		}
+	}
+}
+
+func (c *Content) of(record Record) bool { return c.stream == 0 || record.Stream == c.stream }
+
+// Size returns how many bytes there are to read.
+func (c *Content) Size() int64 { return c.size }
+
+// End returns the output offset after the last record, of both streams.
+func (c *Content) End() int64 { return c.end }
+
+// Lost returns how many bytes before End the log doesn't have, of both streams.
+func (c *Content) Lost() int64 { return c.lost }
+
+// Seek implements io.Seeker. It reads nothing.
+func (c *Content) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += c.at
+	case io.SeekEnd:
+		offset += c.size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek output: to %d", offset)
+	}
+	c.at = offset
+	return offset, nil
+}
+
+// Read implements io.Reader. It fails where the log has less than was counted.
+func (c *Content) Read(p []byte) (int, error) {
+	if c.at >= c.size {
+		return 0, io.EOF
+	}
+	if c.at < c.next {
+		c.reader.rewind()
+		c.next, c.data = 0, nil
+	}
+	for c.at >= c.next+int64(len(c.data)) {
+		record, err := c.reader.TryNext()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c.of(record) {
+			c.next += int64(len(c.data))
+			c.data = record.Data
+		}
+	}
+	n := copy(p, c.data[c.at-c.next:])
+	c.at += int64(n)
+	return n, nil
+}
+
+// Next returns the next record, and io.EOF after the last that was there. It is
+// for who doesn't Read; its Data is valid until the next call.
+func (c *Content) Next() (Record, error) {
+	for {
+		record, err := c.reader.TryNext()
+		if err != nil || c.of(record) {
+			return record, err
+		}
+	}
+}
+
+// Close lets go of the log.
+func (c *Content) Close() error { return c.reader.Close() }

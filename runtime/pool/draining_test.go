@@ -1,0 +1,85 @@
+package pool
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// While the cluster drains, a pool hands out nothing, whatever is idle still, and
+// says why, also where none is wanted. What goes then is no failed start.
+func TestDraining(t *testing.T) {
+	for name, size := range map[string]int{"a pool": 2, "one that keeps none": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testDraining(t, size) })
+		})
+	}
+}
+
+func testDraining(t *testing.T, size int) {
+	var drains atomic.Bool
+	fake := clustertest.NewFake()
+	fake.StartDelay(10 * time.Millisecond)
+	p := New(runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1, PoolSize: size}, nil, Options{
+		Cluster: fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Alert: AlertRule{Threshold: 0.5, Timeout: alertAfter},
+		Ending: func(context.Context, runtime.Runner) error { return nil }, Draining: drains.Load,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = p.Run(ctx) })
+	group.Go(func() { _ = fake.Watch(ctx, func(runtime.EnvironmentID) { p.Hint() }) })
+	settle(time.Second)
+
+	drains.Store(true)
+	p.Hint()
+	settle(time.Second)
+	if s := p.Status(); s.Reason != reasonDraining || s.Idle != size {
+		t.Errorf("%+v", s)
+	}
+	if _, err := p.Claim(ctx, Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), reasonDraining) {
+		t.Errorf("a claim: %v", err)
+	}
+	if size > 0 {
+		runners, _ := fake.Runners(ctx, "")
+		fake.Kill(runners[0].ID, runtime.GoneDrained)
+		settle(firstPause / 2) // the fake cluster starts another at once
+		if s := p.Status(); s.Idle != size || s.Starting != 0 {
+			t.Errorf("after one went: %+v", s)
+		}
+	}
+	claimed := make(chan error, 1)
+	group.Go(func() {
+		_, err := p.Claim(ctx, Claim{WaitFor: time.Hour})
+		claimed <- err
+	})
+	settle(time.Minute)
+	select {
+	case err := <-claimed:
+		t.Errorf("it didn't wait: %v", err)
+		claimed <- err
+	default:
+	}
+	drains.Store(false)
+	p.Hint()
+	if err := <-claimed; err != nil {
+		t.Errorf("what waited: %v", err)
+	}
+	settle(time.Second)
+	if s := p.Status(); s.Reason != "" || s.Idle != size || s.Claimed != 1 {
+		t.Errorf("afterwards %+v", s)
+	}
+	cancel()
+	group.Wait()
+	if err := fake.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestUnreadableTimesOfAClaim: who holds a runner keeps it, for a safe while,
+// which is stored so that the next server counts from there.
+func TestUnreadableTimesOfAClaim(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	claimed := time.Now().UTC().Truncate(time.Second)
+	good := runtime.Claim{Epoch: 1, Key: "k", Input: "i", ClaimedAt: claimed, ExpiresAt: claimed.Add(time.Hour), InactivityTimeout: time.Hour,
+		Labels: []runtime.Label{{Name: "a", Value: "b"}}}
+	for id, timeout := range map[runtime.RunnerID]time.Duration{"text": safeTimeout, "negative": safeTimeout, "missing": safeTimeout, "expiry": time.Hour, "good": time.Hour} {
+		if err := s.PutRunner(t.Context(), runtime.Runner{ID: id, State: runtime.RunnerIdle}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.MarkRunner(t.Context(), id, good); err != nil {
+			t.Fatal(err)
+		}
+		set, path, value := "json_set", "$.inactivityTimeout", any("ten minutes")
+		switch id {
+		case "negative":
+			value = -1
+		case "missing":
+			value = nil
+		case "expiry":
+			path = "$.expiresAt"
+		case "good":
+			path, value = "$.key", "k"
+		}
+		if _, err := s.writes.Exec("UPDATE runners SET claim = CAST("+set+"(CAST(claim AS TEXT), ?, ?) AS BLOB) WHERE id = ?", path, value, id); err != nil {
+			t.Fatal(err)
+		}
+		var first runtime.Claim
+		for again := range 2 {
+			before := time.Now()
+			err := s.Runners(t.Context(), func(r runtime.Runner, _ []byte, unreadable error) error {
+				if r.ID != id {
+					return nil
+				}
+				c := r.Claim
+				if unreadable != nil || r.State != runtime.RunnerClaimed || c.Epoch != 1 || c.Key != "k" || c.Input != "i" || !c.ClaimedAt.Equal(claimed) || len(c.Labels) != 1 {
+					t.Errorf("%s: %v, %+v", id, unreadable, r)
+				}
+				if c.InactivityTimeout != timeout || again == 0 && id != "good" && c.ExpiresAt.Before(before.Add(timeout)) {
+					t.Errorf("%s: its times are %v, %v", id, c.InactivityTimeout, c.ExpiresAt)
+				}
+				if again == 1 && !c.Equal(first) {
+					t.Errorf("%s: it isn't what was stored: %+v, %+v", id, first, c)
+				}
+				first = c
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An Unfinished is an execution that hasn't ended, with what its owner needs to
+// go on with it.
+type Unfinished struct {
+	Execution runtime.Execution
+	Start     []byte             // as AddExecution got it; nil: an older server stored none
+	Killed    runtime.Outcome    // see NoteKilled; "": it wasn't
+	InputEnd  *int64             // see NoteInputEnd; nil: it wasn't
+	Gone      runtime.GoneReason // see NoteGone; "": it wasn't
+}
+
+// Unfinished returns all executions that aren't FINISHED, oldest first, but for
+// those that can't be read: see Unreadable. It forgets what was left of others.
+func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
+	const doing = "list unfinished executions"
+	err := s.write(ctx, doing, func(tx *sql.Tx) error {
+		_, err := tx.Exec("DELETE FROM restarts WHERE execution NOT IN (SELECT id FROM executions WHERE state <> 'FINISHED')")
+		return err
+	})
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // rows too many do no harm
+		return nil, err
+	}
+	rows, err := s.reads.QueryContext(ctx, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
+		FROM executions e LEFT JOIN restarts r ON r.execution = e.id WHERE e.state <> 'FINISHED' ORDER BY e.id`)
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []Unfinished
+	for rows.Next() {
+		var id runtime.ExecutionID
+		var value []byte
+		var u Unfinished
+		if err := rows.Scan(&id, &value, &u.Start, &u.Killed, &u.InputEnd, &u.Gone); err != nil {
+			return nil, typed(err, doing)
+		}
+		if err := json.Unmarshal(value, &u.Execution); err != nil {
+			s.unreadable.note(id, err)
+			continue
+		}
+		all = append(all, u)
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// NoteKilled remembers why an execution is being killed; the first reason stays.
+func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
+	return s.write(ctx, "note a kill", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, ?) WHERE execution = ?", outcome, id)
+		return err
+	})
+}
+
+// NoteGone remembers why the runner of unfinished executions is to be removed:
+// where they are all that is left, nothing else tells. The last reason counts.
+func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
+	return s.write(ctx, "note the end of a runner", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE restarts SET gone = ? WHERE execution IN (SELECT id FROM executions WHERE runner = ? AND state <> 'FINISHED')", reason, id)
+		return err
+	})
+}
+
+// NoteInputEnd remembers that an execution's stdin was closed at an offset.
+func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
+	return s.write(ctx, "note the end of a stdin", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE restarts SET input_end = ? WHERE execution = ?", offset, id)
+		return err
+	})
+}
+
+// Released reports whether a runner was to go when one of its executions ended,
+// and that has.
+func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	var released bool
+	err := s.reads.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM executions WHERE runner = ? AND finished IS NOT NULL
+		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))`, id).Scan(&released)
+	return released, typed(err, "look for a release")
+}
+
+// Neighbours reports whether any execution of a runner ended after since, in
+// whole milliseconds.
+func (s *Store) Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error) {
+	var there bool
+	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = ? AND finished > ?)", id, since.UnixMilli()).Scan(&there)
+	return there, typed(err, "look for neighbours")
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestOldDatabaseIsBroughtUpToDate: one of a server that didn't collect.
+func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	ended := time.Date(2026, 11, 21, 1, 2, 3, 456, time.FixedZone("", 3600))
+	for _, state := range []runtime.ExecutionState{runtime.ExecutionFinished, runtime.ExecutionRunning} {
+		x := runtime.Execution{ID: runtime.ExecutionID(state), RunnerID: "r", State: state, Key: string(state), Input: "input"}
+		x.Marks.FinishedAt, x.Usage.OutputBytes = ended, 1000
+		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, s.writes, files)
+	if err == nil {
+		_, err = provider.DownTo(t.Context(), 1)
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	oldest, err := s.Oldest(t.Context(), 10)
+	if err != nil || len(oldest) != 1 || oldest[0].ID != "FINISHED" || oldest[0].At.Unix() != ended.Unix() || oldest[0].Bytes < 1000 {
+		t.Fatal(oldest, err)
+	}
+	if sum, err := s.FinishedBytes(t.Context()); err != nil || sum != oldest[0].Bytes {
+		t.Error(sum, err)
+	}
+	if unfinished, err := s.Unfinished(t.Context()); err != nil || len(unfinished) != 1 || unfinished[0].Start != nil {
+		t.Error(unfinished, err)
+	}
+	// One that runs is never deleted.
+	if err := s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"FINISHED", "RUNNING"}, time.Unix(2000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[runtime.ExecutionID]bool{"FINISHED": false, "RUNNING": true} {
+		if there, err := s.HasExecution(t.Context(), id); err != nil || there != want {
+			t.Error(id, there, err)
+		}
+	}
+	if k, found, err := s.SpentKey(t.Context(), "FINISHED", time.Unix(1999, 0)); err != nil || !found || k.Input != "input" || k.Runner != "r" {
+		t.Error(k, found, err)
+	}
+	if _, found, err := s.SpentKey(t.Context(), "RUNNING", time.Unix(1999, 0)); err != nil || found {
+		t.Error("the key of one that runs is spent", err)
+	}
+}
+
+// TestFullDisk: Check tells, and finds out by itself that there is room again.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatalf("this test mounts a tmpfs, which needs root: %v", err)
+	}
+	t.Cleanup(func() { // after the store's
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := open(t, filepath.Join(dir, "db"))
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	runner := runtime.Runner{Message: strings.Repeat("x", 10_000)}
+	for i := range 1000 {
+		runner.ID = runtime.RunnerID(fmt.Sprint(i))
+		if err = s.PutRunner(t.Context(), runner, nil); err != nil {
+			break
+		}
+	}
+	if runtime.CodeOf(err) != runtime.CodeStorageFull {
+		t.Fatalf("a full disk is %v", err)
+	}
+	if err := s.Check(t.Context()); runtime.CodeOf(err) != runtime.CodeStorageFull {
+		t.Errorf("Check says %v", err)
+	}
+	if err := errors.Join(ballast.Close(), os.Remove(ballast.Name())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("with room again Check says %v", err)
+	}
+	if err := s.PutRunner(t.Context(), runner, nil); err != nil {
+		t.Error(err)
+	}
+}

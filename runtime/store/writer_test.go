@@ -1,0 +1,44 @@
+package store
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestFullDiskRefusesWhatItRefuses: of writes that share a transaction, those
+// that were told to have failed aren't stored, and the others are. SQLite
+// gives up a whole transaction where one statement finds no room.
+func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	var pages int
+	if err := s.writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.writes.Exec("PRAGMA max_page_count = " + strconv.Itoa(pages+10)); err != nil {
+		t.Fatal(err)
+	}
+	put := func(id, text string) write {
+		return write{result: make(chan error, 1), do: func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", id, []byte(text))
+			return err
+		}}
+	}
+	writes := []write{put("before", "small"), put("large", strings.Repeat("x", 1<<20)), put("after", "small")}
+	s.commit(writes)
+	for i, id := range []string{"before", "large", "after"} {
+		err := typed(<-writes[i].result, "test")
+		var stored bool
+		if err := s.reads.QueryRow("SELECT EXISTS (SELECT 1 FROM restarts WHERE execution = ?)", id).Scan(&stored); err != nil {
+			t.Fatal(err)
+		}
+		refused := id == "large"
+		if stored == refused || (err != nil) != refused || refused && runtime.CodeOf(err) != runtime.CodeStorageFull {
+			t.Errorf("write %q: stored is %v, and it was told %v", id, stored, err)
+		}
+	}
+}

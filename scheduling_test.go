@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/scheduler"
+)
+
+// What the scheduler says is shown as it says it, so the schema has its words,
+// and no others.
+func TestSchemaHasTheSchedulersWords(t *testing.T) {
+	schema, err := os.ReadFile("schema.graphqls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for enum, words := range map[string][]string{
+		"EvaluationType":    texts(scheduler.Types()...),
+		"EvaluationTrigger": texts(scheduler.TriggerRegister, scheduler.TriggerDeregister, scheduler.TriggerRestore, scheduler.TriggerLost, scheduler.TriggerNoRoom, scheduler.TriggerFollowUp, scheduler.TriggerInterval),
+		"EvaluationStatus":  texts(scheduler.EvaluationPending, scheduler.EvaluationBlocked, scheduler.EvaluationComplete, scheduler.EvaluationFailed, scheduler.EvaluationCancelled),
+		"AllocationStatus":  texts(scheduler.AllocationPending, scheduler.AllocationRunning, scheduler.AllocationComplete, scheduler.AllocationFailed, scheduler.AllocationLost),
+		"DesiredState":      texts(scheduler.DesiredRun, scheduler.DesiredStop),
+		"Dimension":         texts(scheduler.CPU, scheduler.Memory, scheduler.Processes, scheduler.Workspace),
+	} {
+		body := regexp.MustCompile(`(?s)\nenum ` + enum + ` \{\n(.*?)\n\}`).FindSubmatch(schema)
+		if body == nil {
+			t.Fatalf("the schema has no enum %s", enum)
+		}
+		var has []string
+		for _, value := range regexp.MustCompile(`(?m)^  ([A-Z_]+)$`).FindAllSubmatch(body[1], -1) {
+			has = append(has, string(value[1]))
+		}
+		if !slices.Equal(has, words) {
+			t.Errorf("%s: the schema has %v, the scheduler %v", enum, has, words)
+		}
+	}
+}
+
+func texts[T ~string](words ...T) []string {
+	var all []string
+	for _, word := range words {
+		all = append(all, strings.ToUpper(string(word)))
+	}
+	return all
+}

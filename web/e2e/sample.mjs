@@ -1,0 +1,48 @@
+// A server with something to show, and the pages that show it.
+
+/** Makes what pages show, and returns each page with what tells that it is there. */
+export async function sample(server) {
+  await server.ask(`mutation { putEnvironment(input: {id: "big", poolSize: 2, resources: {memoryMiB: 900000}}) { created } }`);
+  const python = `import sys, time
+print("\\033[1mTraining\\033[0m on 3 batches")
+for i in range(1, 4):
+    print(f"  batch {i}: \\033[32mok\\033[0m  loss {1 / (i + 1):.3f}", flush=True)
+    time.sleep(0.2)
+print("warning: learning rate is high", file=sys.stderr)
+print("\\033[36mdone\\033[0m")`;
+  const { run } = await server.ask(`mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, {
+    in: { environmentId: "python", waitFor: 60, command: ["python3", "train.py"], files: [{ path: "train.py", text: python }] },
+  });
+  const execution = run.execution.id;
+  await server.end(execution);
+  for (const command of ["echo hello", "exit 3", "sleep 100", "head -c 3000 /dev/zero"]) {
+    const { run: started } = await server.ask(`mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, { in: { environmentId: "shell", waitFor: 60, shell: command, timeLimit: 1 } });
+    await server.end(started.execution.id);
+  }
+  const { claimRunner } = await server.ask(
+    `mutation { claimRunner(input: {environmentId: "shell", waitFor: 60, labels: [{name: "course", value: "algorithms"}]}) { runner { id } } }`,
+  );
+  const runnerId = claimRunner.runner.id;
+  await server.ask(`mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, {
+    in: { runnerId, write: [{ path: "main.sh", text: "echo hi\n" }, { path: "notes", directory: true }, { path: "data.csv", text: "a,b\n".repeat(500) }] },
+  });
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
+    in: { runnerId, command: ["bash", "-c", "exec bash -i 2>&1"], terminal: { columns: 80, rows: 24 }, timeLimit: 0 },
+  });
+  const shell = startExecution.execution.id;
+  await server.ask(`mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, { in: { executionId: shell, text: "ls -l\n" } });
+  return [
+    { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
+    { name: "environment", address: "/environments/python", ready: "text=What its runners are made from" },
+    { name: "new-environment", address: "/environments/new", ready: "text=Create the environment" },
+    { name: "runners", address: "/runners", ready: ".table-row >> text=course=algorithms" },
+    { name: "executions", address: "/executions", ready: ".table-row >> text=Time limit" },
+    { name: "execution", address: `/executions/${execution}`, ready: ".output-line >> text=done" },
+    { name: "replay", address: `/executions/${execution}/replay`, ready: "text=Play again" },
+    { name: "playground", address: "/playground?environment=python", ready: ".cm-content" },
+    { name: "terminals", address: "/terminal", ready: "text=Open a shell" },
+    { name: "terminal", address: `/terminal/${shell}`, ready: ".files >> text=main.sh" },
+    { name: "scheduling", address: "/scheduling", ready: "text=Waiting for room" },
+    { name: "nothing", address: "/environments/nonesuch", ready: "text=There is no such environment" },
+  ];
+}

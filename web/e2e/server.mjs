@@ -1,0 +1,83 @@
+// The real server with real sandboxes, which can be killed and started again.
+import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
+
+export class Server {
+  /** Its address, without a path: it stays through restarts. */
+  url = "";
+  #data = "";
+  #child;
+  #ended;
+  #listen = "127.0.0.1:0";
+
+  static async start() {
+    const server = new Server();
+    server.#data = await mkdtemp(path.join(tmpdir(), "rockpool-web-"));
+    await server.#spawn();
+    return server;
+  }
+
+  async #spawn() {
+    const child = spawn(
+      binary,
+      ["serve", "--listen", this.#listen, "--data", this.#data, "--cgroup-parent", `rockpool/web-${process.pid}`, "--on-stop", "remove", "--log-level", "warn"],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
+    this.#child = child;
+    this.#ended = new Promise((resolve) => child.once("exit", resolve));
+    let log = "";
+    child.stderr.on("data", (text) => (log += text));
+    this.url = await new Promise((resolve, reject) => {
+      let out = "";
+      child.stdout.on("data", (text) => {
+        out += text;
+        const ready = out.match(/rockpool is ready: (http:\S+)\/graphql/);
+        if (ready) resolve(ready[1]);
+      });
+      child.once("exit", (code) => reject(new Error(`rockpool serve ended with ${code}: ${log}`)));
+      child.once("error", (error) => reject(new Error(`${error.message}: run "make build"`)));
+    });
+    this.#listen = new URL(this.url).host;
+  }
+
+  /** Kills it as a crash would, and starts it again on the same data and address. */
+  async crash(meanwhile = async () => {}) {
+    this.#child.kill("SIGKILL");
+    await this.#ended;
+    await meanwhile();
+    await this.#spawn();
+  }
+
+  async stop() {
+    this.#child.kill("SIGTERM");
+    await this.#ended;
+    await rm(this.#data, { recursive: true, force: true });
+  }
+
+  /** Asks by POST, and returns the data. */
+  async ask(query, variables) {
+    const response = await fetch(`${this.url}/graphql`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ query, variables }),
+    });
+    const answer = await response.json();
+    if (answer.errors) throw new Error(JSON.stringify(answer.errors));
+    return answer.data;
+  }
+
+  /** Runs a shell command, and returns the execution's id. */
+  async run(shell, environmentId = "shell") {
+    const data = await this.ask(`mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, { in: { environmentId, waitFor: 60, shell, timeLimit: 120 } });
+    return data.run.execution.id;
+  }
+
+  /** Waits for the end of an execution. */
+  async end(id) {
+    return (await this.ask(`query($id: ID!) { execution(id: $id, waitFor: 120) { state outcome exitCode } }`, { id })).execution;
+  }
+}

@@ -1,0 +1,129 @@
+// Output that goes on through cuts, kills and floods.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { cutter } from "../../conformance/server.mjs";
+import { launch, open } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server;
+let browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start(), launch()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** Scrolls through the whole output that a page shows, and returns its lines. */
+function shown(page) {
+  return page.evaluate(async () => {
+    const box = document.querySelector(".output-scroll");
+    const lines = new Map();
+    const frame = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    for (let top = 0; ; top += box.clientHeight / 2) {
+      box.scrollTop = top;
+      await frame();
+      for (const line of box.querySelectorAll(".output-line")) lines.set(Number(line.dataset.line), line.textContent.trim());
+      if (top >= box.scrollHeight) break;
+    }
+    return [...lines].sort(([a], [b]) => a - b).map(([, text]) => text);
+  });
+}
+
+const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
+
+test("cut connections and a killed server leave no gap and no duplicate in the shown output", async () => {
+  const proxy = await cutter(server.url, () => 30_000, /graphql-transport-ws/);
+  const page = await open(browser);
+  try {
+    const n = 6_000;
+    const id = await server.run(`i=0; while [ $i -lt 120 ]; do seq $((i*50+1)) $((i*50+50)); sleep 0.05; i=$((i+1)); done`);
+    await page.goto(`${new URL(proxy.url).origin}/executions/${id}`);
+    await page.waitForSelector(".output-line");
+    await server.crash(async () => {
+      await page.waitForSelector("text=Reconnecting");
+    });
+    await page.waitForSelector(".tag >> text=Succeeded", { timeout: 60_000 });
+    assert.deepEqual(await shown(page), numbers(n));
+    assert.ok(proxy.cuts() >= 1, `${proxy.cuts()} cuts`);
+    await page.waitForSelector(".link-state", { state: "detached" });
+  } finally {
+    await page.context().close();
+    await proxy.stop();
+  }
+});
+
+test("50 MB of output leave the page usable", async (t) => {
+  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 200000000, resources: {memoryMiB: 256}}) { created } }`);
+  const page = await open(browser);
+  // In parts, so that it takes seconds however fast the machine is.
+  const id = await server.run(`seq -f '%.0f abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz' 16000 > part; for i in $(seq 54); do cat part; sleep 0.08; done; echo the end`, "flood");
+  await page.goto(`${server.url}/executions/${id}`);
+  await page.evaluate(() => {
+    window.longest = window.slowest = 0;
+    new PerformanceObserver((list) => {
+      for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
+    }).observe({ type: "longtask" });
+    // From the click until its answer is painted.
+    new PerformanceObserver((list) => {
+      for (const event of list.getEntries()) if (event.name === "click") window.slowest = Math.max(window.slowest, event.duration);
+    }).observe({ type: "event", durationThreshold: 16 });
+  });
+  await page.waitForSelector(".output-line");
+  let clicks = 0;
+  while ((await page.locator(".tag >> text=Running").count()) > 0) {
+    const wrapped = (await page.getAttribute("button:text-is('Wrap')", "aria-pressed")) === "true";
+    await page.click("button:text-is('Wrap')");
+    await page.waitForSelector(`button[aria-pressed="${!wrapped}"]:text-is('Wrap')`);
+    clicks++;
+  }
+  await page.waitForSelector(".tag >> text=Succeeded");
+  const { usage } = (await server.ask(`query($id: ID!) { execution(id: $id) { usage { outputBytes } } }`, { id })).execution;
+  assert.ok(usage.outputBytes > 50_000_000, `only ${usage.outputBytes} bytes were printed`);
+  await page.evaluate(() => document.querySelector(".output-scroll").scrollTo(0, 1e9));
+  await page.waitForSelector(".output-line >> text=the end");
+  const { longest, slowest } = await page.evaluate(() => ({ longest: window.longest, slowest: window.slowest }));
+  t.diagnostic(`${clicks} clicks while it streamed, the slowest answered after ${Math.round(slowest)} ms; the longest task took ${Math.round(longest)} ms`);
+  assert.ok(clicks >= 3, `only ${clicks} clicks while it streamed`);
+  assert.ok(slowest < 1_000, `a click was answered after ${slowest} ms`);
+  assert.ok(longest < 500, `the page was blocked for ${longest} ms`);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("10,000 executions scroll", async (t) => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const n = 10_000;
+  const batch = 50;
+  const start = `mutation($in: StartExecutionInput!) { ${Array.from({ length: batch }, (_, i) => `x${i}: startExecution(input: $in) { execution { id } }`).join(" ")} }`;
+  for (let i = 0; i < n; i += batch) {
+    const started = await server.ask(start, { in: { runnerId: claimRunner.runner.id, command: ["true"] } });
+    await server.end(started[`x${batch - 1}`].execution.id); // a runner has room for so many processes at once
+  }
+  const page = await open(browser);
+  await page.goto(`${server.url}/executions?runner=${claimRunner.runner.id}`);
+  await page.waitForSelector(".table-row");
+  const began = Date.now();
+  let slowest = 0;
+  for (;;) {
+    const step = Date.now();
+    const at = await page.evaluate(async () => {
+      const box = document.querySelector(".table-scroll");
+      box.scrollTop = box.scrollHeight;
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const rows = document.querySelectorAll(".table-row");
+      return { index: Math.max(...[...rows].map((row) => Number(row.getAttribute("aria-rowindex")))), rows: rows.length };
+    });
+    slowest = Math.max(slowest, Date.now() - step);
+    assert.ok(at.rows < 100, `${at.rows} rows are in the page`);
+    if (at.index === n + 1) break;
+    assert.ok(Date.now() - began < 60_000, `it came to row ${at.index} only`);
+  }
+  t.diagnostic(`scrolled to the last of ${n} rows in ${Date.now() - began} ms, the slowest step took ${slowest} ms`);
+  assert.match(await page.textContent(".table-foot"), /10,000 executions/);
+  assert.ok(slowest < 1_000);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});

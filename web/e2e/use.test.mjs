@@ -1,0 +1,197 @@
+// What a person does with the dashboard, in a real browser, with real runners.
+import assert from "node:assert/strict";
+import { after, afterEach, before, test } from "node:test";
+import { launch, open } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server;
+let browser;
+let pages = [];
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start(), launch()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+afterEach(async () => {
+  const mistakes = pages.flatMap((page) => page.mistakes);
+  await Promise.all(pages.map((page) => page.context().close()));
+  pages = [];
+  assert.deepEqual(mistakes, [], "mistakes on the pages");
+});
+
+async function visit(address, options) {
+  const page = await open(browser, options);
+  pages.push(page);
+  await page.goto(server.url + address);
+  return page;
+}
+
+test("a first visit comes to a running Python program within five clicks", async () => {
+  const page = await visit("/");
+  let clicks = 0;
+  const click = async (selector) => {
+    clicks++;
+    await page.click(selector);
+  };
+  await click("text=Run a program");
+  await page.waitForSelector(".cm-content");
+  await click("role=button[name=Run]");
+  await page.waitForSelector(".tag >> text=Succeeded");
+  assert.equal(await page.textContent(".output-line"), "Hello, world!");
+  assert.ok(clicks <= 5);
+});
+
+test("two tabs see the same change within a second", async () => {
+  const [one, two] = await Promise.all([visit("/environments/shell"), visit("/")]);
+  const row = two.locator(".pool-row", { hasText: "shell" });
+  await row.locator("text=2 idle").waitFor();
+  await one.fill("[aria-label='Warm runners, as a slider'] ~ input", "3");
+  await one.waitForSelector("text=1 more will be started.");
+  const saved = Date.now();
+  await one.click("role=button[name=Save]");
+  // Starting a runner takes what it takes; that one starts is to be seen at once.
+  await row.locator("[aria-label*='3 wanted idle']").waitFor({ timeout: 5_000 });
+  const took = Date.now() - saved;
+  await row.locator("text=3 idle").waitFor();
+  await one.locator("text=3 idle").waitFor();
+  assert.ok(took < 1_000, `the other tab saw it after ${took} ms`);
+});
+
+test("wrong values are told at their field, by the server", async () => {
+  const page = await visit("/environments/new");
+  await page.fill("label:text-is('Id') ~ input", "web test");
+  await page.click("text=Create the environment");
+  const wrong = page.locator(".field", { hasText: "Programs name the environment by it" }).locator(".wrong");
+  await wrong.waitFor();
+  assert.match(await wrong.textContent(), /must be 1 to 64 letters/);
+  await page.fill("label:text-is('Id') ~ input", "webtest");
+  await page.fill("label:text-is('Memory') ~ .with-unit input", "3");
+  await page.click("text=Create the environment");
+  const memory = page.locator(".field", { hasText: "files in the workspace count too" });
+  await memory.locator(".wrong").waitFor();
+  assert.match(await memory.locator(".wrong").textContent(), /must be 16 to 1048576 MiB, not 3/);
+  assert.equal(await memory.locator("input").getAttribute("aria-invalid"), "true");
+  await page.fill("label:text-is('Memory') ~ .with-unit input", "many");
+  await page.click("text=Create the environment");
+  await page.waitForSelector("text=must be a whole number");
+});
+
+test("an environment is made, copied and deleted, which says what goes", async () => {
+  const page = await visit("/environments/new");
+  await page.fill("label:text-is('Id') ~ input", "webtest");
+  await page.click("text=Create the environment");
+  await page.waitForURL("**/environments/webtest");
+  await page.waitForSelector("text=2 idle");
+  await page.click("text=Copy");
+  await page.waitForURL("**/environments/new?from=webtest");
+  assert.equal(await page.inputValue("label:text-is('Id') ~ input"), "webtest-copy");
+  await page.click("text=Create the environment");
+  await page.waitForURL("**/environments/webtest-copy");
+  for (const id of ["webtest-copy", "webtest"]) {
+    await page.goto(`${server.url}/environments/${id}`);
+    await page.waitForSelector("text=2 idle");
+    await page.click("text=Delete …");
+    await page.waitForSelector("dialog >> text=2 idle runners with it");
+    await page.click(`role=button[name='Delete ${id}']`);
+    await page.waitForURL(`${server.url}/`);
+  }
+  await page.locator(".pool-row", { hasText: "webtest" }).first().waitFor({ state: "detached" });
+});
+
+test("a runner is claimed and released", async () => {
+  const page = await visit("/runners?environment=shell");
+  await page.click("text=Claim a runner");
+  await page.click("role=button[name='Claim it']");
+  const claimed = page.locator(".table-row", { hasText: "by=dashboard" });
+  await claimed.waitFor();
+  await claimed.locator("text=Release").click();
+  await page.click("text=Release it");
+  await claimed.waitFor({ state: "detached" });
+});
+
+test("an execution is fed, signalled and cancelled, and its outcome is told in words", async () => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const start = async (shell, more = {}) =>
+    (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, ...more } })).startExecution.execution.id;
+
+  const page = await visit(`/executions/${await start("read -r line; echo got $line; cat")}`);
+  await page.fill("[aria-label='A line of input']", "a line");
+  await page.click("role=button[name=Send] >> nth=-1");
+  await page.waitForSelector(".output-line >> text=got a line");
+  await page.click("text=End of input");
+  await page.waitForSelector("text=It succeeded after");
+
+  await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
+  await page.selectOption("label:has-text('Signal') select", "TERM");
+  await page.click("role=button[name=Send] >> nth=0");
+  await page.waitForSelector("text=by SIGTERM");
+
+  await page.goto(`${server.url}/executions/${await start("sleep 100", { timeLimit: 1 })}`);
+  await page.waitForSelector("text=/It was stopped after 1.* s: time limit/");
+
+  await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
+  await page.click("text=Cancel it");
+  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector(".waterfall >> text=Until it started");
+  await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
+});
+
+test("a link reproduces a program, and the calls behind it work", async () => {
+  const page = await visit("/playground?environment=shell");
+  await page.waitForSelector(".cm-content");
+  await page.fill("label:text-is('Standard input') ~ textarea", "it's me");
+  await page.click("role=button[name=Run]");
+  await page.waitForSelector(".output-line >> text=Hello, it's me!");
+  const link = page.url();
+  assert.match(link, /#/);
+
+  const other = await open(browser);
+  pages.push(other);
+  await other.goto(link);
+  await other.click("role=button[name=Run]");
+  await other.waitForSelector(".output-line >> text=Hello, it's me!");
+
+  await other.click("text=as curl");
+  const { spawnSync } = await import("node:child_process");
+  const done = spawnSync("bash", ["-c", await other.textContent(".calls")], { encoding: "utf8" });
+  assert.match(done.stdout, /Hello, it's me!/, done.stderr);
+});
+
+test("what a program prints does nothing to the page", async () => {
+  const hostile = `printf '<img src=x onerror=alert(1)><script>alert(2)</script>\\n'; printf '\\033]0;owned\\007\\033]52;c;b3duZWQ=\\007\\033]8;;javascript:alert(1)\\007click\\033]8;;\\007\\n\\033[31mred\\033[0m\\n'`;
+  const id = await server.run(hostile);
+  await server.end(id);
+  const page = await visit(`/executions/${id}`);
+  await page.waitForSelector(".output-line >> text=red");
+  const look = () => page.evaluate(() => ({ title: document.title, injected: document.querySelectorAll("main img, main script, a[href^=javascript]").length }));
+  assert.equal((await look()).injected, 0);
+  assert.equal(await page.textContent(".output-line >> nth=0"), "<img src=x onerror=alert(1)><script>alert(2)</script>");
+  assert.equal(await page.textContent(".output-line >> nth=1"), "click");
+  assert.equal(await page.locator(".output-line .fg1").textContent(), "red");
+  await page.click("text=Show on a terminal");
+  await page.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("red"));
+  const { title, injected } = await look();
+  assert.equal(injected, 0);
+  assert.doesNotMatch(title, /owned/);
+});
+
+test("GraphiQL asks, and follows a subscription", async () => {
+  const page = await visit("/graphiql");
+  await page.waitForSelector(".graphiql-execute-button");
+  // Until GraphiQL's editors have taken note of an operation, the button does nothing, or asks for the old one's.
+  const asks = async (answer) => {
+    for (let attempt = 1; ; attempt++) {
+      await page.click(".graphiql-execute-button");
+      const shown = page.waitForFunction((text) => document.querySelector(".graphiql-response")?.textContent.includes(text), answer, { timeout: 4_000 });
+      if (await shown.then(() => true, () => false)) break;
+      assert.ok(attempt < 5, `it shows ${await page.textContent(".graphiql-response")}`);
+    }
+  };
+  await asks('"version"');
+  await page.click("role=tab[name=Pools]");
+  await page.waitForFunction(() => document.querySelector(".graphiql-query-editor")?.textContent.includes("poolStatus"));
+  await asks("poolStatus");
+});

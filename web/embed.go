@@ -1,0 +1,71 @@
+// Package web serves the dashboard and GraphiQL, which `make build` bundles
+// from src and compresses. It knows nothing of the server: what a page shows
+// it asks of the API.
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"io/fs"
+	"mime"
+	"path"
+	"strings"
+)
+
+// The directory is embedded rather than its files, so that this builds before
+// they do.
+//
+//go:embed dist
+var dist embed.FS
+
+// A file is one of the bundle's, compressed in two ways.
+type file struct {
+	br, gz []byte
+	kind   string // its media type
+	tag    string // its ETag, which changes with its bytes
+}
+
+// files returns what is embedded, by its path below the server's root:
+// "assets/index-1a2b3c4d.js". Without a build there is nothing.
+func files(bundle fs.FS) map[string]file {
+	all := map[string]file{}
+	_ = fs.WalkDir(bundle, ".", func(name string, entry fs.DirEntry, err error) error {
+		plain, packed := strings.CutSuffix(name, ".gz")
+		if err != nil || entry.IsDir() || !packed {
+			return err
+		}
+		gz, err := fs.ReadFile(bundle, name)
+		if err != nil {
+			return err
+		}
+		br, err := fs.ReadFile(bundle, plain+".br")
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(gz)
+		all[plain] = file{br: br, gz: gz, kind: mediaType(plain), tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+		return nil
+	})
+	return all
+}
+
+// mediaType doesn't depend on the machine's own table where it matters.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".ttf":
+		return "font/ttf"
+	}
+	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
+		return kind
+	}
+	return "application/octet-stream"
+}

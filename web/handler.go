@@ -1,0 +1,159 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What pages may do. Nothing comes from another host, no script stands in a
+// page, and none is made of text. GraphiQL's editor writes styles into its page
+// and runs workers, so its page may; it shows nothing that a program printed.
+const (
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+	policyGraphiQL = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
+		"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+// The pages.
+const (
+	dashboard = "index.html"
+	explorer  = "graphiql.html"
+)
+
+// sections are the first words of the dashboard's addresses; what follows is
+// the page's own business.
+var sections = []string{"environments", "runners", "executions", "playground", "terminal", "scheduling"}
+
+// assets are named after their content, so that a browser needs to ask once.
+const assets = "assets/"
+
+const notBuilt = `This server was built without its dashboard, which needs node and npm: run "make build" where they are.
+The API is at /graphql.
+`
+
+// Handler serves the dashboard's addresses, and hands everything else to next:
+// also what isn't a GET, and "/" for whoever doesn't read HTML.
+func Handler(next http.Handler) http.Handler {
+	bundle, err := fs.Sub(dist, "dist")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	return handler(files(bundle), next)
+}
+
+func handler(all map[string]file, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := target(r)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead || name == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		found, there := all[name]
+		switch {
+		case there:
+			serve(w, r, name, found)
+		case name == dashboard || name == explorer:
+			header.Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, notBuilt)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// target returns the file that a request is for; "" if it isn't for us.
+func target(r *http.Request) string {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	section, _, _ := strings.Cut(name, "/")
+	switch {
+	case name == "":
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			return ""
+		}
+		return dashboard
+	case name == "graphiql":
+		return explorer
+	case name == "theme.js" || strings.HasPrefix(name, assets):
+		return name
+	case slices.Contains(sections, section):
+		return dashboard
+	}
+	return ""
+}
+
+func serve(w http.ResponseWriter, r *http.Request, name string, f file) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-cache")
+	if strings.HasPrefix(name, assets) {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if name == dashboard || name == explorer {
+		header.Set("Content-Security-Policy", policy)
+		if name == explorer {
+			header.Set("Content-Security-Policy", policyGraphiQL)
+		}
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Add("Vary", "Accept")
+	}
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Add("Vary", "Accept-Encoding")
+	header.Set("ETag", f.tag)
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", f.kind)
+	body, encoding := f.br, "br"
+	switch {
+	case accepts(r, "br"):
+	case accepts(r, "gzip"):
+		body, encoding = f.gz, "gzip"
+	default:
+		plain, err := unpack(f.gz)
+		if err != nil {
+			http.Error(w, "the bundle is damaged", http.StatusInternalServerError)
+			return
+		}
+		body, encoding = plain, ""
+	}
+	if encoding != "" {
+		header.Set("Content-Encoding", encoding)
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // a client that left needs no answer
+	}
+}
+
+// accepts reports whether a client takes an encoding. No browser weighs them,
+// so a weight only matters where it is zero.
+func accepts(r *http.Request, encoding string) bool {
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if strings.EqualFold(strings.TrimSpace(name), encoding) {
+			q, weighed := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+			value, err := strconv.ParseFloat(q, 64)
+			return !weighed || err == nil && value > 0
+		}
+	}
+	return false
+}
+
+func unpack(gz []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(gz))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(reader)
+}

@@ -1,0 +1,66 @@
+import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
+import { Link, Route, Switch, useLocation } from "wouter";
+import { Frame } from "./ui/frame";
+import { Empty, Loading, Page } from "./ui/parts";
+import { Failed } from "./ui/failed";
+import { Overview } from "./pages/overview/overview";
+
+const Environment = lazy(() => import("./pages/environment/environment"));
+const NewEnvironment = lazy(() => import("./pages/environment/new"));
+const Runners = lazy(() => import("./pages/runners/runners"));
+const Executions = lazy(() => import("./pages/executions/executions"));
+const Execution = lazy(() => import("./pages/execution/execution"));
+const Replay = lazy(() => import("./pages/replay/replay"));
+const Playground = lazy(() => import("./pages/playground/playground"));
+const Terminals = lazy(() => import("./pages/terminal/terminals"));
+const Terminal = lazy(() => import("./pages/terminal/terminal"));
+const Scheduling = lazy(() => import("./pages/scheduling/scheduling"));
+
+/** The pages, by address. */
+export function App() {
+  const [location] = useLocation();
+  return (
+    <Frame>
+      <Arrival location={location}>
+        <Failed key={location}>
+          <Suspense fallback={<Loading what="the page" />}>
+            <Switch>
+              <Route path="/" component={Overview} />
+              <Route path="/environments/new" component={NewEnvironment} />
+              <Route path="/environments/:id">{({ id }) => <Environment key={id} id={decodeURIComponent(id)} />}</Route>
+              <Route path="/runners" component={Runners} />
+              <Route path="/executions" component={Executions} />
+              <Route path="/executions/:id/replay">{({ id }) => <Replay key={id} id={id} />}</Route>
+              <Route path="/executions/:id">{({ id }) => <Execution key={id} id={id} />}</Route>
+              <Route path="/playground" component={Playground} />
+              <Route path="/terminal" component={Terminals} />
+              <Route path="/terminal/:id">{({ id }) => <Terminal key={id} id={id} />}</Route>
+              <Route path="/scheduling" component={Scheduling} />
+              <Route>
+                <Page title="Nothing here">
+                  <Empty title="No page has this address">
+                    <p>
+                      <Link href="/">The overview</Link> has all environments.
+                    </p>
+                  </Empty>
+                </Page>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Failed>
+      </Arrival>
+    </Frame>
+  );
+}
+
+/** Says to whoever can't see it that another page is there: focus goes to it. */
+function Arrival({ location, children }: { location: string; children: ReactNode }) {
+  const from = useRef(location);
+  useEffect(() => {
+    if (from.current === location) return;
+    from.current = location;
+    window.scrollTo(0, 0);
+    document.getElementById("main")?.focus({ preventScroll: true });
+  }, [location]);
+  return <div className="page">{children}</div>;
+}

@@ -1,0 +1,50 @@
+import { parse } from "@0no-co/graphql.web";
+import type { TadaDocumentNode } from "gql.tada";
+import { afterEach, expect, test, vi } from "vitest";
+import { ask, ServerError } from "./ask";
+import { session } from "./session";
+
+const document = parse("query Q { version }") as unknown as TadaDocumentNode<{ version: string }, object>;
+
+function answers(status: number, body: unknown) {
+  const fetch = vi.fn((_address: string, _init: RequestInit) => Promise.resolve(new Response(typeof body === "string" ? body : JSON.stringify(body), { status })));
+  vi.stubGlobal("fetch", fetch);
+  return fetch;
+}
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  sessionStorage.clear();
+});
+
+test("data is returned, the token sent", async () => {
+  session.set("sesame");
+  const fetch = answers(200, { data: { version: "1" } });
+  expect(await ask(document, {})).toEqual({ version: "1" });
+  expect(fetch.mock.calls[0]![1].headers).toMatchObject({ Authorization: "Bearer sesame" });
+});
+
+test("an error has its code and field", async () => {
+  answers(200, { errors: [{ message: "must be less", extensions: { code: "INVALID_INPUT", field: "input.poolSize", retryable: false } }] });
+  await expect(ask(document, {})).rejects.toMatchObject({ message: "must be less", code: "INVALID_INPUT", field: "input.poolSize", retryable: false });
+});
+
+test.each([
+  ["a status", 401, { errors: [{ message: "no", extensions: { code: "UNAUTHENTICATED" } }] }],
+  ["a code", 200, { errors: [{ message: "no", extensions: { code: "UNAUTHENTICATED" } }] }],
+])("%s asks for a token", async (_, status, body) => {
+  session.set("old");
+  answers(status, body);
+  await expect(ask(document, {})).rejects.toBeInstanceOf(ServerError);
+  expect(session.wanted()).toBe(true);
+});
+
+test("a server that isn't there can be asked again", async () => {
+  vi.stubGlobal("fetch", () => Promise.reject(new TypeError("failed")));
+  await expect(ask(document, {})).rejects.toMatchObject({ code: "UNREACHABLE", retryable: true });
+});
+
+test("what isn't JSON is an error too", async () => {
+  answers(502, "<html>bad gateway</html>");
+  await expect(ask(document, {})).rejects.toMatchObject({ message: expect.stringContaining("502"), retryable: true });
+});

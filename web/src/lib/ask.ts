@@ -1,0 +1,90 @@
+import { print, type DocumentNode } from "@0no-co/graphql.web";
+import type { TadaDocumentNode } from "gql.tada";
+import { credentials, session } from "./session";
+
+/** An error that the server answered. */
+export class ServerError extends Error {
+  readonly code: string;
+  /** The field of the input that is wrong, for example `input.poolSize`; "" where none is. */
+  readonly field: string;
+  readonly retryable: boolean;
+
+  constructor(message: string, code = "", field = "", retryable = false) {
+    super(message);
+    this.name = "ServerError";
+    this.code = code;
+    this.field = field;
+    this.retryable = retryable;
+  }
+}
+
+export interface RawError {
+  readonly message: string;
+  readonly extensions?: { readonly code?: unknown; readonly field?: unknown; readonly retryable?: unknown } | null;
+}
+
+export function serverError(errors: readonly RawError[]): ServerError {
+  const first = errors[0];
+  const { code, field, retryable } = first?.extensions ?? {};
+  if (code === "UNAUTHENTICATED") session.want();
+  return new ServerError(
+    first?.message ?? "the server answered nothing",
+    typeof code === "string" ? code : "",
+    typeof field === "string" ? field : "",
+    retryable === true,
+  );
+}
+
+/** The error of whoever can't reach the server at all. */
+export function unreachable(): ServerError {
+  return new ServerError("The server doesn't answer. Is it running?", "UNREACHABLE", "", true);
+}
+
+const texts = new WeakMap<object, string>();
+
+/** The text of a document, made once. */
+export function textOf(document: object): string {
+  let text = texts.get(document);
+  if (text === undefined) {
+    text = print(document as DocumentNode);
+    texts.set(document, text);
+  }
+  return text;
+}
+
+interface Answer<T> {
+  data?: T | null;
+  errors?: readonly RawError[];
+}
+
+/** Sends a query or a mutation. It throws a ServerError. */
+export async function ask<Result, Variables>(
+  document: TadaDocumentNode<Result, Variables>,
+  variables: Variables,
+  signal?: AbortSignal,
+): Promise<Result> {
+  const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
+  return answer<Result>(() => fetch("/graphql", { method: "POST", headers, body: JSON.stringify({ query: textOf(document), variables }), signal: signal ?? null }), signal);
+}
+
+/** Reads an answer, of whichever request. */
+export async function answer<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
+  let response: Response;
+  let body: Answer<Result>;
+  try {
+    response = await send();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw unreachable();
+  }
+  if (response.status === 401) session.want();
+  try {
+    body = (await response.json()) as Answer<Result>;
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ServerError(`The server answered ${response.status} ${response.statusText}`, "", "", response.status >= 500);
+  }
+  if (body.errors && body.errors.length > 0) throw serverError(body.errors);
+  if (body.data == null) throw new ServerError(`The server answered ${response.status} without data`);
+  return body.data;
+}

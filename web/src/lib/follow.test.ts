@@ -1,0 +1,137 @@
+import { parse } from "@0no-co/graphql.web";
+import type { TadaDocumentNode } from "gql.tada";
+import type { Sink } from "graphql-ws";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { follow } from "./follow";
+import type { Link } from "./link";
+
+const document = parse("subscription S($after: String) { tick(after: $after) }") as unknown as TadaDocumentNode<{ tick: number }, { after: number | null }>;
+
+/** A connection whose other end is the test. */
+class Wire {
+  readonly attempts: { variables: unknown; sink: Sink; released: boolean }[] = [];
+  losses = 0;
+  readonly client = {
+    subscribe: (payload: { variables?: unknown }, sink: Sink) => {
+      const attempt = { variables: payload.variables, sink, released: false };
+      this.attempts.push(attempt);
+      return () => {
+        attempt.released = true;
+      };
+    },
+  };
+  lost = () => {
+    this.losses++;
+  };
+  left = () => {};
+  current = () => "lost";
+  get last() {
+    return this.attempts.at(-1)!;
+  }
+  tick(tick: number) {
+    this.last.sink.next({ data: { tick } });
+  }
+}
+
+let wire: Wire;
+let ticks: number[];
+let failed: string[];
+let begun: boolean[];
+let ended: boolean;
+let stop: () => void;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  wire = new Wire();
+  [ticks, failed, begun, ended] = [[], [], [], false];
+  stop = follow(
+    document,
+    {
+      variables: () => ({ after: ticks.at(-1) ?? null }),
+      next: ({ tick }) => ticks.push(tick),
+      begin: (again) => begun.push(again),
+      end: () => (ended = true),
+      failed: (error) => failed.push(error.code),
+    },
+    wire as unknown as Link,
+  );
+});
+afterEach(() => {
+  stop();
+  vi.useRealTimers();
+});
+
+test("a lost connection goes on after the last that came", () => {
+  wire.tick(1);
+  wire.tick(2);
+  wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
+  expect(wire.losses).toBe(1);
+  vi.advanceTimersByTime(10_000);
+  expect(wire.attempts.map((attempt) => attempt.variables)).toEqual([{ after: null }, { after: 2 }]);
+  expect(begun).toEqual([false, true]);
+});
+
+test("what an attempt says after its end isn't heard", () => {
+  const { sink } = wire.last;
+  sink.error(new CloseEvent("close", { code: 1006 }));
+  sink.next({ data: { tick: 9 } });
+  sink.complete();
+  expect([ticks, ended]).toEqual([[], false]);
+});
+
+test("it waits longer after each failure, and shortly again after a success", () => {
+  const delay = () => {
+    const attempts = wire.attempts.length;
+    wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
+    let waited = 0;
+    while (wire.attempts.length === attempts) {
+      vi.advanceTimersByTime(10);
+      waited += 10;
+    }
+    return waited;
+  };
+  const waits = Array.from({ length: 8 }, delay);
+  expect(waits[0]).toBeLessThan(300);
+  expect(waits.at(-1)).toBeGreaterThan(1_500);
+  expect(Math.max(...waits)).toBeLessThan(5_000);
+  wire.tick(1);
+  expect(delay()).toBeLessThan(300);
+});
+
+test("a slow reader resumes, another error is the end", () => {
+  wire.last.sink.error([{ message: "slow", extensions: { code: "SLOW_CONSUMER" } }] as never);
+  vi.advanceTimersByTime(1_000);
+  expect(wire.attempts).toHaveLength(2);
+  wire.last.sink.error([{ message: "no", extensions: { code: "EXECUTION_NOT_FOUND" } }] as never);
+  vi.advanceTimersByTime(60_000);
+  expect(wire.attempts).toHaveLength(2);
+  expect(failed).toEqual(["EXECUTION_NOT_FOUND"]);
+});
+
+test("the network's return hastens an attempt, but makes no second one", () => {
+  wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
+  window.dispatchEvent(new Event("online"));
+  expect(wire.attempts).toHaveLength(2);
+  window.dispatchEvent(new Event("online"));
+  vi.advanceTimersByTime(60_000);
+  expect(wire.attempts).toHaveLength(2);
+  wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
+  vi.advanceTimersByTime(10_000);
+  window.dispatchEvent(new Event("online"));
+  expect(wire.attempts).toHaveLength(3);
+});
+
+test("its own end is an end", () => {
+  wire.last.sink.complete();
+  vi.advanceTimersByTime(60_000);
+  expect([ended, wire.attempts.length]).toEqual([true, 1]);
+});
+
+test("who stops hears nothing more, and is no reader any more", () => {
+  stop();
+  expect(wire.last.released).toBe(true);
+  wire.tick(1);
+  wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
+  vi.advanceTimersByTime(60_000);
+  expect([ticks, wire.attempts.length]).toEqual([[], 1]);
+});

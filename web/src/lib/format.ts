@@ -1,0 +1,91 @@
+// Numbers, sizes and times as people read them.
+
+const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+export function count(n: number): string {
+  return number.format(n);
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** Bytes, in binary units. */
+export function bytes(n: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (n >= 1024 && at < units.length - 1) {
+    n /= 1024;
+    at++;
+  }
+  return `${at === 0 ? n : n.toPrecision(3).replace(/\.?0+$/, "")} ${units[at]}`;
+}
+
+/** Milliseconds, in the unit that suits them. */
+export function duration(ms: number): string {
+  if (ms < 0) ms = 0;
+  if (ms < 1) return ms === 0 ? "0 ms" : `${Math.max(1, Math.round(ms * 1000))} µs`;
+  if (ms < 1000) return `${ms < 10 ? number.format(ms) : Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1).replace(/\.?0+$/, "")} s`;
+  const seconds = Math.round(ms / 1000);
+  const parts = [
+    [Math.floor(seconds / 86400), "d"],
+    [Math.floor((seconds % 86400) / 3600), "h"],
+    [Math.floor((seconds % 3600) / 60), "min"],
+    [seconds % 60, "s"],
+  ] as const;
+  const from = parts.findIndex(([n]) => n > 0);
+  return parts.slice(from, from + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ");
+}
+
+/** Seconds of a time limit. */
+export function seconds(n: number): string {
+  return n === 0 ? "none" : duration(n * 1000);
+}
+
+/** A moment: the clock today, with the day before. */
+export function moment(time: string, now = Date.now()): string {
+  const at = new Date(time);
+  return new Date(now).toDateString() === at.toDateString() ? clock.format(at) : day.format(at);
+}
+
+/** Milliseconds between two times of the API, which have nanoseconds. */
+export function between(from: string, to: string): number {
+  return precise(to) - precise(from);
+}
+
+function precise(time: string): number {
+  const fraction = /\.(\d+)Z?$/.exec(time)?.[1] ?? "";
+  const whole = Date.parse(time.replace(/\.\d+/, ""));
+  return whole + Number(`0.${fraction || "0"}`) * 1000;
+}
+
+/** How long ago, or how long until. */
+export function ago(time: string, now = Date.now()): string {
+  const ms = now - Date.parse(time);
+  if (Math.abs(ms) < 1500) return "now";
+  return ms > 0 ? `${coarse(ms)} ago` : `in ${coarse(-ms)}`;
+}
+
+/** How long something has lasted. */
+export function lasting(since: string, now = Date.now()): string {
+  return coarse(Math.max(0, now - Date.parse(since)));
+}
+
+function coarse(ms: number): string {
+  return ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms);
+}
+
+/** The part of an id that tells it from its neighbours. */
+export function short(id: string): string {
+  return id.length > 12 ? `…${id.slice(-8)}` : id;
+}
+
+/** A command line, quoted where a shell would want it; that of a shell is the line that it was given. */
+export function commandLine(command: readonly string[]): string {
+  const [program = "", option, line] = command;
+  if (command.length === 3 && option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) return line!.trim();
+  return command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
+}

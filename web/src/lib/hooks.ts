@@ -1,0 +1,128 @@
+import type { TadaDocumentNode } from "gql.tada";
+import { useCallback, useEffect, useEffectEvent, useRef, useState, useSyncExternalStore } from "react";
+import { ask, type ServerError } from "./ask";
+import { follow } from "./follow";
+import { link, type LinkState } from "./link";
+
+export interface Query<Result> {
+  /** What was answered last, while the same is asked. */
+  data: Result | undefined;
+  /** Why the last asking failed. */
+  error: ServerError | undefined;
+  loading: boolean;
+  reload: () => void;
+}
+
+/** Asks when it is shown, when the variables change, and each `every` ms. */
+export function useQuery<Result, Variables>(
+  document: TadaDocumentNode<Result, Variables>,
+  variables: Variables,
+  options: { every?: number; skip?: boolean } = {},
+): Query<Result> {
+  const { every, skip = false } = options;
+  const key = JSON.stringify(variables);
+  const [round, setRound] = useState(0);
+  const [state, setState] = useState<{ key: string; data?: Result; error?: ServerError; loading: boolean }>({ key, loading: !skip });
+  const current = useEffectEvent(() => variables);
+
+  useEffect(() => {
+    if (skip) return;
+    const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const load = async () => {
+      try {
+        const data = await ask(document, current(), stop.signal);
+        setState({ key, data, loading: false });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        setState((before) => ({ key, data: before.key === key ? before.data : undefined, error: error as ServerError, loading: false }));
+      }
+      if (every !== undefined && !stop.signal.aborted) timer = setTimeout(() => void load(), hidden() ? every * 5 : every);
+    };
+    void load();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [document, key, every, skip, round]);
+
+  const reload = useCallback(() => setRound((n) => n + 1), []);
+  const same = state.key === key;
+  return { data: same ? state.data : undefined, error: same ? state.error : undefined, loading: !same || state.loading, reload };
+}
+
+function hidden(): boolean {
+  return window.document.visibilityState === "hidden";
+}
+
+/** Follows a subscription while it is shown; see follow. */
+export function useFollow<Result, Variables>(
+  document: TadaDocumentNode<Result, Variables>,
+  variables: Variables,
+  on: { next: (data: Result) => void; begin?: (again: boolean) => void; end?: () => void; failed?: (error: ServerError) => void },
+  options: { skip?: boolean } = {},
+) {
+  const key = JSON.stringify(variables);
+  const current = useEffectEvent(() => variables);
+  const next = useEffectEvent(on.next);
+  const begin = useEffectEvent((again: boolean) => on.begin?.(again));
+  const end = useEffectEvent(() => on.end?.());
+  const failed = useEffectEvent((error: ServerError) => on.failed?.(error));
+  const skip = options.skip ?? false;
+  useEffect(() => {
+    if (skip) return;
+    return follow(document, {
+      variables: () => current(),
+      next: (data) => next(data),
+      begin: (again) => begin(again),
+      end: () => end(),
+      failed: (error) => failed(error),
+    });
+  }, [document, key, skip]);
+}
+
+export function useLink(): LinkState {
+  return useSyncExternalStore(link.listen, link.current);
+}
+
+export interface Action<Args extends unknown[], Result> {
+  run: (...args: Args) => Promise<Result | undefined>;
+  busy: boolean;
+  error: ServerError | undefined;
+  clear: () => void;
+}
+
+/** Something that a person does: one at a time, with its error. */
+export function useAction<Args extends unknown[], Result>(act: (...args: Args) => Promise<Result>): Action<Args, Result> {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ServerError>();
+  const running = useRef(false);
+  const shown = useRef(true);
+  useEffect(() => {
+    shown.current = true;
+    return () => {
+      shown.current = false;
+    };
+  }, []);
+  const latest = useRef(act);
+  useEffect(() => {
+    latest.current = act;
+  });
+  const run = useCallback(async (...args: Args) => {
+    if (running.current) return undefined;
+    running.current = true;
+    setBusy(true);
+    setError(undefined);
+    try {
+      return await latest.current(...args);
+    } catch (failure) {
+      if (shown.current) setError(failure as ServerError);
+      return undefined;
+    } finally {
+      running.current = false;
+      if (shown.current) setBusy(false);
+    }
+  }, []);
+  const clear = useCallback(() => setError(undefined), []);
+  return { run, busy, error, clear };
+}

@@ -1,0 +1,13 @@
+import { expect, test } from "vitest";
+import { Link } from "./link";
+
+test("a connection that nobody wants any more isn't lost", () => {
+  const link = new Link("ws://127.0.0.1:1/graphql");
+  const [one, two] = [{}, {}];
+  link.lost(one);
+  link.lost(two);
+  link.left(one);
+  expect(link.current()).toBe("lost");
+  link.left(two);
+  expect(link.current()).toBe("idle");
+});

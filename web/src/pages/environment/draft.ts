@@ -1,0 +1,151 @@
+import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
+
+export const EnvironmentFragment = graphql(`
+  fragment EnvironmentParts on Environment {
+    id
+    revision
+    image
+    poolSize
+    resources {
+      cpuMHz
+      memoryMiB
+      processes
+      workspaceMiB
+    }
+    network {
+      access
+      exposedPorts
+    }
+    isolation
+    variables {
+      name
+      value
+    }
+    defaultTimeLimit
+    outputLimit
+  }
+`);
+export type Parts = ResultOf<typeof EnvironmentFragment>;
+
+export const PutMutation = graphql(
+  `
+    mutation PutEnvironment($input: PutEnvironmentInput!) {
+      putEnvironment(input: $input) {
+        created
+        environment {
+          ...EnvironmentParts
+        }
+      }
+    }
+  `,
+  [EnvironmentFragment],
+);
+export type PutInput = VariablesOf<typeof PutMutation>["input"];
+
+/** What stands in the form: text, as it was typed. */
+export interface Draft {
+  id: string;
+  image: string;
+  poolSize: string;
+  cpuMHz: string;
+  memoryMiB: string;
+  processes: string;
+  workspaceMiB: string;
+  access: boolean;
+  exposedPorts: string;
+  isolation: NonNullable<PutInput["isolation"]>;
+  variables: { name: string; value: string }[];
+  defaultTimeLimit: string;
+  outputLimit: string;
+}
+
+/** The defaults that the schema tells. */
+export const blank: Draft = {
+  id: "",
+  image: "host",
+  poolSize: "2",
+  cpuMHz: "2000",
+  memoryMiB: "256",
+  processes: "128",
+  workspaceMiB: "64",
+  access: false,
+  exposedPorts: "",
+  isolation: "NAMESPACES",
+  variables: [],
+  defaultTimeLimit: "60",
+  outputLimit: "16777216",
+};
+
+export function draftOf(parts: Parts): Draft {
+  const { resources, network } = parts;
+  return {
+    id: parts.id,
+    image: parts.image,
+    poolSize: String(parts.poolSize),
+    cpuMHz: String(resources.cpuMHz),
+    memoryMiB: String(resources.memoryMiB),
+    processes: String(resources.processes),
+    workspaceMiB: String(resources.workspaceMiB),
+    access: network.access,
+    exposedPorts: network.exposedPorts.join(", "),
+    isolation: parts.isolation,
+    variables: parts.variables.map(({ name, value }) => ({ name, value })),
+    defaultTimeLimit: String(parts.defaultTimeLimit),
+    outputLimit: String(parts.outputLimit),
+  };
+}
+
+export interface WrongField {
+  field: string;
+  message: string;
+}
+
+/**
+ * What the form asks for, or the first field in which no number stands. The
+ * ranges are the server's business.
+ */
+export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField {
+  let wrong: WrongField | undefined;
+  const whole = (field: string, text: string): number => {
+    if (!/^-?\d{1,15}$/.test(text.trim())) wrong ??= { field, message: "must be a whole number" };
+    return Number(text);
+  };
+  const input: PutInput = {
+    id: draft.id.trim(),
+    ifRevision,
+    image: draft.image.trim(),
+    poolSize: whole("poolSize", draft.poolSize),
+    resources: {
+      cpuMHz: whole("resources.cpuMHz", draft.cpuMHz),
+      memoryMiB: whole("resources.memoryMiB", draft.memoryMiB),
+      processes: whole("resources.processes", draft.processes),
+      workspaceMiB: whole("resources.workspaceMiB", draft.workspaceMiB),
+    },
+    network: { access: draft.access, exposedPorts: draft.exposedPorts.split(/[\s,]+/).filter(Boolean).map((port) => whole("network.exposedPorts", port)) },
+    isolation: draft.isolation,
+    variables: draft.variables,
+    defaultTimeLimit: whole("defaultTimeLimit", draft.defaultTimeLimit),
+    outputLimit: whole("outputLimit", draft.outputLimit),
+  };
+  return wrong ?? input;
+}
+
+/** The names of the fields in which two drafts differ. */
+export function changed(before: Draft, after: Draft): (keyof Draft)[] {
+  return (Object.keys(before) as (keyof Draft)[]).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
+}
+
+/** What a change will do to the runners that there are, in words. "" where it changes nothing. */
+export function consequence(fields: readonly (keyof Draft)[], poolSize: number, pool: { idle: number; starting: number; claimed: number; size: number }): string {
+  if (fields.length === 0) return "";
+  const sentences: string[] = [];
+  const runners = (n: number) => `${n} idle ${n === 1 ? "runner" : "runners"}`;
+  if (fields.some((field) => field !== "poolSize")) {
+    const replaced = pool.idle + pool.starting;
+    sentences.push(replaced === 0 ? "No runner has to be replaced." : `${runners(replaced)} will be replaced by new ones.`);
+  } else if (poolSize < pool.idle) sentences.push(`${runners(pool.idle - poolSize)} will be removed.`);
+  else if (poolSize > pool.idle + pool.starting) sentences.push(`${poolSize - pool.idle - pool.starting} more will be started.`);
+  else sentences.push("No runner is started or removed.");
+  if (pool.claimed > 0) sentences.push(`${pool.claimed} claimed ${pool.claimed === 1 ? "one stays" : "ones stay"} untouched.`);
+  return sentences.join(" ");
+}

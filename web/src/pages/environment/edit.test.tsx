@@ -1,0 +1,38 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import type { Parts } from "./draft";
+import { Edit } from "./environment";
+
+afterEach(cleanup);
+
+const stored: Parts = {
+  id: "python",
+  revision: 1,
+  image: "host",
+  poolSize: 2,
+  resources: { cpuMHz: 2000, memoryMiB: 256, processes: 128, workspaceMiB: 64 },
+  network: { access: false, exposedPorts: [] },
+  isolation: "NAMESPACES",
+  variables: [],
+  defaultTimeLimit: 60,
+  outputLimit: 16777216,
+};
+const theirs: Parts = { ...stored, revision: 2, image: "theirs" };
+const form = (parts: Parts) => <Edit stored={parts} pool={undefined} onSaved={() => {}} />;
+const value = (label: string) => (screen.getByLabelText(label) as HTMLInputElement).value;
+
+test("what is being typed outlives somebody else's change, and gives way when asked to", () => {
+  const { rerender } = render(form(stored));
+  fireEvent.change(screen.getByLabelText("Memory"), { target: { value: "512" } });
+  rerender(form(theirs));
+  expect([value("Memory"), value("Image")]).toEqual(["512", "host"]);
+  fireEvent.click(screen.getByRole("button", { name: /Load it/ }));
+  expect([value("Memory"), value("Image")]).toEqual(["256", "theirs"]);
+  expect(screen.queryByRole("button", { name: /Load it/ })).toBeNull();
+});
+
+test("where nothing was typed, a change shows at once", () => {
+  const { rerender } = render(form(stored));
+  rerender(form(theirs));
+  expect(value("Image")).toBe("theirs");
+});

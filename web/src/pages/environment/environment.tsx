@@ -1,0 +1,235 @@
+import { useEffect, useEffectEvent, useState } from "react";
+import { Link, useLocation } from "wouter";
+import { ask } from "../../lib/ask";
+import { count, duration, plural } from "../../lib/format";
+import { graphql } from "../../lib/graphql";
+import { useAction, useQuery } from "../../lib/hooks";
+import { useAlerts, useEnvironments, type Pool } from "../../lib/pools";
+import { Card, Dialog, Empty, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
+import { Stack } from "../../ui/chart";
+import { PoolBar, PoolCounts } from "../../ui/pool";
+import { PoolState } from "../overview/poolrow";
+import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
+import { EnvironmentFields } from "./form";
+import { useDraft } from "./usedraft";
+
+const EnvironmentQuery = graphql(
+  `
+    query Environment($id: ID!) {
+      environment(id: $id) {
+        ...EnvironmentParts
+        startDurations {
+          count
+          p50Ms
+          p99Ms
+          maxMs
+        }
+        claimStats {
+          claimed
+          warm
+          failed
+          durations {
+            p50Ms
+            p99Ms
+          }
+        }
+        poolHistory {
+          idle
+          claimed
+          starting
+        }
+      }
+    }
+  `,
+  [EnvironmentFragment],
+);
+
+/** One environment: its pool, live, and all that it is made of, to be changed. */
+export default function Environment({ id }: { id: string }) {
+  const { data, error, reload } = useQuery(EnvironmentQuery, { id }, { every: 10_000 });
+  const { environments } = useEnvironments();
+  const alert = useAlerts().get(id);
+  const [deleting, setDeleting] = useState(false);
+  const above = { title: "Overview", href: "/" };
+  const environment = data?.environment;
+  const pool = environments?.find((row) => row.id === id)?.pool;
+  const outdated = pool && environment && pool.revision > environment.revision;
+  useEffect(() => {
+    if (outdated) reload();
+  }, [outdated, reload]);
+  if (!environment) {
+    return (
+      <Page title={id} above={above}>
+        <Failure error={error} retry={reload} />
+        {!data && !error && <Loading what={id} />}
+        {data && (
+          <Empty title="There is no such environment">
+            <p>It may have been deleted.</p>
+            <Link href={`/environments/new`} className="button">
+              Create one
+            </Link>
+          </Empty>
+        )}
+      </Page>
+    );
+  }
+  const { startDurations: starts, claimStats: claims } = environment;
+  const reason = alert?.reason || pool?.reason;
+  return (
+    <Page
+      title={id}
+      above={above}
+      actions={
+        <>
+          <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
+            Run a program
+          </Link>
+          <Link href={`/environments/new?from=${encodeURIComponent(id)}`} className="button">
+            Copy
+          </Link>
+          <button type="button" className="button danger" onClick={() => setDeleting(true)}>
+            Delete …
+          </button>
+        </>
+      }
+    >
+      <Card title="Its pool" aside={pool && <PoolState pool={pool} alert={alert} />}>
+        <div className="stack">
+          {pool ? (
+            <div className="stack tight">
+              <PoolBar pool={pool} />
+              <PoolCounts pool={pool} />
+            </div>
+          ) : (
+            <span className="soft">Counting …</span>
+          )}
+          {reason && <Notice kind={alert ? "bad" : "warn"}>{reason}</Notice>}
+          <Stack
+            label="Idle, claimed and starting runners over time"
+            layers={(["idle", "claimed", "starting"] as const).map((name) => ({ name, values: environment.poolHistory[name] }))}
+          />
+          <Facts>
+            {[
+              ["Claims", `${plural(claims.claimed, "claim")}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
+              ["Served warm", claims.claimed > 0 ? `${Math.floor((claims.warm / claims.claimed) * 100)} %` : "–"],
+              ["A claim takes", claims.claimed > 0 ? `${duration(claims.durations.p50Ms)}, p99 ${duration(claims.durations.p99Ms)}` : "–"],
+              ["Runners started", count(starts.count)],
+              ["A start takes", starts.count > 0 ? `${duration(starts.p50Ms)}, at most ${duration(starts.maxMs)}` : "–"],
+              ["Revision", String(environment.revision)],
+            ]}
+          </Facts>
+          <div className="row">
+            <Link href={`/runners?environment=${encodeURIComponent(id)}`}>Its runners</Link>
+            <Link href={`/executions?environment=${encodeURIComponent(id)}`}>Its executions</Link>
+            <Link href={`/scheduling?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>
+          </div>
+        </div>
+      </Card>
+      <Edit stored={environment} pool={pool} onSaved={reload} />
+      <Delete id={id} open={deleting} pool={pool} onClose={() => setDeleting(false)} />
+    </Page>
+  );
+}
+
+export function Edit({ stored, pool, onSaved }: { stored: Parts; pool: Pool | undefined; onSaved: () => void }) {
+  // What the form began with. What somebody else stores meanwhile takes its
+  // place only where nothing was changed here, which would be lost.
+  const [base, setBase] = useState(stored);
+  const [newer, setNewer] = useState(false);
+  const initial = draftOf(base);
+  const { draft, change, wrong, put } = useDraft(initial, base.revision);
+  const fields = changed(initial, draft);
+  const take = (parts: Parts) => {
+    setBase(parts);
+    setNewer(false);
+    change(draftOf(parts));
+    put.clear();
+  };
+  const arrived = useEffectEvent(() => {
+    const other = stored.revision !== base.revision;
+    if (other && fields.length === 0 && !put.busy) take(stored);
+    else setNewer(other);
+  });
+  useEffect(() => arrived(), [stored]);
+  return (
+    <form
+      noValidate
+      onSubmit={async (event) => {
+        event.preventDefault();
+        const saved = await put.run();
+        if (saved) take(saved);
+        onSaved();
+      }}
+    >
+      <Card title="What its runners are made from">
+        <div className="stack">
+          {(newer || put.error?.code === "CONFLICT") && !put.busy && (
+            <Notice kind="warn" action={<button type="button" className="button small" onClick={() => take(stored)}>Load it without my changes</button>}>
+              Somebody else changed this environment: it isn't the revision {base.revision} any more that you are changing, so this can't be saved.
+            </Notice>
+          )}
+          <EnvironmentFields draft={draft} isNew={false} wrong={wrong} onChange={change} />
+          {put.error && put.error.code !== "CONFLICT" && <Failure error={put.error} />}
+          <div className="row">
+            <button type="submit" className="button primary" disabled={put.busy || fields.length === 0}>
+              Save
+            </button>
+            <button type="button" className="button" disabled={fields.length === 0} onClick={() => change(initial)}>
+              Undo
+            </button>
+            <span className="soft small" role="status">
+              {pool && consequence(fields, Number(draft.poolSize), pool)}
+            </span>
+          </div>
+        </div>
+      </Card>
+    </form>
+  );
+}
+
+const DeleteMutation = graphql(`
+  mutation DeleteEnvironment($input: DeleteEnvironmentInput!) {
+    deleteEnvironment(input: $input) {
+      deleted
+    }
+  }
+`);
+
+function Delete({ id, open, pool, onClose }: { id: string; open: boolean; pool: Pool | undefined; onClose: () => void }) {
+  const [endClaimed, setEndClaimed] = useState(false);
+  const [, navigate] = useLocation();
+  const remove = useAction(async () => {
+    await ask(DeleteMutation, { input: { id, endClaimed } });
+    navigate("/");
+  });
+  const idle = (pool?.idle ?? 0) + (pool?.starting ?? 0);
+  const claimed = pool?.claimed ?? 0;
+  return (
+    <Dialog title={`Delete ${id}?`} open={open} onClose={onClose}>
+      <p>
+        The environment goes, and {idle === 0 ? "no idle runner with it" : `${plural(idle, "idle runner")} with it`}, at once.{" "}
+        {claimed === 0
+          ? "Nobody holds a runner of it."
+          : endClaimed
+            ? `${plural(claimed, "claimed runner")} and all that runs in ${claimed === 1 ? "it" : "them"} will be ended too.`
+            : `${plural(claimed, "claimed runner")} will end as ${claimed === 1 ? "it" : "they"} would.`}{" "}
+        Executions and their output are kept.
+      </p>
+      {claimed > 0 && (
+        <label className="check">
+          <input type="checkbox" checked={endClaimed} onChange={(event) => setEndClaimed(event.target.checked)} />
+          End claimed runners as well
+        </label>
+      )}
+      <Failure error={remove.error} />
+      <div className="row">
+        <button type="button" className="button" onClick={onClose}>
+          Keep it
+        </button>
+        <button type="button" className="button danger" disabled={remove.busy} onClick={() => void remove.run()}>
+          Delete {id}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,30 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import { blank, type Draft } from "./draft";
+import { EnvironmentFields } from "./form";
+
+afterEach(cleanup);
+
+test("a field that is wrong says so, and is tied to what it says", () => {
+  render(<EnvironmentFields draft={blank} isNew wrong={{ field: "resources.memoryMiB", message: "must be 16 to 1048576 MiB, not 3" }} onChange={() => {}} />);
+  const memory = screen.getByLabelText("Memory");
+  expect(memory.getAttribute("aria-invalid")).toBe("true");
+  const said = memory.getAttribute("aria-describedby")!.split(" ").map((id) => document.getElementById(id)!.textContent);
+  expect(said).toContain("must be 16 to 1048576 MiB, not 3");
+  expect(screen.getByLabelText("CPU").getAttribute("aria-invalid")).toBeNull();
+});
+
+test("a variable that is wrong is the one that is marked", () => {
+  const draft = { ...blank, variables: [{ name: "GOOD", value: "" }, { name: "1BAD", value: "" }] };
+  render(<EnvironmentFields draft={draft} isNew={false} wrong={{ field: "variables.1.name", message: "must be letters" }} onChange={() => {}} />);
+  expect(screen.getByLabelText("Name of variable 2").getAttribute("aria-invalid")).toBe("true");
+  expect(screen.getByLabelText("Name of variable 1").getAttribute("aria-invalid")).toBeNull();
+  expect(screen.getByRole("alert").textContent).toBe("must be letters");
+});
+
+test("the slider and the number are one", () => {
+  let draft: Draft = blank;
+  render(<EnvironmentFields draft={draft} isNew={false} wrong={undefined} onChange={(next) => (draft = next)} />);
+  fireEvent.change(screen.getByLabelText("Warm runners, as a slider"), { target: { value: "7" } });
+  expect(draft.poolSize).toBe("7");
+});

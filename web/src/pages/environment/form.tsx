@@ -1,0 +1,121 @@
+import type { ReactNode } from "react";
+import { bytes } from "../../lib/format";
+import { Field } from "../../ui/parts";
+import type { Draft, WrongField } from "./draft";
+
+export interface FormProps {
+  draft: Draft;
+  isNew: boolean;
+  wrong: WrongField | undefined;
+  onChange: (draft: Draft) => void;
+}
+
+/** The fields of an environment, each with its unit, and with what the server said about it. */
+export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) {
+  const set = <Key extends keyof Draft>(key: Key, value: Draft[Key]) => onChange({ ...draft, [key]: value });
+  const wrongAt = (field: string) => (wrong && (wrong.field === field || wrong.field.startsWith(`${field}.`)) ? wrong.message : undefined);
+
+  const text = (key: "id" | "image" | "exposedPorts", field: string, label: string, hint: ReactNode) => (
+    <Field label={label} hint={hint} error={wrongAt(field)}>
+      {(tie) => <input {...tie} className="input" value={draft[key]} spellCheck={false} autoComplete="off" onChange={(event) => set(key, event.target.value)} />}
+    </Field>
+  );
+  type NumberKey = "cpuMHz" | "memoryMiB" | "processes" | "workspaceMiB" | "defaultTimeLimit" | "outputLimit";
+  const number = (key: NumberKey, field: string, label: string, unit: string, hint: ReactNode) => (
+    <Field label={label} hint={hint} error={wrongAt(field)}>
+      {(tie) => (
+        <div className="with-unit">
+          <input {...tie} className="input num" inputMode="numeric" value={draft[key]} autoComplete="off" onChange={(event) => set(key, event.target.value)} />
+          <span>{unit}</span>
+        </div>
+      )}
+    </Field>
+  );
+
+  return (
+    <div className="fields">
+      {isNew && text("id", "id", "Id", "Letters, digits, dots, dashes and underscores. Programs name the environment by it.")}
+      {text("image", "image", "Image", "The file system to start with. host: this machine's own programs, read-only.")}
+      <Field label="Warm runners" hint="Idle ones that are kept ready. 0: one is started when a claim waits for it." error={wrongAt("poolSize")}>
+        {({ id, ...tie }) => (
+          <div className="with-unit">
+            <input
+              type="range"
+              className="grow"
+              aria-label="Warm runners, as a slider"
+              min={0}
+              max={Math.max(20, Math.min(1000, Number(draft.poolSize) || 0))}
+              value={Number(draft.poolSize) || 0}
+              onChange={(event) => set("poolSize", event.target.value)}
+            />
+            <input {...tie} id={id} className="input num" style={{ width: "5rem" }} inputMode="numeric" value={draft.poolSize} autoComplete="off" onChange={(event) => set("poolSize", event.target.value)} />
+          </div>
+        )}
+      </Field>
+      {number("cpuMHz", "resources.cpuMHz", "CPU", "MHz", "A share: a tenth of a core's clock is a tenth of that core.")}
+      {number("memoryMiB", "resources.memoryMiB", "Memory", "MiB", "Of all its processes together, without swap; files in the workspace count too.")}
+      {number("processes", "resources.processes", "Processes", "at once", "Threads count as well.")}
+      {number("workspaceMiB", "resources.workspaceMiB", "Workspace", "MiB", "Room for files in /workspace, and as much again in /tmp.")}
+      {number("defaultTimeLimit", "defaultTimeLimit", "Time limit", "seconds", "Of a program that names none itself. 0: without limit.")}
+      {number("outputLimit", "outputLimit", "Output limit", "bytes", `What a program may print before it is stopped${sized(draft.outputLimit)}.`)}
+      <Field label="Isolation" hint="How a runner is kept apart from the machine." error={wrongAt("isolation")}>
+        {(tie) => (
+          <select {...tie} className="select" value={draft.isolation} onChange={(event) => set("isolation", event.target.value as Draft["isolation"])}>
+            <option value="NAMESPACES">Namespaces, cgroups and seccomp</option>
+            <option value="GVISOR">gVisor, a kernel of its own</option>
+            <option value="NONE">None, for trusted programs</option>
+            <option value="CLUSTER">What the cluster's driver gives</option>
+          </select>
+        )}
+      </Field>
+      <Field label="Network" error={wrongAt("network.access")} hint="Whether programs can reach it.">
+        {(tie) => (
+          <span className="check">
+            <input {...tie} type="checkbox" checked={draft.access} onChange={(event) => set("access", event.target.checked)} />
+            <span aria-hidden="true">{draft.access ? "Programs reach the network" : "Cut off"}</span>
+          </span>
+        )}
+      </Field>
+      {text("exposedPorts", "network.exposedPorts", "Exposed ports", "Ports that are mapped to the outside, for example 80, 8080. Empty: none.")}
+      <Variables draft={draft} wrong={wrong} onChange={(variables) => set("variables", variables)} />
+    </div>
+  );
+}
+
+function sized(text: string): string {
+  return /^\d{4,15}$/.test(text) ? `: ${bytes(Number(text))}` : "";
+}
+
+function Variables({ draft, wrong, onChange }: { draft: Draft; wrong: WrongField | undefined; onChange: (variables: Draft["variables"]) => void }) {
+  const at = wrong?.field.startsWith("variables") ? Number(wrong.field.split(".")[1] ?? -1) : -2;
+  const set = (index: number, change: Partial<{ name: string; value: string }>) =>
+    onChange(draft.variables.map((variable, i) => (i === index ? { ...variable, ...change } : variable)));
+  return (
+    <fieldset className="wide stack tight" style={{ border: 0, padding: 0, margin: 0 }}>
+      <legend className="field-label" style={{ padding: 0, marginBottom: "0.25rem" }}>
+        Environment variables
+      </legend>
+      {draft.variables.map((variable, index) => (
+        // A row has no other name than its place.
+        <div className="row" key={index}>
+          <input className="input mono" style={{ flex: "1 1 8rem" }} aria-label={`Name of variable ${index + 1}`} aria-invalid={at === index || undefined} placeholder="NAME" value={variable.name} spellCheck={false} onChange={(event) => set(index, { name: event.target.value })} />
+          <input className="input mono" style={{ flex: "2 1 10rem" }} aria-label={`Value of variable ${index + 1}`} placeholder="value" value={variable.value} spellCheck={false} onChange={(event) => set(index, { value: event.target.value })} />
+          <button type="button" className="button small" aria-label={`Remove variable ${index + 1}`} onClick={() => onChange(draft.variables.filter((_, i) => i !== index))}>
+            Remove
+          </button>
+        </div>
+      ))}
+      {at !== -2 && (
+        <span className="wrong small" role="alert" style={{ color: "var(--bad)" }}>
+          {wrong?.message}
+        </span>
+      )}
+      <div className="row spread">
+        <span className="soft small">They reach programs verbatim: nothing in them is expanded.</span>
+        <button type="button" className="button small" onClick={() => onChange([...draft.variables, { name: "", value: "" }])}>
+          Add a variable
+        </button>
+      </div>
+    </fieldset>
+  );
+}

@@ -1,0 +1,67 @@
+import { useLocation, useSearchParams } from "wouter";
+import { graphql } from "../../lib/graphql";
+import { useQuery } from "../../lib/hooks";
+import { Card, Failure, Loading, Notice, Page } from "../../ui/parts";
+import { blank, draftOf, EnvironmentFragment, type Draft } from "./draft";
+import { EnvironmentFields } from "./form";
+import { useDraft } from "./usedraft";
+
+const CopyQuery = graphql(
+  `
+    query EnvironmentToCopy($id: ID!) {
+      environment(id: $id) {
+        ...EnvironmentParts
+      }
+    }
+  `,
+  [EnvironmentFragment],
+);
+
+/** A new environment; `?from=` is the one that it begins as a copy of. */
+export default function NewEnvironment() {
+  const [search] = useSearchParams();
+  const from = search.get("from") ?? "";
+  const { data, error, reload } = useQuery(CopyQuery, { id: from }, { skip: from === "" });
+  const title = from === "" ? "New environment" : `Copy of ${from}`;
+  const above = { title: "Overview", href: "/" };
+  if (from !== "" && !data) {
+    return (
+      <Page title={title} above={above}>
+        {error ? <Failure error={error} retry={reload} /> : <Loading what={from} />}
+      </Page>
+    );
+  }
+  const initial = data?.environment ? { ...draftOf(data.environment), id: `${from}-copy` } : blank;
+  return (
+    <Page title={title} above={above}>
+      {from !== "" && data?.environment === null && <Notice kind="warn">{from} isn't there any more; these are the defaults.</Notice>}
+      <Form initial={initial} />
+    </Page>
+  );
+}
+
+function Form({ initial }: { initial: Draft }) {
+  const { draft, change, wrong, put } = useDraft(initial, 0);
+  const [, navigate] = useLocation();
+  return (
+    <form
+      className="stack"
+      noValidate
+      onSubmit={async (event) => {
+        event.preventDefault();
+        const made = await put.run();
+        if (made) navigate(`/environments/${encodeURIComponent(made.id)}`);
+      }}
+    >
+      <Card>
+        <EnvironmentFields draft={draft} isNew wrong={wrong} onChange={change} />
+      </Card>
+      {put.error?.code === "CONFLICT" ? <Notice kind="bad">There is an environment {draft.id} already: choose another id.</Notice> : <Failure error={put.error} />}
+      <div className="row">
+        <button type="submit" className="button primary" disabled={put.busy}>
+          Create the environment
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,31 @@
+import { ask } from "../../lib/ask";
+import { graphql } from "../../lib/graphql";
+import { useAction } from "../../lib/hooks";
+
+const OutputURLQuery = graphql(`
+  query OutputURL($id: ID!) {
+    execution(id: $id) {
+      outputUrl
+    }
+  }
+`);
+
+/** Fetches all that was printed, byte for byte. The address holds for minutes only, so it is asked for on the click. */
+export function DownloadButton({ id }: { id: string }) {
+  const download = useAction(async () => {
+    const { execution } = await ask(OutputURLQuery, { id });
+    if (execution) save(execution.outputUrl, `${id}.txt`);
+  });
+  return (
+    <button type="button" className="button small" disabled={download.busy} onClick={() => void download.run()} title={download.error?.message}>
+      {download.error ? "Download failed" : "Download"}
+    </button>
+  );
+}
+
+export function save(address: string, name: string) {
+  const anchor = document.createElement("a");
+  anchor.href = address;
+  anchor.download = name;
+  anchor.click();
+}

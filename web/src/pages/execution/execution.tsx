@@ -1,0 +1,188 @@
+import { useEffect, useState } from "react";
+import { Link } from "wouter";
+import { ask } from "../../lib/ask";
+import { bytes, commandLine, duration, short } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useAction, useQuery } from "../../lib/hooks";
+import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
+import { useOutput } from "../../lib/useoutput";
+import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
+import { OutputView } from "../../ui/output";
+import { DownloadButton } from "./download";
+import { Feed } from "./feed";
+import { Waterfall, WaterfallFragment } from "./waterfall";
+
+const ExecutionQuery = graphql(
+  `
+    query Execution($id: ID!) {
+      execution(id: $id) {
+        id
+        runnerId
+        environmentId
+        command
+        ...OutcomeParts
+        usage {
+          wallMs
+          userMs
+          systemMs
+          peakMemory
+          outputBytes
+        }
+        marks {
+          ...WaterfallMarks
+        }
+      }
+    }
+  `,
+  [OutcomeFragment, WaterfallFragment],
+);
+type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
+
+/** One execution: what it prints, how it ended and where its time went. */
+export default function Execution({ id }: { id: string }) {
+  const { data, error, reload } = useQuery(ExecutionQuery, { id });
+  const followed = useOutput(id);
+  const execution = data?.execution;
+  const ended = followed.end !== undefined;
+  useEffect(() => {
+    if (followed.started || ended) reload();
+  }, [followed.started, ended, reload]);
+
+  const above = { title: "Executions", href: "/executions" };
+  if (!execution) {
+    return (
+      <Page title={`Execution ${short(id)}`} above={above}>
+        {error?.code === "EXECUTION_NOT_FOUND" ? (
+          <Empty title="There is no such execution (any more)">
+            <p>Ended ones are kept for a while only.</p>
+            <Link href="/executions" className="button">
+              All executions
+            </Link>
+          </Empty>
+        ) : error ? (
+          <Failure error={error} retry={reload} />
+        ) : (
+          <Loading what="the execution" />
+        )}
+      </Page>
+    );
+  }
+  const now = { ...execution, ...followed.end };
+  const { tone, text } = verdict(now);
+  const running = now.state === "RUNNING";
+  return (
+    <Page
+      title={commandLine(execution.command).slice(0, 120) || "Execution"}
+      above={above}
+      actions={
+        <>
+          {now.state === "FINISHED" && (
+            <Link className="button" href={`/executions/${id}/replay`}>
+              Replay
+            </Link>
+          )}
+          <Link className="button" href={`/terminal/${id}`}>
+            Show on a terminal
+          </Link>
+          {now.state !== "FINISHED" && <Control id={id} running={running} />}
+        </>
+      }
+    >
+      <Card>
+        <div className="stack">
+          <div className="row" aria-live="polite">
+            <Tag tone={tone}>{text}</Tag>
+            <span className="grow">{sentence(now)}</span>
+            <span className="mono soft break">{id}</span>
+          </div>
+          <Details of={execution} />
+        </div>
+      </Card>
+      <Failure error={followed.error} />
+      <Card title="Output" bare>
+        <OutputView
+          output={followed.output}
+          version={followed.version}
+          live={!ended}
+          label="What it printed"
+          tools={<DownloadButton id={id} />}
+          nothing={<Empty title={ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>}
+        />
+      </Card>
+      {running && <Feed id={id} />}
+      <Card title="Where the time went">
+        <Waterfall marks={execution.marks} ended={ended} />
+      </Card>
+    </Page>
+  );
+}
+
+function Details({ of }: { of: Details }) {
+  const { usage } = of;
+  return (
+    <Facts>
+      {[
+        ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(of.environmentId)}`}>{of.environmentId}</Link>],
+        ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
+        ["Took", usage ? duration(usage.wallMs) : "–"],
+        ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
+        ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],
+        ["Printed", usage ? bytes(usage.outputBytes) : "–"],
+      ]}
+    </Facts>
+  );
+}
+
+const CancelMutation = graphql(`
+  mutation CancelExecution($id: ID!) {
+    cancelExecution(id: $id) {
+      execution {
+        state
+      }
+    }
+  }
+`);
+
+const SignalMutation = graphql(`
+  mutation SignalExecution($input: SignalExecutionInput!) {
+    signalExecution(input: $input) {
+      execution {
+        state
+      }
+    }
+  }
+`);
+
+const signals = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"];
+
+function Control({ id, running }: { id: string; running: boolean }) {
+  const [signal, setSignal] = useState("INT");
+  const send = useAction((name: string) => ask(SignalMutation, { input: { executionId: id, signal: name } }));
+  const cancel = useAction(() => ask(CancelMutation, { id }));
+  const error = send.error ?? cancel.error;
+  return (
+    <>
+      {running && (
+        <span className="row tight">
+          <label>
+            <span className="hidden-text">Signal</span>
+            <select className="select fit" value={signal} onChange={(event) => setSignal(event.target.value)}>
+              {signals.map((name) => (
+                <option key={name} value={name}>
+                  SIG{name}
+                </option>
+              ))}
+            </select>
+          </label>
+          <button type="button" className="button" disabled={send.busy} onClick={() => void send.run(signal)}>
+            Send
+          </button>
+        </span>
+      )}
+      <button type="button" className="button danger" disabled={cancel.busy} onClick={() => void cancel.run()}>
+        Cancel it
+      </button>
+      {error && error.code !== "CONFLICT" && <Notice kind="bad">{error.message}</Notice>}
+    </>
+  );
+}

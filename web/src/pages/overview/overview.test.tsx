@@ -1,0 +1,18 @@
+import { cleanup, render } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import { Verdict } from "./overview";
+
+afterEach(cleanup);
+
+type Component = Parameters<typeof Verdict>[0]["health"]["components"][number];
+const part = (name: string, status: Component["status"]): Component => ({ name, status, since: "2026-11-21T00:00:00Z", message: status === "OK" ? "" : `${name} says why` });
+
+test.each([
+  ["OK" as const, [part("cluster", "OK"), part("store", "OK")], "All parts work"],
+  ["DEGRADED" as const, [part("cluster", "OK"), part("pool big", "DEGRADED")], "Degraded: pool big"],
+  ["DOWN" as const, [part("pool big", "DEGRADED"), part("store", "DOWN")], "Down: store, pool big"],
+  ["DOWN" as const, [part("pool a", "DEGRADED"), part("pool b", "DEGRADED"), part("store", "DOWN")], "Down: store and 2 more"],
+])("%s names what is wrong", (status, components, says) => {
+  const { container } = render(<Verdict health={{ status, components }} />);
+  expect(container.textContent).toBe(says);
+});

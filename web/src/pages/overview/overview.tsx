@@ -1,0 +1,150 @@
+import { Link } from "wouter";
+import { bytes, count, plural } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useQuery } from "../../lib/hooks";
+import { useAlerts, useEnvironments } from "../../lib/pools";
+import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
+import { Meter } from "../../ui/pool";
+import { PoolRow } from "./poolrow";
+
+const ClusterQuery = graphql(`
+  query ClusterNow {
+    cluster {
+      kind
+      capacity {
+        cpuMHz
+        cpuMHzUsed
+        memoryMiB
+        memoryMiBUsed
+      }
+    }
+  }
+`);
+
+// By itself: how the cluster is matters most where it can't be asked how much room it has.
+const HealthQuery = graphql(`
+  query HealthNow {
+    health {
+      status
+      components {
+        name
+        status
+        since
+        message
+      }
+    }
+  }
+`);
+
+/** All environments, live, and how the cluster is. */
+export function Overview() {
+  const { environments, error, reload } = useEnvironments();
+  const alerts = useAlerts();
+  const cluster = useQuery(ClusterQuery, {}, { every: 5_000 });
+  const health = useQuery(HealthQuery, {}, { every: 5_000 });
+  const retry = () => {
+    reload();
+    cluster.reload();
+    health.reload();
+  };
+  return (
+    <Page
+      title="Overview"
+      actions={
+        <>
+          <Link href="/playground" className="button">
+            Run a program
+          </Link>
+          <Link href="/environments/new" className="button primary">
+            New environment
+          </Link>
+        </>
+      }
+    >
+      <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
+      <Summary environments={environments ?? []} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
+      <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
+        {!environments && !error && <Loading what="the environments" />}
+        {environments?.length === 0 && (
+          <Empty title="No environments yet">
+            <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
+            <Link href="/environments/new" className="button primary">
+              Create one
+            </Link>
+          </Empty>
+        )}
+        {environments?.map((environment) => (
+          <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
+        ))}
+      </Card>
+    </Page>
+  );
+}
+
+type Capacity = ResultOf<typeof ClusterQuery>["cluster"]["capacity"];
+type Health = ResultOf<typeof HealthQuery>["health"];
+
+interface SummaryProps {
+  environments: { pool: { idle: number; claimed: number } }[];
+  capacity: Capacity | undefined;
+  health: Health | undefined;
+}
+
+function Summary({ environments, capacity, health }: SummaryProps) {
+  const sum = (of: "idle" | "claimed") => environments.reduce((n, environment) => n + environment.pool[of], 0);
+  // What is wrong with a pool stands in its row.
+  const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
+  return (
+    <>
+      <Card>
+        <div className="summary">
+          <div>
+            <div className="small soft">Warm runners</div>
+            <div className="big num">{count(sum("idle"))}</div>
+          </div>
+          <div>
+            <div className="small soft">Claimed</div>
+            <div className="big num">{count(sum("claimed"))}</div>
+          </div>
+          <div className="stack tight">
+            <div className="small soft">Health</div>
+            <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Asking</Tag>}</div>
+          </div>
+          <Meter
+            label="CPU promised"
+            used={capacity?.cpuMHzUsed ?? 0}
+            of={capacity?.cpuMHz ?? 0}
+            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "…"}
+          />
+          <Meter
+            label="Memory promised"
+            used={capacity?.memoryMiBUsed ?? 0}
+            of={capacity?.memoryMiB ?? 0}
+            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "…"}
+          />
+        </div>
+      </Card>
+      {wrong.map((part) => (
+        <Notice key={part.name} kind={part.status === "DOWN" ? "bad" : "warn"}>
+          <b>{part.name}</b> {part.status === "DOWN" ? "doesn't work" : "has a problem"}
+          {part.message && `: ${part.message}`}
+        </Notice>
+      ))}
+    </>
+  );
+}
+
+export function Verdict({ health }: { health: Health }) {
+  const wrong = health.components.filter((part) => part.status !== "OK");
+  if (health.status === "OK" || wrong.length === 0) return <Tag tone="good">All parts work</Tag>;
+  // Whatever doesn't work at all comes first.
+  const names = [...wrong.filter((part) => part.status === "DOWN"), ...wrong.filter((part) => part.status !== "DOWN")].map((part) => part.name);
+  const named = names.length > 2 ? `${names[0]} and ${count(names.length - 1)} more` : names.join(", ");
+  return (
+    <span title={wrong.map((part) => `${part.name}: ${part.message || part.status.toLowerCase()}`).join("\n")}>
+      <Tag tone={health.status === "DOWN" ? "bad" : "warn"}>
+        {health.status === "DOWN" ? "Down" : "Degraded"}: {named}
+      </Tag>
+    </span>
+  );
+}

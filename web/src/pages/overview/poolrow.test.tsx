@@ -1,0 +1,41 @@
+import { cleanup, render, screen } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import type { Alert, EnvironmentRow } from "../../lib/pools";
+import { perMinute, PoolRow } from "./poolrow";
+
+afterEach(cleanup);
+
+const pool = { environmentId: "python", revision: 1, size: 2, idle: 2, starting: 0, claimed: 0, stopping: 0, waiting: 0, reason: null, deleted: false };
+const environment: EnvironmentRow = {
+  id: "python",
+  revision: 1,
+  image: "host",
+  isolation: "NAMESPACES",
+  claimStats: { claimed: 300, warm: 299, durations: { p50Ms: 0.4, p99Ms: 7 } },
+  poolHistory: { stepSeconds: 10, idle: [1, 2], claims: [1, 0] },
+  pool,
+};
+const alert: Alert = { environmentId: "python", state: "RAISED", since: new Date().toISOString(), idle: 0, size: 2, threshold: 0.5, reason: "memory exhausted: 512 MiB wanted, 130 MiB free" };
+
+test("a pool that is well says so, and how claims went", () => {
+  const { container } = render(<PoolRow environment={environment} alert={undefined} />);
+  screen.getByText("Ready");
+  expect(container.querySelector(".claims")!.textContent).toBe("300 claims, 99 % warm400 µs, p99 7 ms");
+});
+
+test("an alert says since when and why", () => {
+  render(<PoolRow environment={{ ...environment, pool: { ...pool, idle: 0 } }} alert={alert} />);
+  screen.getByText("Too few idle");
+  screen.getByText(/Too few for 0 s: memory exhausted/);
+});
+
+test("an id is an address, whatever is in it", () => {
+  render(<PoolRow environment={{ ...environment, id: "a b/c" }} alert={undefined} />);
+  expect(screen.getByRole("link").getAttribute("href")).toBe("/environments/a%20b%2Fc");
+});
+
+test("claims per minute end now", () => {
+  expect(perMinute([1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2], 10)).toEqual([6, 12]);
+  expect(perMinute([5, 1, 1, 1, 1, 1, 1], 10)).toEqual([5, 6]);
+  expect(perMinute([], 10)).toEqual([]);
+});

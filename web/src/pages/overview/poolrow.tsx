@@ -1,0 +1,82 @@
+import { Link } from "wouter";
+import { duration, lasting, plural } from "../../lib/format";
+import type { Alert, EnvironmentRow, Pool } from "../../lib/pools";
+import { Tag } from "../../ui/parts";
+import { slotsFor, Spark } from "../../ui/chart";
+import { PoolBar, PoolCounts } from "../../ui/pool";
+
+/** One environment: what its pool does, and whether that is well. */
+export function PoolRow({ environment, alert }: { environment: EnvironmentRow; alert: Alert | undefined }) {
+  const { pool, claimStats: claims, poolHistory: history } = environment;
+  const slots = slotsFor(history.idle.length);
+  const reason = alert?.reason || pool.reason;
+  return (
+    <article className="pool-row">
+      <div className="name stack tight">
+        <Link href={`/environments/${encodeURIComponent(environment.id)}`} className="break">
+          {environment.id}
+        </Link>
+        <span className="soft small clip">
+          {environment.image === "host" ? "this machine's programs" : environment.image}
+        </span>
+      </div>
+      <div className="pool stack tight">
+        <PoolBar pool={pool} />
+        <PoolCounts pool={pool} />
+      </div>
+      <div className="claims small soft num">
+        {claims.claimed > 0 ? (
+          <>
+            {plural(claims.claimed, "claim")}, {Math.floor((claims.warm / claims.claimed) * 100)} % warm
+            <br />
+            {duration(claims.durations.p50Ms)}, p99 {duration(claims.durations.p99Ms)}
+          </>
+        ) : (
+          "No claim yet"
+        )}
+      </div>
+      <div className="trends">
+        <Trend name="Idle" values={history.idle} slots={slots} />
+        <Trend name="Claims" values={perMinute(history.claims, history.stepSeconds)} slots={(slots * history.stepSeconds) / 60} />
+      </div>
+      <div className="state">
+        <PoolState pool={pool} alert={alert} />
+      </div>
+      {reason && (
+        <p className="reason small soft">
+          {alert && <>Too few for {lasting(alert.since)}: </>}
+          {reason}
+        </p>
+      )}
+    </article>
+  );
+}
+
+/** Sums of whole minutes, the last one up to now. */
+export function perMinute(values: readonly number[], stepSeconds: number): number[] {
+  const steps = Math.max(1, Math.round(60 / stepSeconds));
+  const out: number[] = [];
+  for (let end = values.length; end > 0; end -= steps) {
+    out.unshift(values.slice(Math.max(0, end - steps), end).reduce((sum, value) => sum + value, 0));
+  }
+  return out;
+}
+
+function Trend({ name, values, slots }: { name: string; values: readonly number[]; slots: number }) {
+  const now = values.at(-1) ?? 0;
+  const label = name === "Idle" ? `Idle runners of late, now ${now}` : `Claims per minute of late, now ${now}`;
+  return (
+    <div title={label}>
+      <span className="small soft">{name === "Idle" ? "Idle" : "Claims/min"}</span>
+      <Spark values={values} slots={slots} label={label} />
+    </div>
+  );
+}
+
+export function PoolState({ pool, alert }: { pool: Pool; alert: Alert | undefined }) {
+  if (alert) return <Tag tone="bad">{alert.state === "RELOADING" ? "Too few; looking again" : "Too few idle"}</Tag>;
+  if (pool.reason) return <Tag tone="warn">Held up</Tag>;
+  if (pool.size === 0) return <Tag tone="quiet">On demand</Tag>;
+  if (pool.idle >= pool.size) return <Tag tone="good">Ready</Tag>;
+  return <Tag tone="busy">Filling</Tag>;
+}

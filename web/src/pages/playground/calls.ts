@@ -1,0 +1,96 @@
+import { textOf } from "../../lib/ask";
+import { graphql, type VariablesOf } from "../../lib/graphql";
+import type { Program } from "./program";
+
+export const RunMutation = graphql(`
+  mutation Run($input: RunInput!) {
+    run(input: $input) {
+      execution {
+        id
+      }
+    }
+  }
+`);
+
+export const WatchDocument = graphql(`
+  subscription Watch($id: ID!, $after: Cursor) {
+    executionEvents(executionId: $id, after: $after) {
+      cursor
+      ... on ExecutionOutput {
+        stream
+        text
+      }
+      ... on ExecutionFinished {
+        execution {
+          outcome
+          exitCode
+          message
+        }
+      }
+    }
+  }
+`);
+
+const ResultDocument = graphql(`
+  query Result($id: ID!) {
+    execution(id: $id, waitFor: 60) {
+      outcome
+      exitCode
+      output {
+        chunks {
+          stream
+          text
+        }
+      }
+    }
+  }
+`);
+
+export function runVariables(program: Program): VariablesOf<typeof RunMutation> {
+  return {
+    input: {
+      environmentId: program.environment,
+      files: [{ path: program.file, text: program.text }],
+      shell: program.command,
+      ...(program.stdin === "" ? {} : { stdin: program.stdin }),
+      waitFor: 30,
+    },
+  };
+}
+
+/** The calls that a run is made of, as documents and variables. */
+export function asGraphQL(program: Program): string {
+  return [
+    "# Run it",
+    textOf(RunMutation),
+    "# with the variables",
+    JSON.stringify(runVariables(program), null, 2),
+    "",
+    "# Watch it, from its beginning or after the last cursor that came",
+    textOf(WatchDocument),
+  ].join("\n");
+}
+
+/** The same with nothing but a shell, curl and jq. */
+export function asCurl(program: Program, origin: string, token: boolean): string {
+  const shown = token ? ` -H "Authorization: Bearer $ROCKPOOL_TOKEN"` : ""; // its name: what is copied is shown around
+  const post = (body: string) => `curl -s ${quoted(`${origin}/graphql`)}${shown} -H 'Content-Type: application/json' -d ${body}`;
+  const run = JSON.stringify({ query: flat(textOf(RunMutation)), variables: runVariables(program) });
+  const result = JSON.stringify({ query: flat(textOf(ResultDocument)), variables: { id: "ID" } });
+  return [
+    "# Run it",
+    `id=$(${post(quoted(run))} | jq -r .data.run.execution.id)`,
+    "",
+    "# and wait for its end",
+    post(quoted(result).replace('"ID"', `"'"$id"'"`)),
+  ].join("\n");
+}
+
+function flat(document: string): string {
+  return document.replace(/\s+/g, " ").trim();
+}
+
+/** A word for a POSIX shell, whatever is in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

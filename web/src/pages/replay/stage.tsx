@@ -1,0 +1,88 @@
+import { useEffect, useRef, useState } from "react";
+import { duration } from "../../lib/format";
+import { Screen } from "../terminal/screen";
+import type { Cast } from "./cast";
+import { Player } from "./player";
+
+const speeds = [0.5, 1, 2, 4, 8];
+
+/** A recording on a screen, with what is needed to play it. */
+export default function Stage({ cast }: { cast: Cast }) {
+  const host = useRef<HTMLDivElement>(null);
+  const player = useRef<Player>(undefined);
+  const [playing, setPlaying] = useState(true);
+  const [speed, setSpeed] = useState(1);
+  const [position, setPosition] = useState(0);
+
+  useEffect(() => {
+    const screen = new Screen(() => {});
+    screen.terminal.options.disableStdin = true;
+    screen.terminal.resize(cast.columns, cast.rows);
+    screen.open(host.current!, false);
+    player.current = new Player(cast, { reset: () => screen.terminal.reset(), write: (text) => screen.write(text) });
+    setPosition(0);
+    setPlaying(true);
+    return () => screen.dispose();
+  }, [cast]);
+
+  useEffect(() => {
+    if (!playing) return;
+    let last = performance.now();
+    let frame = 0;
+    const step = (now: number) => {
+      player.current?.advance(((now - last) / 1000) * speed);
+      last = now;
+      setPosition(player.current?.position ?? 0);
+      if (player.current?.ended) setPlaying(false);
+      else frame = requestAnimationFrame(step);
+    };
+    frame = requestAnimationFrame(step);
+    return () => cancelAnimationFrame(frame);
+  }, [playing, speed, cast]);
+
+  const seek = (to: number) => {
+    player.current?.seek(to);
+    setPosition(player.current?.position ?? 0);
+  };
+  const toggle = () => {
+    if (!playing && player.current?.ended) seek(0);
+    setPlaying(!playing);
+  };
+  const words = `${duration(position * 1000)} of ${duration(cast.duration * 1000)}`;
+  return (
+    <div className="stack">
+      <div className="row">
+        <button type="button" className="button primary" onClick={toggle}>
+          {playing ? "Pause" : position >= cast.duration && cast.duration > 0 ? "Play again" : "Play"}
+        </button>
+        <input
+          type="range"
+          className="grow"
+          aria-label="Position"
+          aria-valuetext={words}
+          min={0}
+          max={cast.duration}
+          step="any"
+          value={position}
+          onChange={(event) => seek(Number(event.target.value))}
+        />
+        <span className="num small nowrap" style={{ minWidth: "9rem", textAlign: "right" }}>
+          {words}
+        </span>
+        <label>
+          <span className="hidden-text">Speed</span>
+          <select className="select fit" value={speed} onChange={(event) => setSpeed(Number(event.target.value))}>
+            {speeds.map((times) => (
+              <option key={times} value={times}>
+                {times}×
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+      <div className="replay-box" tabIndex={0} role="region" aria-label="The recording">
+        <div ref={host} />
+      </div>
+    </div>
+  );
+}

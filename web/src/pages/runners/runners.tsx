@@ -1,0 +1,161 @@
+import { useCallback, useState } from "react";
+import { Link } from "wouter";
+import { ask } from "../../lib/ask";
+import { count, lasting, moment, plural, short } from "../../lib/format";
+import { graphql } from "../../lib/graphql";
+import { useAction } from "../../lib/hooks";
+import { useNow } from "../../lib/time";
+import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Dialog, Empty, Failure, Page, Tag, type Tone } from "../../ui/parts";
+import { ReleaseDialog } from "../../ui/release";
+import { Table, type Column } from "../../ui/table";
+import { useRunners, type RunnerRow } from "./userunners";
+
+type State = RunnerRow["state"];
+
+const tones: Record<State, Tone> = { STARTING: "busy", IDLE: "good", CLAIMING: "busy", CLAIMED: "warn", STOPPING: "quiet", GONE: "quiet" };
+const words: Record<State, string> = { STARTING: "Starting", IDLE: "Idle", CLAIMING: "Being claimed", CLAIMED: "Claimed", STOPPING: "Stopping", GONE: "Gone" };
+
+/** Every runner that there is, live. */
+export default function Runners() {
+  const [environment, setEnvironment] = useFilter("environment");
+  const [state, setState] = useFilter("state");
+  const { runners, error } = useRunners(environment);
+  const [claiming, setClaiming] = useState(false);
+  const [releasing, setReleasing] = useState<RunnerRow>();
+  const rows = state === "" ? runners : runners.filter((runner) => runner.state === state);
+
+  const columns: readonly Column<RunnerRow>[] = [
+    { name: "Runner", width: "6.5rem", cell: (runner) => <span className="mono" title={runner.id}>{short(runner.id)}</span> },
+    { name: "State", width: "8.5rem", cell: (runner) => <Tag tone={tones[runner.state]}>{words[runner.state]}</Tag> },
+    {
+      name: "Environment",
+      width: "minmax(6rem, 1fr)",
+      cell: (runner) => <Link href={`/environments/${encodeURIComponent(runner.environmentId)}`}>{runner.environmentId}</Link>,
+    },
+    { name: "Started", width: "5.5rem", cell: (runner) => <span className="num" title={runner.createdAt}>{moment(runner.createdAt)}</span> },
+    { name: "Held by", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
+    {
+      name: "Actions",
+      width: "13.5rem",
+      acts: true,
+      cell: (runner) =>
+        runner.state === "CLAIMED" && (
+          <>
+            <Link className="button small" href={`/executions?runner=${runner.id}`}>
+              Executions
+            </Link>
+            <Link className="button small" href={`/terminal?runner=${runner.id}`}>
+              Shell
+            </Link>
+            <button type="button" className="button small danger" onClick={() => setReleasing(runner)}>
+              Release
+            </button>
+          </>
+        ),
+    },
+  ];
+
+  return (
+    <Page
+      title="Runners"
+      actions={
+        <button type="button" className="button primary" onClick={() => setClaiming(true)}>
+          Claim a runner
+        </button>
+      }
+    >
+      <div className="filters">
+        <EnvironmentFilter value={environment} onChange={setEnvironment} />
+        <Choice label="State" value={state} onChange={setState} all="Any state" options={Object.entries(words).filter(([name]) => name !== "GONE")} />
+      </div>
+      <Failure error={error} />
+      <Table
+        label="Runners"
+        columns={columns}
+        rows={rows}
+        rowKey={(runner) => runner.id}
+        total={rows.length}
+        least="63rem"
+        foot={`${plural(rows.length, "runner")}${state === "" ? "" : ` of ${count(runners.length)}`}`}
+        empty={
+          <Empty title="No runners here">
+            <p>{state === "" && environment === "" ? "An environment with warm runners fills its pool by itself." : "None matches these filters."}</p>
+          </Empty>
+        }
+      />
+      <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />
+      <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
+    </Page>
+  );
+}
+
+function Holder({ runner }: { runner: RunnerRow }) {
+  const now = useNow();
+  const { claim } = runner;
+  if (!claim) return <span className="soft">–</span>;
+  const labels = claim.labels.map((label) => `${label.name}=${label.value}`).join(" ");
+  return (
+    <span className="num" title={`since ${claim.claimedAt}`}>
+      {labels && <span className="mono">{labels} </span>}
+      {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
+    </span>
+  );
+}
+
+const ClaimMutation = graphql(`
+  mutation ClaimRunner($input: ClaimRunnerInput!) {
+    claimRunner(input: $input) {
+      runner {
+        id
+      }
+    }
+  }
+`);
+
+function ClaimDialog({ open, environment, onClose }: { open: boolean; environment: string; onClose: () => void }) {
+  const [chosen, setChosen] = useState("");
+  const claim = useAction(async (environmentId: string, minutes: number) => {
+    const labels = [{ name: "by", value: "dashboard" }];
+    await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
+    onClose();
+  });
+  const close = useCallback(() => {
+    claim.clear();
+    onClose();
+  }, [claim.clear, onClose]);
+  const value = chosen || environment;
+  return (
+    <Dialog title="Claim a runner" open={open} onClose={close}>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void claim.run(value, Number(new FormData(event.currentTarget).get("minutes")));
+        }}
+      >
+        <p className="soft">It is yours alone until you release it, or until nobody has used it for a while.</p>
+        <div className="row" style={{ justifyContent: "flex-start" }}>
+          <EnvironmentFilter value={value} onChange={setChosen} />
+          <label className="row tight">
+            <span className="small">Ends after</span>
+            <select name="minutes" className="select fit" defaultValue="10">
+              <option value="10">10 minutes unused</option>
+              <option value="60">an hour unused</option>
+              <option value="1440">a day unused</option>
+            </select>
+          </label>
+        </div>
+        <Failure error={claim.error} />
+        <div className="row">
+          <button type="button" className="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" className="button primary" disabled={claim.busy || value === ""}>
+            Claim it
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,244 @@
+import { Fragment } from "react";
+import { bytes, count, duration, moment, plural, short } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useQuery } from "../../lib/hooks";
+import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Card, Empty, Failure, Loading, Notice, Page, Tag, type Tone } from "../../ui/parts";
+import { Meter } from "../../ui/pool";
+
+const SchedulingQuery = graphql(`
+  query Scheduling($environmentId: ID, $status: [EvaluationStatus!]) {
+    cluster {
+      kind
+      capacity {
+        cpuMHz
+        cpuMHzUsed
+        memoryMiB
+        memoryMiBUsed
+      }
+      blocked: evaluations(environmentId: $environmentId, status: [BLOCKED], first: 50) {
+        nodes {
+          id
+          runnerId
+          environmentId
+          reason
+          waitMs
+          priority
+          shortages {
+            dimension
+            wanted
+            free
+            kept
+            capacity
+          }
+        }
+        totalCount
+      }
+      evaluations(environmentId: $environmentId, status: $status, first: 100) {
+        nodes {
+          id
+          type
+          runnerId
+          environmentId
+          priority
+          trigger
+          status
+          reason
+          createdAt
+          waitMs
+          workMs
+        }
+        totalCount
+      }
+      allocations(environmentId: $environmentId, status: [FAILED, LOST], first: 20) {
+        nodes {
+          id
+          runnerId
+          environmentId
+          status
+          message
+          endedAt
+        }
+      }
+    }
+  }
+`);
+type Cluster = ResultOf<typeof SchedulingQuery>["cluster"];
+type Evaluation = Cluster["evaluations"]["nodes"][number];
+type Shortage = Cluster["blocked"]["nodes"][number]["shortages"][number];
+
+const tones: Record<Evaluation["status"], Tone> = { PENDING: "busy", BLOCKED: "warn", COMPLETE: "good", FAILED: "bad", CANCELLED: "quiet" };
+const statuses = [
+  ["PENDING", "Waiting for its turn"],
+  ["BLOCKED", "Blocked"],
+  ["COMPLETE", "Done"],
+  ["FAILED", "Failed"],
+  ["CANCELLED", "Overtaken"],
+] as const;
+const words = Object.fromEntries(statuses) as Record<Evaluation["status"], string>;
+const types: Record<Evaluation["type"], string> = { PLACE: "Find a place", STOP: "Take a place away", COLLECT: "Forget what ended" };
+const triggers: Record<Evaluation["trigger"], string> = {
+  REGISTER: "a runner is wanted",
+  DEREGISTER: "a runner isn't wanted any more",
+  RESTORE: "the server came back",
+  ALLOCATION_LOST: "its place was lost",
+  NO_ROOM: "there was no room",
+  FAILED_FOLLOW_UP: "one before failed",
+  INTERVAL: "it was time for it",
+};
+const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
+  CPU: (n) => `${count(n)} MHz of CPU`,
+  MEMORY: (n) => `${bytes(n * 2 ** 20)} of memory`,
+  PROCESSES: (n) => plural(n, "process", "processes"),
+  WORKSPACE: (n) => `${bytes(n * 2 ** 20)} of workspace`,
+};
+
+/** What the cluster's scheduler does, and what it can't place and why. */
+export default function Scheduling() {
+  const [environment, setEnvironment] = useFilter("environment");
+  const [status, setStatus] = useFilter("status");
+  const { data, error, reload } = useQuery(
+    SchedulingQuery,
+    { environmentId: environment || null, status: statuses.filter(([name]) => name === status).map(([name]) => name) },
+    { every: 2_000 },
+  );
+  const cluster = data?.cluster;
+  return (
+    <Page title="Scheduling">
+      <div className="filters">
+        <EnvironmentFilter value={environment} onChange={setEnvironment} />
+        <Choice label="Status" value={status} onChange={setStatus} all="Any status" options={statuses} />
+      </div>
+      <Failure error={error} retry={reload} />
+      {!cluster && !error && <Loading what="the cluster" />}
+      {cluster && (
+        <>
+          <Room cluster={cluster} />
+          <Blocked of={cluster.blocked} />
+          {cluster.allocations.nodes.map((lost) => (
+            <Notice key={lost.id} kind="warn">
+              Runner <span className="mono">{short(lost.runnerId)}</span> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
+              {lost.endedAt && ` at ${moment(lost.endedAt)}`}
+              {lost.message && `: ${lost.message}`}
+            </Notice>
+          ))}
+          <Card title="Evaluations" bare aside={<span className="soft small num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</span>}>
+            <Evaluations nodes={cluster.evaluations.nodes} />
+          </Card>
+        </>
+      )}
+    </Page>
+  );
+}
+
+function Room({ cluster: { kind, capacity } }: { cluster: Cluster }) {
+  return (
+    <Card title={kind === "local" ? "This machine" : `The ${kind} cluster`}>
+      <div className="summary">
+        <Meter label="CPU promised" used={capacity.cpuMHzUsed} of={capacity.cpuMHz} text={`${count(capacity.cpuMHzUsed)} of ${count(capacity.cpuMHz)} MHz`} />
+        <Meter label="Memory promised" used={capacity.memoryMiBUsed} of={capacity.memoryMiB} text={`${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}`} />
+      </div>
+      <p className="soft small" style={{ marginTop: "0.75rem" }}>
+        What runners were promised, whether they use it or not. It may be more than there is; the server's overcommit settings say how much more.
+      </p>
+    </Card>
+  );
+}
+
+function Blocked({ of }: { of: Cluster["blocked"] }) {
+  if (of.nodes.length === 0) {
+    return <Notice kind="good">No runner waits for room.</Notice>;
+  }
+  return (
+    <Card title="Waiting for room" bare aside={<span className="soft small num">{plural(of.totalCount, "runner")}</span>}>
+      <div className="list-scroll" tabIndex={0} role="region" aria-label="Runners that wait for room">
+        <table className="list">
+          <thead>
+            <tr>
+              <th>Runner</th>
+              <th>Environment</th>
+              <th>Lacks</th>
+              <th>Waits</th>
+              <th>Priority</th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.nodes.map((evaluation) => (
+              <tr key={evaluation.id}>
+                <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>
+                <td>{evaluation.environmentId ?? "–"}</td>
+                <td>
+                  {evaluation.shortages.length === 0 && evaluation.reason}
+                  {evaluation.shortages.map((shortage) => (
+                    <Fragment key={shortage.dimension}>
+                      <Lack of={shortage} />
+                      <br />
+                    </Fragment>
+                  ))}
+                </td>
+                <td className="num nowrap">{duration(evaluation.waitMs)}</td>
+                <td className="num">{evaluation.priority}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
+function Lack({ of }: { of: Shortage }) {
+  const unit = dimensions[of.dimension];
+  return (
+    <span>
+      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} kept for those before it`} <span className="soft">(of {unit(of.capacity)})</span>
+    </span>
+  );
+}
+
+function Evaluations({ nodes }: { nodes: readonly Evaluation[] }) {
+  if (nodes.length === 0) {
+    return (
+      <Empty title="No evaluations">
+        <p>They are made when a runner is wanted or not wanted any more, and kept for some minutes.</p>
+      </Empty>
+    );
+  }
+  return (
+    <div className="list-scroll" tabIndex={0} role="region" aria-label="Table of evaluations">
+      <table className="list">
+        <thead>
+          <tr>
+            <th>Made</th>
+            <th>Status</th>
+            <th>What</th>
+            <th>Because</th>
+            <th>Environment</th>
+            <th>Runner</th>
+            <th>Waited</th>
+            <th>Worked</th>
+          </tr>
+        </thead>
+        <tbody>
+          {nodes.map((evaluation) => (
+            <tr key={evaluation.id}>
+              <td className="num nowrap">{moment(evaluation.createdAt)}</td>
+              <td>
+                <Tag tone={tones[evaluation.status]}>{words[evaluation.status]}</Tag>
+              </td>
+              <td className="nowrap">{types[evaluation.type]}</td>
+              <td>
+                {triggers[evaluation.trigger]}
+                {evaluation.reason && <div className="soft small">{evaluation.reason}</div>}
+              </td>
+              <td>{evaluation.environmentId ?? "–"}</td>
+              <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>
+              <td className="num nowrap">{duration(evaluation.waitMs)}</td>
+              <td className="num nowrap">{evaluation.workMs === null ? "–" : duration(evaluation.workMs)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

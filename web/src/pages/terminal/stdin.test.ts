@@ -1,0 +1,58 @@
+import { expect, test, vi } from "vitest";
+import { ServerError } from "../../lib/ask";
+import { Typist, type Written } from "./stdin";
+
+test("keys go in their order, those that wait together", async () => {
+  const calls: [string, number | undefined, (written: Written) => void][] = [];
+  const typist = new Typist((text, offset) => new Promise((resolve) => calls.push([text, offset, resolve])), () => {});
+  for (const key of "abc") typist.type(key);
+  expect(calls.map(([text]) => text)).toEqual(["a"]);
+  calls[0]![2]({ offset: 1 });
+  await vi.waitFor(() => expect(calls).toHaveLength(2));
+  expect(calls[1]!.slice(0, 2)).toEqual(["bc", undefined]);
+});
+
+test("what got no answer is sent again with the same offset", async () => {
+  vi.useFakeTimers();
+  const calls: [string, number | undefined][] = [];
+  let broken = false;
+  const failures: string[] = [];
+  const typist = new Typist(
+    async (text, offset) => {
+      calls.push([text, offset]);
+      if (broken) throw new ServerError("gone", "UNREACHABLE", "", true);
+      return { offset: (offset ?? 0) + text.length };
+    },
+    (error) => failures.push(error.code),
+  );
+  typist.type("a");
+  await vi.advanceTimersByTimeAsync(0);
+  broken = true;
+  typist.type("b");
+  await vi.advanceTimersByTimeAsync(0);
+  typist.type("c");
+  broken = false;
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(calls).toEqual([["a", undefined], ["b", undefined], ["bc", 1]]);
+  expect(failures).toEqual([]);
+  vi.useRealTimers();
+});
+
+test("an error that nothing helps against is told, and typing goes on", async () => {
+  const failures: string[] = [];
+  let refuse = true;
+  const sent: string[] = [];
+  const typist = new Typist(
+    async (text) => {
+      if (refuse) throw new ServerError("closed", "CONFLICT");
+      sent.push(text);
+      return { offset: text.length };
+    },
+    (error) => failures.push(error.code),
+  );
+  typist.type("a");
+  await vi.waitFor(() => expect(failures).toEqual(["CONFLICT"]));
+  refuse = false;
+  typist.type("b");
+  await vi.waitFor(() => expect(sent).toEqual(["b"]));
+});

@@ -1,0 +1,48 @@
+// xterm writes its styles into style elements and style attributes, both of
+// which the page's policy forbids: a program's output stands beside them. The
+// same styles are allowed where a script sets them one by one.
+
+function create(this: Document, name: string, options?: ElementCreationOptions): HTMLElement {
+  if (name === "style") return adopting();
+  const element = Document.prototype.createElement.call(document, name, options) as HTMLElement;
+  if (name === "span") element.setAttribute = setAttribute;
+  return element;
+}
+
+/** Stands for a style element, and holds its text in a style sheet that the page adopts. */
+function adopting(): HTMLElement {
+  const element = Document.prototype.createElement.call(document, "template") as HTMLElement;
+  const sheet = new CSSStyleSheet();
+  document.adoptedStyleSheets.push(sheet);
+  let text = "";
+  Object.defineProperty(element, "textContent", {
+    get: () => text,
+    set: (value: string) => {
+      text = value;
+      sheet.replaceSync(value);
+    },
+  });
+  element.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
+    Element.prototype.remove.call(element);
+  };
+  return element;
+}
+
+function setAttribute(this: HTMLElement, name: string, value: string) {
+  if (name === "style") this.style.cssText = value;
+  else Element.prototype.setAttribute.call(this, name, value);
+}
+
+let users = 0;
+
+/**
+ * Has the page's elements made so, until the function that it returns is
+ * called: xterm makes spans whenever it draws.
+ */
+export function withoutInlineStyles(): () => void {
+  if (users++ === 0) document.createElement = create as typeof document.createElement;
+  return () => {
+    if (--users === 0) delete (document as { createElement?: unknown }).createElement;
+  };
+}

@@ -1,0 +1,59 @@
+import { useEffect } from "react";
+import { Link, useLocation, useSearchParams } from "wouter";
+import { plural, short } from "../../lib/format";
+import { useAction } from "../../lib/hooks";
+import { useEnvironments } from "../../lib/pools";
+import { Empty, Failure, Loading, Page } from "../../ui/parts";
+import { claim, startShell } from "./shell";
+
+/** Where a shell is to be: in a runner of an environment, or in one that is claimed already. */
+export default function Terminals() {
+  const { environments, error, reload } = useEnvironments();
+  const [search] = useSearchParams();
+  const [, navigate] = useLocation();
+  const runner = search.get("runner");
+  const open = useAction(async (where: { environment: string } | { runner: string }) => {
+    const id = "runner" in where ? where.runner : await claim(where.environment);
+    navigate(`/terminal/${await startShell(id)}`, { replace: "runner" in where });
+  });
+  const { run } = open;
+  useEffect(() => {
+    if (runner) void run({ runner });
+  }, [runner, run]);
+  return (
+    <Page title="Terminal">
+      <Failure error={error} retry={reload} />
+      <Failure error={open.error} retry={runner ? () => void run({ runner }) : undefined} />
+      {runner && open.busy ? (
+        <Loading what={`a shell in ${short(runner)}`} />
+      ) : (
+        <>
+          <p className="soft">A shell in a runner of its own, claimed for you. It is released when nobody has used it for ten minutes.</p>
+          {!environments && !error && <Loading what="the environments" />}
+          {environments?.length === 0 && (
+            <Empty title="There is no environment yet">
+              <Link href="/environments/new" className="button primary">
+                Create one
+              </Link>
+            </Empty>
+          )}
+          <div className="choices">
+            {environments?.map((environment) => (
+              <div className="card" key={environment.id}>
+                <div>
+                  <h2 className="break">{environment.id}</h2>
+                  <span className="soft small num">{environment.pool.idle > 0 ? `${plural(environment.pool.idle, "warm runner")}` : "None is warm; one will be started"}</span>
+                </div>
+                <div>
+                  <button type="button" className="button" disabled={open.busy} aria-label={`Open a shell in ${environment.id}`} onClick={() => void run({ environment: environment.id })}>
+                    Open a shell
+                  </button>
+                </div>
+              </div>
+            ))}
+          </div>
+        </>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,58 @@
+import { useSearchParams } from "wouter";
+import { graphql } from "../lib/graphql";
+import { useQuery } from "../lib/hooks";
+
+/** A filter that stands in the address, so that a link shows the same. */
+export function useFilter(name: string): [string, (value: string) => void] {
+  const [search, setSearch] = useSearchParams();
+  const set = (value: string) =>
+    setSearch(
+      (before) => {
+        const after = new URLSearchParams(before);
+        if (value === "") after.delete(name);
+        else after.set(name, value);
+        return after;
+      },
+      { replace: true },
+    );
+  return [search.get(name) ?? "", set];
+}
+
+const EnvironmentIdsQuery = graphql(`
+  query EnvironmentIds {
+    environments {
+      id
+    }
+  }
+`);
+
+export function EnvironmentFilter({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+  const { data } = useQuery(EnvironmentIdsQuery, {});
+  const ids = data?.environments.map((environment) => environment.id) ?? [];
+  if (value !== "" && !ids.includes(value)) ids.push(value);
+  return <Choice label="Environment" value={value} onChange={onChange} all="All environments" options={ids.map((id) => [id, id])} />;
+}
+
+export interface ChoiceProps {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+  all: string;
+  options: readonly (readonly [value: string, text: string])[];
+}
+
+export function Choice({ label, value, onChange, all, options }: ChoiceProps) {
+  return (
+    <label>
+      <span className="hidden-text">{label}</span>
+      <select className="select" value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">{all}</option>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,140 @@
+import { useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
+import { Link, useLocation, useRoute } from "wouter";
+import icon from "../icon.svg";
+import { graphql } from "../lib/graphql";
+import { useLink, useQuery } from "../lib/hooks";
+import { session } from "../lib/session";
+import { Dialog, Field } from "./parts";
+
+const VersionQuery = graphql(`
+  query Version {
+    version
+  }
+`);
+
+/** What stands around every page. */
+export function Frame({ children }: { children: ReactNode }) {
+  const { data } = useQuery(VersionQuery, {});
+  const [location] = useLocation();
+  // On a narrow screen the pages stand in a row that scrolls.
+  useEffect(() => {
+    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [location]);
+  return (
+    <div className="frame">
+      <a className="skip" href="#main">
+        To the content
+      </a>
+      <header className="side">
+        <Link href="/" className="brand">
+          <img src={icon} alt="" width="26" height="26" />
+          Rockpool
+        </Link>
+        <nav className="nav" aria-label="Pages">
+          <Item href="/" also="/environments/*">
+            Overview
+          </Item>
+          <Item href="/runners">Runners</Item>
+          <Item href="/executions" also="/executions/*">
+            Executions
+          </Item>
+          <Item href="/playground">Playground</Item>
+          <Item href="/terminal" also="/terminal/*">
+            Terminal
+          </Item>
+          <Item href="/scheduling">Scheduling</Item>
+          <a href="/graphiql">GraphiQL</a>
+        </nav>
+        <div className="side-foot small soft">
+          <Theme />
+          <span className="server-version">{data ? `Rockpool ${data.version}` : "\u00a0"}</span>
+        </div>
+      </header>
+      {children}
+      <LinkBanner />
+      <TokenDialog />
+    </div>
+  );
+}
+
+function Item({ href, also, children }: { href: string; also?: string; children: ReactNode }) {
+  const [here] = useRoute(href);
+  const [below] = useRoute(also ?? href);
+  return (
+    <Link href={href} aria-current={here || below ? "page" : undefined}>
+      {children}
+    </Link>
+  );
+}
+
+const themes = ["system", "light", "dark"] as const;
+type Theme = (typeof themes)[number];
+
+function Theme() {
+  const [theme, setTheme] = useState<Theme>(() => (document.documentElement.dataset.theme as Theme | undefined) ?? "system");
+  const choose = (next: Theme) => {
+    setTheme(next);
+    if (next === "system") {
+      delete document.documentElement.dataset.theme;
+      localStorage.removeItem("rockpool.theme");
+    } else {
+      document.documentElement.dataset.theme = next;
+      localStorage.setItem("rockpool.theme", next);
+    }
+  };
+  return (
+    <label className="row tight">
+      <span className="hidden-text">Theme</span>
+      <select className="select" value={theme} onChange={(event) => choose(event.target.value as Theme)}>
+        <option value="system">System theme</option>
+        <option value="light">Light</option>
+        <option value="dark">Dark</option>
+      </select>
+    </label>
+  );
+}
+
+/** Says when what is shown may be old. A short interruption isn't worth a word. */
+function LinkBanner() {
+  const state = useLink();
+  const [said, setSaid] = useState(false);
+  useEffect(() => {
+    if (state !== "lost") return setSaid(false);
+    const timer = setTimeout(() => setSaid(true), 400);
+    return () => clearTimeout(timer);
+  }, [state]);
+  return (
+    <div aria-live="polite">
+      {said && <div className="link-state">The connection was lost. Reconnecting; what is shown may be old.</div>}
+    </div>
+  );
+}
+
+/** Asks for the token that the server wants. */
+function TokenDialog() {
+  const wanted = useSyncExternalStore(session.listen, session.wanted);
+  const [token, setToken] = useState("");
+  return (
+    <Dialog title="This server wants a token" open={wanted} onClose={session.without}>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          session.set(token.trim());
+          window.location.reload();
+        }}
+      >
+        <Field label="Token" hint="The server's --token-file has it. This tab keeps it until it is closed.">
+          {(tie) => (
+            <input {...tie} className="input" type="password" autoComplete="off" required value={token} onChange={(event) => setToken(event.target.value)} />
+          )}
+        </Field>
+        <div className="row">
+          <button className="button primary" type="submit">
+            Use it
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,28 @@
+import { render } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { Output } from "../lib/output";
+import { OutputLine } from "./outputline";
+
+function shown(text: string, wanted = "") {
+  const output = new Output();
+  output.push("STDOUT", text);
+  output.flush();
+  return render(<OutputLine line={output.lines[0]!} wanted={wanted} />).container;
+}
+
+test("markup is text", () => {
+  const container = shown(`<img src=x onerror="alert(1)"> &amp; <a href="javascript:alert(1)">x</a>`);
+  expect(container.children).toHaveLength(0);
+  expect(container.textContent).toBe(`<img src=x onerror="alert(1)"> &amp; <a href="javascript:alert(1)">x</a>`);
+});
+
+test("colours are classes", () => {
+  const container = shown("\x1b[1;31mred\x1b[0m and not");
+  expect(container.querySelector(".b.fg1")!.textContent).toBe("red");
+  expect(container.textContent).toBe("red and not");
+});
+
+test("what is searched is marked, wherever it is", () => {
+  const marks = [...shown("One two ONE", "one").querySelectorAll("mark")].map((mark) => mark.textContent);
+  expect(marks).toEqual(["One", "ONE"]);
+});

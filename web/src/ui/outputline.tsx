@@ -1,0 +1,57 @@
+import type { CSSProperties, ReactNode } from "react";
+import { spans, type Style } from "../lib/ansi";
+import { after } from "../lib/ansi";
+import { bytes } from "../lib/format";
+import type { Line } from "../lib/output";
+
+/** One line of output, as text in colours. */
+export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
+  if (line.lost !== undefined) return <span className="lost">{bytes(line.lost)} are missing here: they could not be kept</span>;
+  const out: ReactNode[] = [];
+  let style = line.style;
+  for (const [p, part] of line.parts.entries()) {
+    for (const [s, span] of spans(part.text, style).entries()) {
+      const shown = marked(span.text, wanted);
+      const look = lookOf(span.style);
+      const key = `${p}.${s}`;
+      if (!look && !part.stderr) out.push(typeof shown === "string" ? shown : <span key={key}>{shown}</span>);
+      else
+        out.push(
+          <span key={key} className={`${part.stderr ? "err " : ""}${look?.className ?? ""}`} style={look?.style}>
+            {shown}
+          </span>,
+        );
+    }
+    style = after(part.text, style);
+  }
+  return out.length === 0 ? "\u200b" : out;
+}
+
+/** The text with what is searched marked in it. */
+function marked(text: string, wanted: string): ReactNode {
+  if (wanted === "") return text;
+  const low = text.toLowerCase();
+  const needle = wanted.toLowerCase();
+  const out: ReactNode[] = [];
+  let from = 0;
+  for (let at = low.indexOf(needle); at >= 0; at = low.indexOf(needle, from)) {
+    if (at > from) out.push(text.slice(from, at));
+    out.push(<mark key={at}>{text.slice(at, at + needle.length)}</mark>);
+    from = at + needle.length;
+  }
+  if (from === 0) return text;
+  out.push(text.slice(from));
+  return out;
+}
+
+function lookOf(style: Style): { className: string; style?: CSSProperties } | undefined {
+  const { fg, bg, bold, dim, italic, underline, inverse } = style;
+  if (fg === undefined && bg === undefined && !bold && !dim && !italic && !underline && !inverse) return undefined;
+  const names = [bold && "b", dim && "dim", italic && "i", underline && "u", inverse && "inv"];
+  if (typeof fg === "number") names.push(`fg${fg}`);
+  if (typeof bg === "number") names.push(`bg${bg}`);
+  const css: CSSProperties = {};
+  if (typeof fg === "string") css.color = fg;
+  if (typeof bg === "string") css.backgroundColor = bg;
+  return { className: names.filter(Boolean).join(" "), style: css };
+}

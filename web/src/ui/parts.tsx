@@ -1,0 +1,185 @@
+import { useEffect, useId, useRef, type ReactNode } from "react";
+import { Link } from "wouter";
+import type { ServerError } from "../lib/ask";
+
+export interface PageProps {
+  title: string;
+  /** Where it hangs: the page above it. */
+  above?: { title: string; href: string };
+  actions?: ReactNode;
+  children: ReactNode;
+}
+
+/** A page: its heading, what can be done, and what it shows. */
+export function Page({ title, above, actions, children }: PageProps) {
+  useEffect(() => {
+    document.title = `${title} · Rockpool`;
+  }, [title]);
+  return (
+    <main id="main" tabIndex={-1}>
+      <header className="head">
+        {above && (
+          <nav className="crumbs small" aria-label="Above this page">
+            <Link href={above.href}>{above.title}</Link>
+          </nav>
+        )}
+        <h1>{title}</h1>
+        {actions && <div className="row">{actions}</div>}
+      </header>
+      {children}
+    </main>
+  );
+}
+
+export interface CardProps {
+  title?: ReactNode;
+  aside?: ReactNode;
+  children: ReactNode;
+  bare?: boolean;
+}
+
+export function Card({ title, aside, children, bare }: CardProps) {
+  const id = useId();
+  return (
+    <section className="card" aria-labelledby={title ? id : undefined}>
+      {title && (
+        <header className="card-head">
+          <h2 id={id}>{title}</h2>
+          {aside}
+        </header>
+      )}
+      {bare ? children : <div className="card-body">{children}</div>}
+    </section>
+  );
+}
+
+export interface NoticeProps {
+  kind?: "bad" | "warn" | "good";
+  children: ReactNode;
+  action?: ReactNode;
+}
+
+export function Notice({ kind, children, action }: NoticeProps) {
+  return (
+    <div className={`notice ${kind ?? ""}`} role={kind === "bad" ? "alert" : "status"}>
+      <span className="grow">{children}</span>
+      {action}
+    </div>
+  );
+}
+
+/** What failed, and the way on. */
+export function Failure({ error, retry }: { error: ServerError | undefined; retry?: () => void }) {
+  if (!error) return null;
+  return (
+    <Notice
+      kind="bad"
+      action={
+        retry && (
+          <button type="button" className="button small" onClick={retry}>
+            Try again
+          </button>
+        )
+      }
+    >
+      {error.message}
+    </Notice>
+  );
+}
+
+/** A view in which there is nothing yet, and what to do about it. */
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <p className="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Loading({ what }: { what: string }) {
+  return (
+    <div className="loading" role="status">
+      <span>Loading {what} …</span>
+    </div>
+  );
+}
+
+export type Tone = "good" | "warn" | "bad" | "busy" | "quiet";
+
+export function Tag({ tone, children }: { tone: Tone; children: ReactNode }) {
+  return <span className={`tag ${tone}`}>{children}</span>;
+}
+
+export interface DialogProps {
+  title: string;
+  open: boolean;
+  onClose: () => void;
+  children: ReactNode;
+}
+
+/** A modal dialog. Escape closes it. */
+export function Dialog({ title, open, onClose, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const dialog = ref.current;
+    if (!dialog) return;
+    if (open && !dialog.open) dialog.showModal();
+    if (!open && dialog.open) dialog.close();
+  }, [open]);
+  return (
+    <dialog ref={ref} className="dialog" aria-labelledby={id} onClose={onClose}>
+      {open && (
+        <div>
+          <h2 id={id}>{title}</h2>
+          {children}
+        </div>
+      )}
+    </dialog>
+  );
+}
+
+export interface FieldProps {
+  label: string;
+  hint?: ReactNode;
+  error?: string | undefined;
+  wide?: boolean;
+  /** Gets what ties it to its label, hint and error. */
+  children: (tie: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined }) => ReactNode;
+}
+
+export function Field({ label, hint, error, wide, children }: FieldProps) {
+  const id = useId();
+  const described = [hint && `${id}-hint`, error && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
+  return (
+    <div className={`field ${wide ? "wide" : ""}`}>
+      <label htmlFor={id}>{label}</label>
+      {children({ id, "aria-describedby": described, "aria-invalid": error ? true : undefined })}
+      {error && (
+        <span className="wrong" id={`${id}-wrong`} role="alert">
+          {error}
+        </span>
+      )}
+      {hint && (
+        <span className="hint" id={`${id}-hint`}>
+          {hint}
+        </span>
+      )}
+    </div>
+  );
+}
+
+/** Pairs of a name and a value. */
+export function Facts({ children }: { children: [string, ReactNode][] }) {
+  return (
+    <dl className="facts">
+      {children.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,66 @@
+import { count, plural } from "../lib/format";
+
+export interface Counts {
+  size: number;
+  idle: number;
+  starting: number;
+  claimed: number;
+  stopping: number;
+  waiting: number;
+}
+
+const kinds = [
+  ["idle", "idle"],
+  ["claimed", "claimed"],
+  ["starting", "starting"],
+  ["stopping", "stopping"],
+] as const;
+
+/** What a pool's runners do, as shares of a bar; a mark stands where as many are idle as are wanted. */
+export function PoolBar({ pool }: { pool: Counts }) {
+  const all = pool.idle + pool.claimed + pool.starting + pool.stopping;
+  const scale = Math.max(all, pool.size, 1);
+  const words = [...kinds.filter(([kind]) => pool[kind] > 0).map(([kind, word]) => `${count(pool[kind])} ${word}`), `${count(pool.size)} wanted idle`].join(", ");
+  return (
+    <div className="pool-bar" role="img" aria-label={words} title={words}>
+      {kinds.map(([kind]) => (
+        <span key={kind} className={kind} style={{ width: `${(pool[kind] / scale) * 100}%` }} />
+      ))}
+      <i style={{ left: `${(pool.size / scale) * 100}%` }} hidden={pool.size === 0 || pool.size >= scale} />
+    </div>
+  );
+}
+
+/** The same in numbers, in places that stay where they are. */
+export function PoolCounts({ pool }: { pool: Counts }) {
+  return (
+    <div className="pool-counts num small">
+      {kinds.slice(0, 3).map(([kind, word]) => (
+        <span key={kind} className={pool[kind] === 0 ? "none" : ""}>
+          <i className={kind} />
+          {count(pool[kind])} {word}
+        </span>
+      ))}
+      {pool.waiting > 0 && <span className="waiting">{plural(pool.waiting, "claim waits", "claims wait")}</span>}
+    </div>
+  );
+}
+
+/** How much of something is taken. More than there is can be promised. */
+export function Meter({ label, used, of, text }: { label: string; used: number; of: number; text: string }) {
+  const share = of > 0 ? used / of : 0;
+  return (
+    <div className="meter">
+      <div className="row spread small">
+        <span>{label}</span>
+        <span className="soft num">
+          {text}
+          {share > 1 && ` (${count(share)}×)`}
+        </span>
+      </div>
+      <div className="meter-bar" role="img" aria-label={`${label}: ${text}`}>
+        <span style={{ width: `${Math.min(100, share * 100)}%` }} />
+      </div>
+    </div>
+  );
+}

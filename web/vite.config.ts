@@ -1,0 +1,23 @@
+/// <reference types="vitest/config" />
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// While developing, the API is that of a server elsewhere.
+const server = process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080";
+
+export default defineConfig({
+  plugins: [react()],
+  server: { proxy: { "/graphql": { target: server, ws: true }, "/files": server, "/outputs": server } },
+  build: {
+    outDir: ".out",
+    emptyOutDir: true,
+    manifest: true,
+    target: "es2023",
+    assetsInlineLimit: 0, // the pages' policy allows nothing that stands in them
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 8000, // build/pack.mjs has the budgets
+    rolldownOptions: { input: ["index.html", "graphiql.html"] },
+  },
+  worker: { format: "es" },
+  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"], restoreMocks: true },
+});
