@@ -42,6 +42,8 @@ func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 		settle(time.Second)
 		want := func(changed ...string) {
 			t.Helper()
+			cluster.mu.Lock()
+			defer cluster.mu.Unlock()
 			for i, id := range slices.Sorted(maps.Keys(cluster.priority)) {
 				want := "[50]"
 				if i < len(changed) {
@@ -61,10 +63,10 @@ func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 		want("[50 80]", "[50 80]", "[50 80 50]")
 		settle(4 * time.Second)
 		want("[50 80 50]", "[50 80 50]", "[50 80 50]")
+		cancel()
+		group.Wait()
 		if len(cluster.priority) != maxStarting {
 			t.Errorf("%d starts", len(cluster.priority))
 		}
-		cancel()
-		group.Wait()
 	})
 }
