@@ -39,15 +39,16 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 			return nil, &Error{Code: ErrInvalid, Field: "argv", Message: "a command must be valid UTF-8"}
 		}
 	}
-	return openSession(ctx, conn, Request{Start: &start}, 0)
+	return openSession(ctx, conn, Request{Start: &start}, &Session{resizes: start.Resizes})
 }
 
 // AttachExecution goes on with an execution that was started before, from
-// output offset attach.Offset; what is before it counts as acknowledged. Ctx,
+// output offset attach.Offset; what is before it, and the sizes that were set
+// until attach.Resized, count as acknowledged. Ctx,
 // conn and errors are as for [StartExecution]; ErrNotFound says that the agent
 // doesn't know the execution.
 func AttachExecution(ctx context.Context, conn net.Conn, attach Attach) (*Session, error) {
-	return openSession(ctx, conn, Request{Attach: &attach}, attach.Offset)
+	return openSession(ctx, conn, Request{Attach: &attach}, &Session{resizes: attach.Resizes, offset: attach.Offset, resized: attach.Resized})
 }
 
 // An exchange is one request on its stream.

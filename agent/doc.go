@@ -27,6 +27,11 @@
 //	                 client that attached knows where to go on; limit (uint64):
 //	                 the client may send stdin up to this offset
 //	KindAck          offset (uint64): all output before it is in the server's log
+//	KindResized      offset (uint64), time since the start in microseconds
+//	                 (uint64), columns (uint16), rows (uint16): between the output
+//	                 before and from that offset on, the terminals got this size
+//	KindResizedAck   time (uint64): all sizes that were set until then are in the
+//	                 server's log
 //	KindData         bytes of a file
 //
 // # Versions
@@ -43,12 +48,16 @@
 // processLimit, Response.Speaks and Updated.File. Version 1's KindEnd went to the client
 // only.
 //
+// Version 3 adds KindResized and KindResizedAck. A client that takes the first
+// says so in Start.Resizes or Attach.Resizes, which older agents ignore as they do
+// every member that they don't know; an agent sends it to no other client.
+//
 // # An execution
 //
 // After a start or attach request that was answered without an error:
 //
-//	agent → client   KindStarted, KindOutput …, KindStdinWindow …, KindExited
-//	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindResize …, KindSignal …, KindKill, KindSettled
+//	agent → client   KindStarted, KindOutput …, KindResized …, KindStdinWindow …, KindExited
+//	client → agent   KindStdin …, KindStdinEnd, KindAck …, KindResizedAck …, KindResize …, KindSignal …, KindKill, KindSettled
 //
 // A start is idempotent by the execution's id: a second one with the same id
 // attaches at output offset 0. An attach says from which output offset to go
@@ -76,7 +85,12 @@
 // controlling one, and 2 is a second one: all three are terminals, and the
 // outputs stay apart. Both have one size. What is typed is stdin, Ctrl-C and
 // Ctrl-D are the bytes 3 and 4; KindStdinEnd types what the terminal takes for
-// the end. KindKill with a grace hangs up first (SIGHUP), since interactive
+// the end. Each size is a KindResized among the output, the first one too, also
+// while nobody follows; its time is later than that of every one before it, by
+// which a client that comes back says which it has. What the program prints at
+// the new size comes after it. The agent holds at most 4 KiB of sizes that weren't
+// acknowledged beyond its other bounds; of more, only the last is told, before
+// the next output. KindKill with a grace hangs up first (SIGHUP), since interactive
 // shells ignore SIGTERM. A program that does job control through descriptor 2, as
 // bash does, has it only with 2>&1.
 //

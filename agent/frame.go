@@ -20,9 +20,9 @@ type Side uint32
 // The sides.
 const (
 	ClientSide = Side(1<<KindResponse | 1<<KindStarted | 1<<KindOutput | 1<<KindStdinWindow | 1<<KindExited |
-		1<<KindFile | 1<<KindData | 1<<KindEnd | 1<<KindUpdated)
+		1<<KindFile | 1<<KindData | 1<<KindEnd | 1<<KindUpdated | 1<<KindResized)
 	AgentSide = Side(1<<KindRequest | 1<<KindStdin | 1<<KindStdinEnd | 1<<KindAck | 1<<KindKill |
-		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal)
+		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal | 1<<KindResizedAck)
 )
 
 const (
@@ -31,6 +31,7 @@ const (
 
 	outputHeader = 1 + 8 + 8
 	stdinHeader  = 8
+	resizedBody  = 8 + 8 + 2 + 2
 
 	// A reader starts small, since most streams carry a few hundred bytes, and
 	// keeps what it grew to up to two data frames.
@@ -51,7 +52,9 @@ func (k Kind) bounds() (least, most int) {
 		return 1, MaxData
 	case KindStdinWindow:
 		return 16, 16
-	case KindAck:
+	case KindResized:
+		return resizedBody, resizedBody
+	case KindAck, KindResizedAck:
 		return 8, 8
 	case KindStdinEnd, KindSettled:
 		return 0, 0
@@ -201,14 +204,32 @@ func AppendAck(b []byte, offset int64) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(offset))
 }
 
+// AppendResized appends a KindResized frame to b.
+func AppendResized(b []byte, offset int64, at time.Duration, size Size) []byte {
+	b = appendHeader(b, KindResized, resizedBody)
+	b = binary.BigEndian.AppendUint64(b, uint64(offset))
+	b = binary.BigEndian.AppendUint64(b, uint64(at.Microseconds()))
+	b = binary.BigEndian.AppendUint16(b, uint16(size.Columns))
+	return binary.BigEndian.AppendUint16(b, uint16(size.Rows))
+}
+
+// AppendResizedAck appends a KindResizedAck frame to b.
+func AppendResizedAck(b []byte, at time.Duration) []byte {
+	b = appendHeader(b, KindResizedAck, 8)
+	return binary.BigEndian.AppendUint64(b, uint64(at.Microseconds()))
+}
+
 func appendHeader(b []byte, kind Kind, body int) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(body+1))
 	return append(b, byte(kind))
 }
 
 // OutputFrameSize is the number of bytes that a KindOutput frame takes beside
-// its data.
-const OutputFrameSize = headerSize + outputHeader
+// its data; ResizedFrameSize is that of a whole KindResized frame.
+const (
+	OutputFrameSize  = headerSize + outputHeader
+	ResizedFrameSize = headerSize + resizedBody
+)
 
 // ParseOutput takes the body of a KindOutput frame apart.
 func ParseOutput(body []byte) (stream byte, offset int64, at time.Duration, data []byte, err error) {
@@ -219,11 +240,33 @@ func ParseOutput(body []byte) (stream byte, offset int64, at time.Duration, data
 	if err != nil {
 		return 0, 0, 0, nil, err
 	}
-	micros, err := parseOffset(body[9:])
-	if err != nil || micros > int64(1<<63-1)/int64(time.Microsecond) {
-		return 0, 0, 0, nil, fmt.Errorf("%w: time of an output frame", ErrProtocol)
+	if at, err = parseTime(body[9:]); err != nil {
+		return 0, 0, 0, nil, err
 	}
-	return body[0], offset, time.Duration(micros) * time.Microsecond, body[outputHeader:], nil
+	return body[0], offset, at, body[outputHeader:], nil
+}
+
+// ParseResized takes the body of a KindResized frame apart.
+func ParseResized(body []byte) (offset int64, at time.Duration, size Size, err error) {
+	if len(body) != resizedBody {
+		return 0, 0, Size{}, fmt.Errorf("%w: resized frame", ErrProtocol)
+	}
+	if offset, err = parseOffset(body); err != nil {
+		return 0, 0, Size{}, err
+	}
+	if at, err = parseTime(body[8:]); err != nil {
+		return 0, 0, Size{}, err
+	}
+	size = Size{Columns: int(binary.BigEndian.Uint16(body[16:])), Rows: int(binary.BigEndian.Uint16(body[18:]))}
+	return offset, at, size, size.Check()
+}
+
+// ParseResizedAck takes the body of a KindResizedAck frame apart.
+func ParseResizedAck(body []byte) (at time.Duration, err error) {
+	if len(body) != 8 {
+		return 0, fmt.Errorf("%w: ack of a size", ErrProtocol)
+	}
+	return parseTime(body)
 }
 
 // ParseStdin takes the body of a KindStdin frame apart.
@@ -264,6 +307,22 @@ func parseOffset(b []byte) (int64, error) {
 		return 0, fmt.Errorf("%w: offset %d", ErrProtocol, v)
 	}
 	return int64(v), nil
+}
+
+func parseTime(b []byte) (time.Duration, error) {
+	micros, err := parseOffset(b)
+	if err != nil || micros > int64(1<<63-1)/int64(time.Microsecond) {
+		return 0, fmt.Errorf("%w: a time of %d µs", ErrProtocol, micros)
+	}
+	return time.Duration(micros) * time.Microsecond, nil
+}
+
+// Check returns ErrProtocol for a size that no terminal may have.
+func (s Size) Check() error {
+	if s.Columns < 1 || s.Columns > MaxSize || s.Rows < 1 || s.Rows > MaxSize {
+		return fmt.Errorf("%w: a terminal of %d by %d", ErrProtocol, s.Columns, s.Rows)
+	}
+	return nil
 }
 
 // ParseJSON takes the body of a control frame apart.

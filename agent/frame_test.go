@@ -35,6 +35,7 @@ func seeds(t testing.TB) (frames [][]byte) {
 		AppendOutput(nil, 2, 7, time.Millisecond, []byte("text")),
 		AppendStdin(nil, 7, []byte("text")),
 		AppendStdinWindow(nil, 1, 2), AppendAck(nil, 9),
+		AppendResized(nil, 7, time.Millisecond, Size{Columns: 80, Rows: 24}), AppendResizedAck(nil, time.Millisecond),
 		AppendFrame(nil, KindStdinEnd, nil), AppendFrame(nil, KindSettled, nil), AppendFrame(nil, KindEnd, nil),
 		AppendFrame(nil, KindData, make([]byte, MaxData)),
 		AppendFrame(nil, KindData, make([]byte, MaxData+1)),
@@ -155,6 +156,8 @@ func TestFrameBounds(t *testing.T) {
 		want  error
 	}{
 		{"the other side's", ClientSide, AppendAck(nil, 1), ErrProtocol},
+		{"the other side's size", AgentSide, AppendResized(nil, 0, 0, Size{Columns: 1, Rows: 1}), ErrProtocol},
+		{"a size that is short", ClientSide, AppendFrame(nil, KindResized, make([]byte, resizedBody-1)), ErrProtocol},
 		{"unknown kind", AgentSide, AppendFrame(nil, 99, nil), ErrProtocol},
 		{"too long", AgentSide, AppendFrame(nil, KindData, make([]byte, MaxData+1)), ErrProtocol},
 		{"too short", ClientSide, AppendFrame(nil, KindOutput, make([]byte, outputHeader)), ErrProtocol},

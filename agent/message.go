@@ -6,7 +6,7 @@ import "time"
 // Protocol, in the request's own version; a client asks in the oldest version
 // that has what it asks for, so that it can talk to agents older than itself.
 const (
-	Protocol = 2
+	Protocol = 3
 	Oldest   = 1
 )
 
@@ -39,6 +39,8 @@ const (
 	KindUpdated     Kind = 15 // agent → client: Updated
 	KindResize      Kind = 16 // client → agent: Size; since version 2
 	KindSignal      Kind = 17 // client → agent: Signal; since version 2
+	KindResized     Kind = 18 // agent → client: binary; since version 3, to a client that asked for it
+	KindResizedAck  Kind = 19 // client → agent: binary; since version 3, after a KindResized
 )
 
 // A Request opens a stream. Exactly one of its pointers is set.
@@ -85,6 +87,10 @@ type Start struct {
 	Terminal   *Size   `json:"terminal,omitempty"`   // 0 and 1 are one terminal of this size, 2 is another; implies Stdin
 	Limits     *Limits `json:"limits,omitempty"`     // of what the kernel gives to it
 	Privileged bool    `json:"privileged,omitempty"` // as root of the runner
+
+	// Since version 3: the client takes KindResized. Older agents know nothing
+	// of it, and send none.
+	Resizes bool `json:"resizes,omitempty"`
 }
 
 // A Size is a terminal's, in characters; each is 1 to MaxSize.
@@ -114,6 +120,10 @@ type Signal struct {
 type Attach struct {
 	ID     string `json:"id"`
 	Offset int64  `json:"offset"` // the first output byte that the client doesn't have
+
+	// Since version 3, as Start.Resizes.
+	Resizes bool          `json:"resizes,omitempty"`
+	Resized time.Duration `json:"resized,omitempty"` // when the last size was set that the client has; 0: it has none
 }
 
 // Started says that the command runs.

@@ -16,10 +16,12 @@ import (
 type Session struct {
 	conn    net.Conn
 	frames  *FrameReader
-	speaks  int   // the newest version that the agent speaks
-	offset  int64 // of the next output byte; for Next only
-	started bool  // for Next only
-	exited  bool  // for Next only
+	speaks  int           // the newest version that the agent speaks
+	resizes bool          // KindResized was asked for
+	offset  int64         // of the next output byte; for Next only
+	resized time.Duration // when the last size was set; for Next only
+	started bool          // for Next only
+	exited  bool          // for Next only
 
 	writing sync.Mutex // held while one frame is written
 	stdin   stdinWindow
@@ -27,16 +29,18 @@ type Session struct {
 
 // An Event is what a session received.
 type Event struct {
-	Kind    Kind          // KindStarted, KindOutput or KindExited
+	Kind    Kind          // KindStarted, KindOutput, KindResized or KindExited
 	Started Started       // with KindStarted
 	Stream  byte          // with KindOutput: 1 stdout, 2 stderr
-	Offset  int64         // with KindOutput: of the first byte of Data
-	Time    time.Duration // with KindOutput: since the start
+	Offset  int64         // with KindOutput: of the first byte of Data; with KindResized: of what comes after it
+	Time    time.Duration // with KindOutput and KindResized: since the start
 	Data    []byte        // with KindOutput; valid until the next call of Next
+	Size    Size          // with KindResized: what the terminals have from here on
 	Exit    Exit          // with KindExited
 }
 
-func openSession(ctx context.Context, conn net.Conn, request Request, offset int64) (*Session, error) {
+// openSession opens a session that goes on from s.
+func openSession(ctx context.Context, conn net.Conn, request Request, s *Session) (*Session, error) {
 	x, response, err := open(ctx, conn, request)
 	if err != nil {
 		return nil, err
@@ -45,13 +49,14 @@ func openSession(ctx context.Context, conn net.Conn, request Request, offset int
 		_ = conn.Close()
 		return nil, context.Cause(ctx)
 	}
-	s := &Session{conn: conn, frames: x.frames, speaks: response.Speaks, offset: offset}
+	s.conn, s.frames, s.speaks = conn, x.frames, response.Speaks
 	s.stdin.init()
 	return s, nil
 }
 
 // Next returns the next event: KindStarted first, then output without a gap
-// from the offset that was asked for, and KindExited last; then io.EOF. When
+// from the offset that was asked for, with KindResized in between where that was
+// asked for too, each once, and KindExited last; then io.EOF. When
 // the stream breaks before, the error is io.ErrUnexpectedEOF or the stream's
 // own; it is no evidence that the execution ended. An agent that breaks the
 // protocol gives ErrProtocol.
@@ -101,6 +106,14 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 		}
 		s.offset += int64(len(event.Data))
 		return event, nil
+	case KindResized:
+		var err error
+		event.Offset, event.Time, event.Size, err = ParseResized(body)
+		if err == nil && (!s.resizes || event.Offset != s.offset || event.Time <= s.resized) {
+			err = fmt.Errorf("%w: a size at offset %d after %v, where %d after %v was the last", ErrProtocol, event.Offset, event.Time, s.offset, s.resized)
+		}
+		s.resized = event.Time
+		return event, err
 	case KindExited:
 		if err := ParseJSON(body, &event.Exit); err != nil {
 			return Event{}, err
@@ -131,6 +144,9 @@ func (s *Session) Buffered() bool { return s.frames.Buffered() }
 // Ack says that all output before offset is kept, so that the agent can
 // forget it. It must not be beyond what Next returned.
 func (s *Session) Ack(offset int64) error { return s.write(AppendAck(nil, offset)) }
+
+// AckResized says that all sizes that were set until then are kept, likewise.
+func (s *Session) AckResized(at time.Duration) error { return s.write(AppendResizedAck(nil, at)) }
 
 // Kill ends the execution and everything that it started: with SIGTERM, and
 // with SIGKILL after grace. The end comes as KindExited.

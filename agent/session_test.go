@@ -52,6 +52,9 @@ func ok(t testing.TB) []byte { return frame(t, KindResponse, Response{Protocol: 
 func TestHostileAgent(t *testing.T) {
 	started := frame(t, KindStarted, Started{})
 	out := func(offset int64, text string) []byte { return AppendOutput(nil, 1, offset, 0, []byte(text)) }
+	sized := func(offset int64, at time.Duration, columns int) []byte {
+		return AppendResized(nil, offset, at, Size{Columns: columns, Rows: 24})
+	}
 	for name, answer := range map[string][][]byte{
 		"no start":           {out(0, "a")},
 		"two starts":         {started, started},
@@ -63,10 +66,15 @@ func TestHostileAgent(t *testing.T) {
 		"file":               {started, frame(t, KindFile, FileInfo{})},
 		"no JSON":            {started, AppendFrame(nil, KindExited, []byte("nope"))},
 		"shrinking window":   {started, AppendStdinWindow(nil, 0, 10), AppendStdinWindow(nil, 0, 5)},
+		"size 0":             {started, sized(0, 1000, 0)},
+		"size too large":     {started, sized(0, 1000, MaxSize+1)},
+		"size elsewhere":     {started, out(0, "a"), sized(2, 1000, 80)},
+		"size twice":         {started, sized(0, 1000, 80), sized(0, 1000, 80)},
+		"size without time":  {started, sized(0, 0, 80)},
 		"window of the past": {started, AppendStdinWindow(nil, 0, 10), AppendStdinWindow(nil, 3, 20)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := StartExecution(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), Start{ID: "a"})
+			s, err := StartExecution(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), Start{ID: "a", Resizes: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,6 +86,24 @@ func TestHostileAgent(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestSizesThatNobodyAskedFor are a breach of the protocol.
+func TestSizesThatNobodyAskedFor(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		s, err := StartExecution(t.Context(), play(t, ok(t), frame(t, KindStarted, Started{}), AppendResized(nil, 0, time.Millisecond, Size{Columns: 80, Rows: 24})), Start{ID: "a", Resizes: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Next(); err != nil {
+			t.Fatal(err)
+		}
+		event, err := s.Next()
+		if asked && (err != nil || event.Kind != KindResized || event.Size.Columns != 80 || event.Time != time.Millisecond) || !asked && !errors.Is(err, ErrProtocol) {
+			t.Errorf("asked for: %t, %+v, %v", asked, event, err)
+		}
+		_ = s.Close()
 	}
 }
 

@@ -10,10 +10,14 @@ import (
 const (
 	segmentSize = 64 << 10 // how much of a backlog is allocated, sent and freed at once
 	maxSpare    = 8        // segments that are kept for what comes: what a client acknowledges at once
+
+	// Sizes of terminals are held beside the budget: they are set by who follows,
+	// and must not be lost just when a program floods.
+	maxSizes = 4 << 10 / agent.ResizedFrameSize
 )
 
-// A backlog is the output that wasn't acknowledged yet, as the frames in which
-// it is sent. A place in it is a position: the number of frame bytes before it
+// A backlog is the output that wasn't acknowledged yet, and the sizes that
+// terminals got in between, as the frames in which it is sent. A place in it is a position: the number of frame bytes before it
 // since the start. It is not safe for concurrent use, but what from returned
 // may be read as long as quiet isn't moved beyond it.
 type backlog struct {
@@ -24,6 +28,11 @@ type backlog struct {
 	head     int64    // position of the first frame that is held
 	tail     int64    // position after the last
 	quiet    int64    // position before which nobody reads what from returned
+
+	last    time.Duration // of the newest frame; none is older than the one before it
+	sizes   int           // frames held that are sizes
+	acked   int64         // output offset before which everything was acknowledged
+	resized time.Duration // until when sizes were
 }
 
 type segment struct {
@@ -33,7 +42,23 @@ type segment struct {
 }
 
 func (b *backlog) append(stream byte, at time.Duration, data []byte) {
-	size := agent.OutputFrameSize + len(data)
+	s := b.room(agent.OutputFrameSize + len(data))
+	b.last = max(b.last, at)
+	s.buf = agent.AppendOutput(s.buf, stream, b.end, b.last, data)
+	b.end += int64(len(data))
+}
+
+// resize appends a size. It is later than everything before it: clients know
+// sizes by their time.
+func (b *backlog) resize(at time.Duration, size agent.Size) {
+	s := b.room(agent.ResizedFrameSize)
+	b.last = max(b.last.Truncate(time.Microsecond)+time.Microsecond, at.Truncate(time.Microsecond))
+	s.buf = agent.AppendResized(s.buf, b.end, b.last, size)
+	b.sizes++
+}
+
+// room returns the segment that a frame of size bytes is to be appended to.
+func (b *backlog) room(size int) *segment {
 	last := len(b.segments) - 1
 	if last < 0 || len(b.segments[last].buf)+size > segmentSize {
 		next := segment{at: b.tail, offset: b.end}
@@ -46,21 +71,26 @@ func (b *backlog) append(stream byte, at time.Duration, data []byte) {
 		b.segments = append(b.segments, next)
 		last++
 	}
-	b.segments[last].buf = agent.AppendOutput(b.segments[last].buf, stream, b.end, at, data)
-	b.end += int64(len(data))
 	b.tail += int64(size)
+	return &b.segments[last]
 }
 
-// ack forgets every frame that lies before offset as a whole, and returns the
-// number of frame bytes that were freed.
-func (b *backlog) ack(offset int64) (freed int64) {
-	before := b.head
+// ack forgets every output frame that lies before offset as a whole, and every
+// size that was set until resized or has such output behind it. It returns the
+// number of bytes of output frames that were freed.
+func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
+	b.acked, b.resized = max(b.acked, offset), max(b.resized, min(resized, b.last))
 	for len(b.segments) > 0 {
 		s := &b.segments[0]
 		for b.head < s.at+int64(len(s.buf)) {
-			size, length := frameAt(s.buf[b.head-s.at:])
-			if b.base+length > offset {
-				return b.head - before
+			size, length, at := frameAt(s.buf[b.head-s.at:])
+			if b.base+length > b.acked || length == 0 && b.base == b.acked && at > b.resized {
+				return freed
+			}
+			if length == 0 {
+				b.sizes--
+			} else {
+				freed += size
 			}
 			b.base += length
 			b.head += size
@@ -74,7 +104,7 @@ func (b *backlog) ack(offset int64) (freed int64) {
 		}
 		b.segments = b.segments[1:]
 	}
-	return b.head - before
+	return freed
 }
 
 // from returns frames from a position on, as far as they lie together, and
@@ -97,7 +127,7 @@ func (b *backlog) seek(offset int64) (position int64, rest []byte) {
 	position, at := b.head, b.base
 	for position < b.tail && at < offset {
 		frame, _ := b.from(position)
-		size, length := frameAt(frame)
+		size, length, _ := frameAt(frame)
 		if at+length > offset {
 			stream, _, time, data, err := agent.ParseOutput(frame[5:size])
 			if err != nil {
@@ -111,8 +141,29 @@ func (b *backlog) seek(offset int64) (position int64, rest []byte) {
 	return position, rest
 }
 
-// frameAt returns the size of the frame that b begins with, and of its data.
-func frameAt(b []byte) (size, length int64) {
+// frameAt returns the size of the frame that b begins with and that of its
+// data; a terminal's size has none, but the time at which it was set.
+func frameAt(b []byte) (size, length int64, resized time.Duration) {
 	size = 4 + int64(binary.BigEndian.Uint32(b))
-	return size, size - agent.OutputFrameSize
+	if agent.Kind(b[4]) != agent.KindResized {
+		return size, size - agent.OutputFrameSize, 0
+	}
+	_, resized, _, err := agent.ParseResized(b[5:size])
+	if err != nil {
+		panic(err) // we made it
+	}
+	return size, 0, resized
+}
+
+// withoutSizes returns the frames for a client that doesn't take sizes.
+func withoutSizes(frames []byte) []byte {
+	var kept []byte
+	for rest := frames; len(rest) > 0; {
+		size, length, _ := frameAt(rest)
+		if length > 0 {
+			kept = append(kept, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	return kept
 }

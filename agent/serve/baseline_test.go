@@ -17,10 +17,10 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// recorded returns the frames of protocol 1 by their names.
-func recorded(t *testing.T) map[string][]byte {
+// recorded returns the frames of a protocol by their names.
+func recorded(t *testing.T, protocol string) map[string][]byte {
 	t.Helper()
-	file, err := os.Open("../testdata/protocol1.txt")
+	file, err := os.Open("../testdata/" + protocol + ".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ type oldResponse struct {
 // TestOldClient speaks to today's agent with the bytes of a client of protocol
 // 1, and takes its answers apart as that did.
 func TestOldClient(t *testing.T) {
-	old := recorded(t)
+	old := recorded(t, "protocol1")
 	f := newFixture(t, map[string]func(*fakeProcess){"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
 	for _, test := range []struct {
 		name string
@@ -138,7 +138,7 @@ func oldAgent(t *testing.T, answers ...[]byte) (net.Conn, <-chan []byte) {
 // TestOldAgent has today's client ask an agent of protocol 1: in its words, as
 // long as they do, and with an error that tells else.
 func TestOldAgent(t *testing.T) {
-	old := recorded(t)
+	old := recorded(t, "protocol1")
 	conn, asked := oldAgent(t, old["response-ping"])
 	if response, err := agent.PingAgent(t.Context(), conn); err != nil || response.Speaks != 1 || len(response.Executions) != 1 {
 		t.Errorf("ping: %+v, %v", response, err)

@@ -36,7 +36,9 @@ type execution struct {
 	stream    *stream // the one that follows it
 	ended     bool    // the command itself has ended
 	hurry     chan struct{}
-	hurried   bool // hurry is closed
+	hurried   bool       // hurry is closed
+	size      agent.Size // of its terminals
+	noted     agent.Size // the one that is the last in the backlog
 	cause     agent.Cause
 	dying     bool          // a Kill is under way
 	grace     time.Duration // of that Kill
@@ -62,7 +64,39 @@ func (x *execution) begin(host Host) error {
 	defer close(x.ready)
 	x.at = time.Now()
 	x.process, x.err = host.Start(x.start)
+	if t := x.start.Terminal; t != nil && x.err == nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.size = *t
+		x.noteSize()
+	}
 	return x.err
+}
+
+// resize gives the terminals another size. That is in the backlog before what
+// the program prints at it.
+func (x *execution) resize(size agent.Size) {
+	x.mu.Lock()
+	if x.ended || x.start.Terminal == nil {
+		x.mu.Unlock()
+		return
+	}
+	x.size = size
+	if x.backlog.sizes < maxSizes { // else it comes before the next output
+		x.noteSize()
+	}
+	x.mu.Unlock()
+	x.process.Resize(size)
+}
+
+// noteSize adds the terminals' size to the backlog unless it is there already.
+// x.mu is held.
+func (x *execution) noteSize() {
+	if x.size != x.noted {
+		x.backlog.resize(time.Since(x.at), x.size)
+		x.noted = x.size
+		x.news.Broadcast()
+	}
 }
 
 // run sees the command through, and returns when its exit is set.
@@ -200,16 +234,17 @@ func (x *execution) add(stream byte, data []byte) (over int) {
 		}
 	}
 	if len(data) > 0 {
+		x.noteSize()
 		x.backlog.append(stream, time.Since(x.at), data)
 		x.news.Broadcast()
 	}
 	return over
 }
 
-// ack forgets output before offset.
-func (x *execution) ack(offset int64) {
+// ack forgets output before offset, and the sizes that were set until resized.
+func (x *execution) ack(offset int64, resized time.Duration) {
 	x.mu.Lock()
-	freed := x.backlog.ack(offset)
+	freed := x.backlog.ack(offset, resized)
 	x.mu.Unlock()
 	x.budget.free(&x.share, freed)
 }

@@ -134,13 +134,13 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		if err != nil {
 			return s.visible(err)
 		}
-		return s.follow(x, conn, frames, 0, hello)
+		return s.follow(x, conn, frames, agent.Attach{Resizes: request.Start.Resizes}, hello)
 	case request.Attach != nil:
 		x, err := s.find(request.Attach.ID)
 		if err != nil {
 			return err
 		}
-		return s.follow(x, conn, frames, request.Attach.Offset, hello)
+		return s.follow(x, conn, frames, *request.Attach, hello)
 	case request.List != nil, request.Read != nil, request.Update != nil:
 		if !s.admit() {
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
@@ -247,7 +247,7 @@ func check(start agent.Start) error {
 		return invalid("timeLimit", "must not be negative")
 	case start.OutputLimit < 0:
 		return invalid("outputLimit", "must not be negative")
-	case start.Terminal != nil && checkSize(*start.Terminal) != nil:
+	case start.Terminal != nil && start.Terminal.Check() != nil:
 		return invalid("terminal", "must be of 1 to 4096 columns and rows")
 	}
 	if l := start.Limits; l != nil && (l.CPU < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0) {
@@ -270,8 +270,8 @@ func (s *Server) find(id string) (*execution, error) {
 	return x, nil
 }
 
-func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, offset int64, hello []byte) error {
-	settled, err := x.follow(conn, frames, offset, hello)
+func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) error {
+	settled, err := x.follow(conn, frames, from, hello)
 	if settled || err == errLost {
 		s.remove(x)
 	}

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"fmt"
+	"math"
 	"net"
+	"time"
 
 	"github.com/rockpool/rockpool/agent"
 )
@@ -16,6 +18,7 @@ type stream struct {
 	conn net.Conn
 	x    *execution
 	done chan struct{} // closed when neither of its goroutines touches the execution any more
+	from agent.Attach  // where it goes on, and whether it takes sizes
 
 	closed bool  // guarded by x.mu
 	sent   int64 // guarded by x.mu: output offset up to which it was given away
@@ -30,12 +33,12 @@ func (st *stream) cut() {
 	}
 }
 
-// follow makes a client the one that follows x, from an output offset on, and
-// returns when the stream ends. It reports whether the client settled x.
-func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, offset int64, hello []byte) (settled bool, err error) {
-	st := &stream{conn: conn, x: x, done: make(chan struct{})}
+// follow makes a client the one that follows x, and returns when the stream
+// ends. It reports whether the client settled x.
+func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) (settled bool, err error) {
+	st := &stream{conn: conn, x: x, done: make(chan struct{}), from: from}
 	defer close(st.done)
-	position, rest, err := st.attach(offset)
+	position, rest, err := st.attach(from.Offset)
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +85,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
 			Message: fmt.Sprintf("output is held from %d to %d, not from %d", base, end, offset)}
 	}
-	x.ack(offset)
+	st.ack(offset, st.from.Resized)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	position, rest = x.backlog.seek(offset)
@@ -95,6 +98,15 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 		}
 	}
 	return position, rest, nil
+}
+
+// ack takes in an acknowledgement; who takes no sizes has acknowledged all that
+// there are.
+func (st *stream) ack(offset int64, resized time.Duration) {
+	if !st.from.Resizes {
+		resized = math.MaxInt64
+	}
+	st.x.ack(offset, resized)
 }
 
 // send writes hello, then what there is to tell, until the stream is cut.
@@ -131,6 +143,9 @@ func (st *stream) send(hello []byte, position int64) {
 		last := exit != nil && !exited && position == x.backlog.tail
 		x.mu.Unlock()
 
+		if x.start.Terminal != nil && !st.from.Resizes {
+			frames = withoutSizes(frames)
+		}
 		if window || last {
 			// What is said beside output is rare: it is worth a copy, not a second write.
 			scratch = append(scratch[:0], frames...)
@@ -181,6 +196,11 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 			if offset, err = agent.ParseAck(body); err == nil {
 				err = st.acknowledged(offset)
 			}
+		case agent.KindResizedAck:
+			var at time.Duration
+			if at, err = agent.ParseResizedAck(body); err == nil {
+				st.ack(0, at)
+			}
 		case agent.KindKill:
 			var kill agent.Kill
 			if err = agent.ParseJSON(body, &kill); err == nil {
@@ -189,8 +209,8 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 		case agent.KindResize:
 			var size agent.Size
 			if err = agent.ParseJSON(body, &size); err == nil {
-				if err = checkSize(size); err == nil {
-					x.alive(func(p Process) { p.Resize(size) })
+				if err = size.Check(); err == nil {
+					x.resize(size)
 				}
 			}
 		case agent.KindSignal:
@@ -220,13 +240,6 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 	}
 }
 
-func checkSize(size agent.Size) error {
-	if size.Columns < 1 || size.Columns > agent.MaxSize || size.Rows < 1 || size.Rows > agent.MaxSize {
-		return fmt.Errorf("%w: a terminal of %d by %d", agent.ErrProtocol, size.Columns, size.Rows)
-	}
-	return nil
-}
-
 func (st *stream) acknowledged(offset int64) error {
 	st.x.mu.Lock()
 	sent := st.sent
@@ -234,6 +247,6 @@ func (st *stream) acknowledged(offset int64) error {
 	if offset > sent {
 		return fmt.Errorf("%w: ack of %d, of which %d was sent", agent.ErrProtocol, offset, sent)
 	}
-	st.x.ack(offset)
+	st.ack(offset, 0)
 	return nil
 }

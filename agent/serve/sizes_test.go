@@ -1,0 +1,192 @@
+package serve_test
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// taken is what a client has of an execution: its log.
+type taken struct {
+	output  int64
+	resized time.Duration
+	sizes   []agent.Size
+}
+
+func (k taken) with(t interface{ Fatalf(string, ...any) }, event agent.Event) taken {
+	switch event.Kind {
+	case agent.KindOutput:
+		k.output += int64(len(event.Data))
+	case agent.KindResized:
+		if event.Offset != k.output {
+			t.Fatalf("a size at offset %d, after %d bytes", event.Offset, k.output)
+		}
+		k.resized = event.Time
+		k.sizes = append(slices.Clip(k.sizes), event.Size)
+	}
+	return k
+}
+
+// TestSizes resizes a program that prints, over streams that break anywhere and
+// a client that goes back to any place that it hasn't acknowledged. It expects
+// each size once, in order.
+func TestSizes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		parts := make(chan int)
+		f := newFixture(t, commands{"print": func(p *fakeProcess) {
+			for {
+				select {
+				case n, more := <-parts:
+					if !more {
+						return
+					}
+					_, _ = io.WriteString(p.stdout, strings.Repeat("x", n))
+				case <-p.killed:
+					return
+				}
+			}
+		}})
+		defer f.server.Close()
+		first := agent.Size{Columns: 80, Rows: 24}
+		s := f.start(agent.Start{Argv: []string{"print"}, Terminal: &first, Resizes: true})
+		want := []agent.Size{first}
+		var now, kept taken // kept is what was acknowledged at least
+		printed := int64(0)
+		next := func() (agent.Event, bool) {
+			event, err := s.Next()
+			if err != nil {
+				r.Fatalf("next: %v", err)
+			}
+			now = now.with(r, event)
+			return event, event.Kind == agent.KindExited
+		}
+		for step := range rapid.IntRange(0, 60).Draw(r, "steps") {
+			switch rapid.SampledFrom([]string{"print", "resize", "resize", "read", "read", "ack", "break", "crash"}).Draw(r, "step") {
+			case "print":
+				n := rapid.IntRange(1, 3000).Draw(r, "bytes")
+				parts <- n
+				printed += int64(n)
+			case "resize":
+				size := agent.Size{Columns: step + 1, Rows: 7}
+				if err := s.Resize(size); err != nil {
+					r.Fatal(err)
+				}
+				want = append(want, size)
+			case "read":
+				if now.output < printed || len(now.sizes) < len(want) {
+					next()
+				}
+			case "ack":
+				kept = now
+				if err := s.Ack(now.output); err != nil {
+					r.Fatal(err)
+				}
+				if rapid.Bool().Draw(r, "sizes too") && now.resized > 0 {
+					if err := s.AckResized(now.resized); err != nil {
+						r.Fatal(err)
+					}
+				}
+			case "crash":
+				now = kept
+				fallthrough
+			case "break":
+				_ = s.Close()
+				kept = now // an attach acknowledges
+				var err error
+				s, err = agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "print", Offset: now.output, Resizes: true, Resized: now.resized})
+				if err != nil {
+					r.Fatal(err)
+				}
+			}
+		}
+		for len(now.sizes) < len(want) {
+			next()
+		}
+		close(parts)
+		for ended := false; !ended; {
+			_, ended = next()
+		}
+		_ = s.Close()
+		if now.output != printed || !slices.Equal(now.sizes, want) {
+			r.Fatalf("%d of %d bytes, sizes %v, want %v", now.output, printed, now.sizes, want)
+		}
+	})
+}
+
+// TestSizesWithoutEnd has a client that resizes for ever and acknowledges
+// nothing: what is held is bounded, and the last size is before the next output.
+func TestSizesWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"wait": func(p *fakeProcess) {
+			_, _ = io.ReadAll(p.stdin)
+			_, _ = io.WriteString(p.stdout, "at the last size")
+		}})
+		s := f.start(agent.Start{Argv: []string{"wait"}, Stdin: true, Terminal: &agent.Size{Columns: 1, Rows: 1}, Resizes: true})
+		resizer := f.start(agent.Start{ID: "wait", Argv: []string{"wait"}}) // displaces it, and takes no sizes
+		go func() {
+			for n := range 1000 {
+				_ = resizer.Resize(agent.Size{Columns: n + 2, Rows: 1})
+			}
+			_ = resizer.CloseStdin()
+		}()
+		if output, events, _ := f.follow(resizer, false); output != "at the last size" || len(events) != 1 {
+			t.Errorf("%q in %d events", output, len(events))
+		}
+		_ = s.Close()
+		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "wait", Resizes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now taken
+		var before int64
+		for event, err := s.Next(); err == nil; event, err = s.Next() {
+			now = now.with(t, event)
+			if event.Kind == agent.KindResized && event.Size.Columns == 1001 {
+				before = now.output
+			}
+		}
+		if n := len(now.sizes); n < 100 || n > 200 || now.sizes[n-1].Columns != 1001 || before != 0 {
+			t.Errorf("%d sizes were held, the last is %v, after %d bytes", n, now.sizes[n-1], before)
+		}
+		_ = s.Close()
+		_ = resizer.Close()
+		f.server.Close()
+	})
+}
+
+// TestSizesOfTerminalsOnly: what has no terminal has no size, and the same size
+// again is no news.
+func TestSizesOfTerminalsOnly(t *testing.T) {
+	f := newFixture(t, commands{"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
+	size := agent.Size{Columns: 100, Rows: 30}
+	for _, test := range []struct {
+		terminal *agent.Size
+		want     string
+	}{{nil, "[]"}, {&size, "[{100 30} {9 9} {100 30}]"}} {
+		s := f.start(agent.Start{ID: test.want, Argv: []string{"cat"}, Stdin: true, Terminal: test.terminal, Resizes: true})
+		for _, size := range []agent.Size{size, {Columns: 9, Rows: 9}, {Columns: 9, Rows: 9}, size} {
+			if err := s.Resize(size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.CloseStdin(); err != nil {
+			t.Fatal(err)
+		}
+		var now taken
+		for event, err := s.Next(); err == nil; event, err = s.Next() {
+			now = now.with(t, event)
+		}
+		if got := fmt.Sprint(now.sizes); got != test.want {
+			t.Errorf("%v, want %s", got, test.want)
+		}
+		_ = s.Close()
+	}
+}
