@@ -121,7 +121,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		s := &Session{conn: &discard{}, frames: NewFrameReader(bytes.NewReader(stream), ClientSide)}
+		s := &Session{conn: &discard{}, frames: NewFrameReader(bytes.NewReader(stream), ClientSide), resizes: true}
 		s.stdin.init()
 		offset, ended := int64(0), false
 		for {
@@ -141,6 +141,10 @@ func FuzzResponse(f *testing.F) {
 					t.Errorf("%d bytes at %d, due was %d", len(event.Data), event.Offset, offset)
 				}
 				offset += int64(len(event.Data))
+			case KindResized:
+				if event.Offset != offset || event.Size.Check() != nil {
+					t.Errorf("%+v at %d, due was %d", event.Size, event.Offset, offset)
+				}
 			case KindExited:
 				ended = true
 			}

@@ -23,6 +23,7 @@ type Content struct {
 	at   int64  // where Read goes on
 	next int64  // of the byte that data begins with
 	data []byte // of the record that is being read; the reader's
+	told int64  // the offset after what Next returned
 }
 
 // Content opens what there is now; 0 stands for both streams. It reads the log
@@ -69,14 +70,17 @@ func (c *Content) count(ctx context.Context) error {
 			return err
 		}
 		c.lost += record.Offset - c.end
-		c.end = record.Offset + int64(len(record.Data))
+		c.end = record.End()
 		if c.of(record) {
 			c.size += int64(len(record.Data))
 		}
 	}
 }
 
-func (c *Content) of(record Record) bool { return c.stream == 0 || record.Stream == c.stream }
+// of reports whether what is read has the record's bytes.
+func (c *Content) of(record Record) bool {
+	return !record.Resized() && (c.stream == 0 || record.Stream == c.stream)
+}
 
 // Size returns how many bytes there are to read.
 func (c *Content) Size() int64 { return c.size }
@@ -129,13 +133,20 @@ func (c *Content) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Next returns the next record, and io.EOF after the last that was there. It is
-// for who doesn't Read; its Data is valid until the next call.
-func (c *Content) Next() (Record, error) {
+// Next returns the next record, sizes included, and io.EOF after the last that
+// was there; and how many bytes of both streams are missing between what it
+// returned before and that. It is for who doesn't Read; its Data is valid until
+// the next call.
+func (c *Content) Next() (record Record, lost int64, err error) {
 	for {
-		record, err := c.reader.TryNext()
-		if err != nil || c.of(record) {
-			return record, err
+		record, err = c.reader.TryNext()
+		if err != nil {
+			return record, lost, err
+		}
+		lost += record.Offset - c.told
+		c.told = record.End()
+		if record.Resized() || c.of(record) {
+			return record, lost, nil
 		}
 	}
 }

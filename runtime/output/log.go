@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // A Log is one execution's log while the execution runs. One goroutine writes;
@@ -25,13 +27,28 @@ type Log struct {
 	file    *os.File      // nil until the first record; used by the writer only
 	scratch []byte        // the writer's: records to be flushed
 	end     int64         // the writer's: the offset after the last record that was added
-	first   time.Duration // of a recovered log: when its first record was printed
+	first   time.Duration // of a recovered log: when its first output was printed
+	printed bool          // of a recovered log: it has output
+	sizes   terminal      // the writer's
 
 	mu      sync.Mutex // guards what follows
 	size    int64      // bytes of whole records in the file
 	ended   bool
 	changed chan struct{} // closed and replaced when size or ended changes
 }
+
+// A terminal is what a writer knows of its execution's.
+type terminal struct {
+	size    runtime.TerminalSize // the last that was added
+	at      time.Duration        // when that was set
+	count   int                  // how many were added
+	written runtime.TerminalSize // the last that is in the file
+	lost    bool                 // size went with a failed Flush
+}
+
+// MaxSizes is how many sizes of a terminal a log takes; more are left out. They
+// are not bounded by what a program may print.
+const MaxSizes = 100_000
 
 // New returns the log of a new execution. Its file is made with the first
 // record: one that prints nothing costs none.
@@ -68,10 +85,12 @@ func Recover(path string) (*Log, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
 		}
-		if l.size == 0 {
-			l.first = record.Since
+		if record.Resized() {
+			l.sizes = terminal{size: record.Size, at: record.Since, count: l.sizes.count + 1, written: record.Size}
+		} else if !l.printed {
+			l.first, l.printed = record.Since, true
 		}
-		l.size, l.end = r.Position(), record.Offset+int64(len(record.Data))
+		l.size, l.end = r.Position(), record.End()
 	}
 	if err := file.Truncate(l.size); err != nil {
 		return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
@@ -84,9 +103,13 @@ func Recover(path string) (*Log, error) {
 // there. For the writer only.
 func (l *Log) Skip(offset int64) { l.end = max(l.end, offset) }
 
-// First returns when the first record of a recovered log was printed, since the
-// execution's start, and whether there is one. For the writer only.
-func (l *Log) First() (time.Duration, bool) { return l.first, l.file != nil && l.size > 0 }
+// First returns when the first output of a recovered log was printed, since the
+// execution's start, and whether there is any. For the writer only.
+func (l *Log) First() (time.Duration, bool) { return l.first, l.printed }
+
+// Resized returns when the last size that was added was set, since the
+// execution's start; 0 if there is none. For the writer only.
+func (l *Log) Resized() time.Duration { return l.sizes.at }
 
 // Bytes returns what the log takes on the disk. For the writer only.
 func (l *Log) Bytes() int64 { return DiskBytes(l.size) }
@@ -97,12 +120,25 @@ func (l *Log) Next() int64 { return l.end }
 
 // Add adds a record to what the next Flush writes; its Data may be used again
 // afterwards. Its offset must not fall back behind the last record's end; a
-// gap says that what lies between was lost. For the writer only.
+// gap says that what lies between was lost. A size beyond MaxSizes is left out;
+// one that was lost with a failed Flush comes again before the next output. For
+// the writer only.
 func (l *Log) Add(r Record) error {
-	if r.Offset < l.end || len(r.Data) == 0 || len(r.Data) > MaxData {
+	if r.Offset < l.end || r.Resized() == (len(r.Data) > 0) || len(r.Data) > MaxData || r.Resized() && !possible(r.Size) {
 		return fmt.Errorf("append output: record of %d bytes at %d, after %d", len(r.Data), r.Offset, l.end)
 	}
-	l.end = r.Offset + int64(len(r.Data))
+	switch {
+	case r.Resized() && l.sizes.count >= MaxSizes:
+		l.sizes.at = r.Since
+		return nil
+	case r.Resized():
+		l.sizes.size, l.sizes.at = r.Size, r.Since
+		l.sizes.count++
+	case l.sizes.lost:
+		l.sizes.lost = false
+		l.scratch = encode(l.scratch, Record{Offset: r.Offset, Since: r.Since, Size: l.sizes.size})
+	}
+	l.end = r.End()
 	l.scratch = encode(l.scratch, r)
 	return nil
 }
@@ -118,6 +154,7 @@ func (l *Log) Flush() error {
 		return nil
 	}
 	defer func() { l.scratch = l.scratch[:0] }()
+	l.sizes.lost = l.sizes.size != l.sizes.written
 	more := DiskBytes(l.size+int64(len(l.scratch))) - DiskBytes(l.size)
 	if !l.quota.take(more) {
 		return fmt.Errorf("append output: %w", ErrQuota)
@@ -126,6 +163,7 @@ func (l *Log) Flush() error {
 		l.quota.Add(-more)
 		return fmt.Errorf("append output: %w", err)
 	}
+	l.sizes.written, l.sizes.lost = l.sizes.size, false
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.size += int64(len(l.scratch))

@@ -321,13 +321,14 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, Record{Stream: runtime.Stdout, Offset: 7, Since: time.Second, Data: []byte("hello")}))
+	f.Add(encode(nil, Record{Offset: 7, Since: time.Second, Size: runtime.TerminalSize{Columns: 80, Rows: 24}}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, size, err := decode(raw)
 		if err != nil {
 			return
 		}
-		if size > len(raw) || len(r.Data) == 0 || len(r.Data) > MaxData {
+		if size > len(raw) || r.Resized() == (len(r.Data) > 0) || len(r.Data) > MaxData {
 			t.Errorf("decoded %d bytes of %d: %+v", size, len(raw), r)
 		}
 	})

@@ -87,9 +87,8 @@ var ErrWait = errors.New("no output yet")
 
 // TryNext is Next without waiting: ErrWait means that nothing is there yet.
 func (r *Reader) TryNext() (Record, error) {
-	record, err := r.Peek()
+	record, n, err := r.peek()
 	if err == nil {
-		n := headerSize + len(record.Data)
 		r.position += int64(n)
 		r.buffer = r.buffer[n:]
 	}
@@ -98,16 +97,22 @@ func (r *Reader) TryNext() (Record, error) {
 
 // Peek is TryNext without going on.
 func (r *Reader) Peek() (Record, error) {
+	record, _, err := r.peek()
+	return record, err
+}
+
+// peek returns the next record, and its size on disk.
+func (r *Reader) peek() (Record, int, error) {
 	for {
 		record, need, err := decode(r.buffer)
 		if err == nil {
-			return record, nil
+			return record, need, nil
 		}
 		size, ended, _ := r.limit()
 		if len(r.buffer) < need && r.position+int64(len(r.buffer)) < size {
 			n, err := r.fill(need, size)
 			if err != nil {
-				return Record{}, fmt.Errorf("read output: %w", err)
+				return Record{}, 0, fmt.Errorf("read output: %w", err)
 			}
 			if n > 0 {
 				continue
@@ -115,11 +120,11 @@ func (r *Reader) Peek() (Record, error) {
 		}
 		switch {
 		case ended:
-			return Record{}, io.EOF
+			return Record{}, 0, io.EOF
 		case r.position == size:
-			return Record{}, ErrWait
+			return Record{}, 0, ErrWait
 		default:
-			return Record{}, errTorn
+			return Record{}, 0, errTorn
 		}
 	}
 }

@@ -9,13 +9,21 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Record is one piece of output, as the agent read it.
+// A Record is one piece of output, as the agent read it, or a size that the
+// execution's terminal got there.
 type Record struct {
 	Stream runtime.Stream
-	Offset int64         // output bytes of both streams before it
-	Since  time.Duration // since the execution's start, in whole microseconds
-	Data   []byte        // 1 to MaxData bytes
+	Offset int64                // output bytes of both streams before it
+	Since  time.Duration        // since the execution's start, in whole microseconds
+	Data   []byte               // 1 to MaxData bytes; none with a Size
+	Size   runtime.TerminalSize // zero: it is output
 }
+
+// Resized reports whether it is a size, and no output.
+func (r Record) Resized() bool { return r.Size != (runtime.TerminalSize{}) }
+
+// End returns the offset after it.
+func (r Record) End() int64 { return r.Offset + int64(len(r.Data)) }
 
 // MaxData is how many bytes a record holds at most.
 const MaxData = 32 << 10
@@ -24,11 +32,15 @@ const MaxData = 32 << 10
 //
 //	checksum uint32  CRC-32C of all that follows
 //	size     uint32  of the data
-//	stream   uint8
+//	stream   uint8; 3: the data is a terminal's columns and rows, each uint16
 //	offset   uint64
 //	since    uint64  microseconds
 //	data
-const headerSize = 4 + 4 + 1 + 8 + 8
+const (
+	headerSize = 4 + 4 + 1 + 8 + 8
+	resized    = 3
+	sizeBytes  = 2 + 2
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -38,6 +50,11 @@ var errTorn = errors.New("torn record")
 // encode appends r as it is on disk.
 func encode(to []byte, r Record) []byte {
 	start := len(to)
+	if r.Resized() {
+		r.Stream = resized
+		r.Data = binary.LittleEndian.AppendUint16(nil, uint16(r.Size.Columns))
+		r.Data = binary.LittleEndian.AppendUint16(r.Data, uint16(r.Size.Rows))
+	}
 	to = append(to, 0, 0, 0, 0)
 	to = binary.LittleEndian.AppendUint32(to, uint32(len(r.Data)))
 	to = append(to, byte(r.Stream))
@@ -66,10 +83,26 @@ func decode(from []byte) (r Record, size int, err error) {
 	if binary.LittleEndian.Uint32(from) != crc32.Checksum(from[4:size], castagnoli) {
 		return Record{}, 0, errTorn
 	}
-	return Record{
+	r = Record{
 		Stream: runtime.Stream(from[8]),
 		Offset: int64(binary.LittleEndian.Uint64(from[9:])),
 		Since:  time.Duration(binary.LittleEndian.Uint64(from[17:])) * time.Microsecond,
 		Data:   from[headerSize:size:size],
-	}, size, nil
+	}
+	if r.Stream == resized {
+		if len(r.Data) != sizeBytes {
+			return Record{}, 0, errTorn
+		}
+		r.Size = runtime.TerminalSize{Columns: int(binary.LittleEndian.Uint16(r.Data)), Rows: int(binary.LittleEndian.Uint16(r.Data[2:]))}
+		r.Stream, r.Data = 0, nil
+		if !possible(r.Size) {
+			return Record{}, 0, errTorn
+		}
+	}
+	return r, size, nil
+}
+
+// possible reports whether a terminal may be of this size.
+func possible(size runtime.TerminalSize) bool {
+	return size.Columns >= 1 && size.Columns <= runtime.MaxTerminalSize && size.Rows >= 1 && size.Rows <= runtime.MaxTerminalSize
 }
