@@ -124,7 +124,7 @@ func (r execution) OutputURL(_ context.Context, of *runtime.Execution) (string, 
 
 // ExecutionEvents passes on what follow hands it: no transport asks for it
 // another way.
-func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string) (<-chan model.ExecutionEvent, error) {
+func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string, _ *bool) (<-chan model.ExecutionEvent, error) {
 	handed, ok := ctx.Value(handedKey{}).(chan model.ExecutionEvent)
 	if !ok {
 		return nil, runtime.Errorf(runtime.CodeInternal, "the transport doesn't follow executions")

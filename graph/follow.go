@@ -20,7 +20,7 @@ import (
 )
 
 // follow opens executionEvents for a transport. Output, of which there is much,
-// is encoded here, once for all watchers who select the same; the three other
+// is encoded here, once for all watchers who select the same; the other
 // events go through the executor, one by one.
 func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *graphql.OperationContext, after string) (transport.Stream, error) {
 	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
@@ -28,13 +28,21 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 		return nil, nil
 	}
 	field := fields[0]
-	id, after, err := followArguments(field.ArgumentMap(op.Variables), after)
+	args := field.ArgumentMap(op.Variables)
+	id, after, err := followArguments(args, after)
 	if err != nil {
 		return nil, at(field, err)
 	}
-	open := func(after string) (feed.Source, error) { return r.engine.Events(ctx, id, after) }
+	resizes, _ := args["resizes"].(bool)
+	open := func(after string) (feed.Source, error) {
+		events, err := r.engine.Events(ctx, id, after)
+		if err == nil && resizes {
+			events.WithResizes()
+		}
+		return events, err
+	}
 	encode := newOutputEncoder(op, field)
-	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection()}, after, open, encode.encode)
+	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -42,13 +43,19 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engi
 	_ = out.Flush() // a client that left needs no answer
 }
 
-// writeCast writes an asciicast. What a program printed on no terminal gets the
-// carriage returns that a terminal would have made.
-func writeCast(w io.Writer, x runtime.Execution, content *engine.Output) error {
-	columns, rows := plainColumns, plainRows
-	returns := strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")
+// A printed is what a recording is made of: an engine.Output.
+type printed interface {
+	Next() (record engine.Record, lost int64, err error)
+	Lost() int64
+}
+
+// writeCast writes an asciicast: what was printed, the sizes that the terminal
+// got in between, and a marker where bytes are missing. What a program printed on
+// no terminal gets the carriage returns that a terminal would have made.
+func writeCast(w io.Writer, x runtime.Execution, content printed) error {
+	size := runtime.TerminalSize{Columns: plainColumns, Rows: plainRows}
 	if x.Terminal != nil {
-		columns, rows = x.Terminal.Columns, x.Terminal.Rows
+		size = *x.Terminal
 	}
 	encoder := json.NewEncoder(w) // invalid UTF-8 becomes U+FFFD
 	encoder.SetEscapeHTML(false)
@@ -58,31 +65,69 @@ func writeCast(w io.Writer, x runtime.Execution, content *engine.Output) error {
 		Height    int    `json:"height"`
 		Timestamp int64  `json:"timestamp,omitempty"`
 		Command   string `json:"command,omitempty"`
-	}{2, columns, rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
-	var at time.Duration
-	begun := characters{}
-	event := func(data []byte) error {
-		if len(data) == 0 {
-			return nil
-		}
-		text := string(data)
-		if x.Terminal == nil {
-			text = returns.Replace(text)
-		}
-		return encoder.Encode([]any{at.Seconds(), "o", text})
+	}{2, size.Columns, size.Rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
+	c := cast{encoder: encoder, begun: characters{}}
+	if x.Terminal == nil {
+		c.returns = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")
 	}
+	missing := content.Lost()
 	for err == nil {
-		record, next := content.Next()
+		record, lost, next := content.Next()
 		if errors.Is(next, io.EOF) {
-			return errors.Join(event(begun[runtime.Stdout]), event(begun[runtime.Stderr]))
+			return c.lost(missing)
 		}
 		if next != nil {
 			return next
 		}
-		at = record.Since
-		err = event(begun.whole(record.Stream, record.Data))
+		c.at = record.Since
+		if lost > 0 {
+			missing -= lost
+			err = c.lost(lost)
+		}
+		switch {
+		case err != nil:
+		case !record.Resized():
+			err = c.output(c.begun.whole(record.Stream, record.Data))
+		case record.Size != size:
+			size = record.Size
+			err = c.event("r", fmt.Sprintf("%dx%d", size.Columns, size.Rows))
+		}
 	}
 	return err
+}
+
+// A cast is where the events of a recording go.
+type cast struct {
+	encoder *json.Encoder
+	returns *strings.Replacer // nil: it was on a terminal
+	begun   characters
+	at      time.Duration
+}
+
+func (c *cast) output(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	text := string(data)
+	if c.returns != nil {
+		text = c.returns.Replace(text)
+	}
+	return c.event("o", text)
+}
+
+// lost ends the characters whose rest can't come any more, and says how many
+// bytes are missing, if any are.
+func (c *cast) lost(bytes int64) error {
+	err := errors.Join(c.output(c.begun[runtime.Stdout]), c.output(c.begun[runtime.Stderr]))
+	clear(c.begun)
+	if err == nil && bytes > 0 {
+		err = c.event("m", fmt.Sprintf("bytes missing here: %d", bytes))
+	}
+	return err
+}
+
+func (c *cast) event(kind, data string) error {
+	return c.encoder.Encode([]any{c.at.Seconds(), kind, data})
 }
 
 // characters are the beginnings of those whose rest hasn't come yet, by stream:

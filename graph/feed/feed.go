@@ -34,11 +34,12 @@ type Item struct {
 	Encoded []byte
 }
 
-// A Key says what watchers must have in common to share: the execution, and
-// how its output is encoded.
+// A Key says what watchers must have in common to share: the execution, how its
+// output is encoded, and whether sizes of its terminal are among the events.
 type Key struct {
 	Execution runtime.ExecutionID
 	Selection string
+	Resizes   bool
 }
 
 const (

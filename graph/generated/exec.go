@@ -244,6 +244,13 @@ type ComplexityRoot struct {
 		Reason func(childComplexity int) int
 	}
 
+	ExecutionResized struct {
+		At      func(childComplexity int) int
+		Columns func(childComplexity int) int
+		Cursor  func(childComplexity int) int
+		Rows    func(childComplexity int) int
+	}
+
 	ExecutionStarted struct {
 		At     func(childComplexity int) int
 		Cursor func(childComplexity int) int
@@ -462,7 +469,7 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		ExecutionEvents func(childComplexity int, executionID string, after *string) int
+		ExecutionEvents func(childComplexity int, executionID string, after *string, resizes *bool) int
 		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
 		RunnerEvents    func(childComplexity int, environmentID *string) int
@@ -590,7 +597,7 @@ type RunnerResolver interface {
 	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
 }
 type SubscriptionResolver interface {
-	ExecutionEvents(ctx context.Context, executionID string, after *string) (<-chan model.ExecutionEvent, error)
+	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan engine.RunnerEvent, error)
@@ -1384,6 +1391,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExecutionOutputLost.Reason(childComplexity), true
+
+	case "ExecutionResized.at":
+		if e.ComplexityRoot.ExecutionResized.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionResized.At(childComplexity), true
+	case "ExecutionResized.columns":
+		if e.ComplexityRoot.ExecutionResized.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionResized.Columns(childComplexity), true
+	case "ExecutionResized.cursor":
+		if e.ComplexityRoot.ExecutionResized.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionResized.Cursor(childComplexity), true
+	case "ExecutionResized.rows":
+		if e.ComplexityRoot.ExecutionResized.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionResized.Rows(childComplexity), true
 
 	case "ExecutionStarted.at":
 		if e.ComplexityRoot.ExecutionStarted.At == nil {
@@ -2276,7 +2308,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Subscription.ExecutionEvents(childComplexity, args["executionId"].(string), args["after"].(*string)), true
+		return e.ComplexityRoot.Subscription.ExecutionEvents(childComplexity, args["executionId"].(string), args["after"].(*string), args["resizes"].(*bool)), true
 	case "Subscription.poolAlerts":
 		if e.ComplexityRoot.Subscription.PoolAlerts == nil {
 			break
@@ -2724,6 +2756,8 @@ type Subscription {
     executionId: ID!
     "Only what comes after this cursor. Default: everything."
     after: Cursor
+    "Whether ExecutionResized comes too, for who draws what a program on a terminal prints. Default: false, so that it reaches nobody who doesn't know it."
+    resizes: Boolean
   ): ExecutionEvent!
 
   "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
@@ -3336,7 +3370,7 @@ type Execution {
   ): OutputPage!
   """
   Where what it has printed is as bytes: a path on this server, for a GET or HEAD by whoever has it, within 10 minutes. ` + "`" + `&stream=stdout` + "`" + ` or ` + "`" + `&stream=stderr` + "`" + ` after it is one stream only; else it is both, in the order in which they were printed.
-  ` + "`" + `&format=asciicast` + "`" + ` after it is a recording, with when each piece was printed, for players of asciicast version 2; its screen is as large as the terminal was at the start.
+  ` + "`" + `&format=asciicast` + "`" + ` after it is a recording, with when each piece was printed, for players of asciicast version 2: its screen has the size of the terminal at each moment, and a marker says where bytes are missing.
   While it runs that is what there is when it is asked for; a Range that begins where an earlier answer ended goes on. A header ` + "`" + `Rockpool-Lost-Bytes` + "`" + ` tells how many bytes were printed that aren't kept; without it none is missing.
   """
   outputUrl: String!
@@ -3472,6 +3506,18 @@ type ExecutionOutputLost implements ExecutionEvent {
   bytes: Int64!
   "Why."
   reason: String!
+}
+
+"The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with ` + "`" + `resizes: true` + "`" + `, and first for the size at the start."
+type ExecutionResized implements ExecutionEvent {
+  "The position just after this event."
+  cursor: Cursor!
+  "Characters in a row."
+  columns: Int!
+  "Rows."
+  rows: Int!
+  "When it was set."
+  at: Time!
 }
 
 "The command ended. Nothing comes after this."
@@ -5417,6 +5463,14 @@ func (ec *executionContext) field_Subscription_executionEvents_args(ctx context.
 		return nil, err
 	}
 	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "resizes",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["resizes"] = arg2
 	return args, nil
 }
 
@@ -8654,6 +8708,98 @@ func (ec *executionContext) _ExecutionOutputLost_reason(ctx context.Context, fie
 }
 func (ec *executionContext) fieldContext_ExecutionOutputLost_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ExecutionOutputLost", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ExecutionResized_cursor(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionResized) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionResized_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionResized_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionResized", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _ExecutionResized_columns(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionResized) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionResized_columns(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Columns(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionResized_columns(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionResized", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ExecutionResized_rows(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionResized) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionResized_rows(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rows(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionResized_rows(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionResized", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ExecutionResized_at(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionResized) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionResized_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionResized_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionResized", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _ExecutionStarted_cursor(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionStarted) (ret graphql.Marshaler) {
@@ -12242,7 +12388,7 @@ func (ec *executionContext) _Subscription_executionEvents(ctx context.Context, f
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().ExecutionEvents(ctx, fc.Args["executionId"].(string), fc.Args["after"].(*string))
+			return ec.Resolvers.Subscription().ExecutionEvents(ctx, fc.Args["executionId"].(string), fc.Args["after"].(*string), fc.Args["resizes"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.ExecutionEvent) graphql.Marshaler {
@@ -14678,6 +14824,13 @@ func (ec *executionContext) _ExecutionEvent(ctx context.Context, sel ast.Selecti
 			return graphql.Null
 		}
 		return ec._ExecutionStarted(ctx, sel, obj)
+	case model.ExecutionResized:
+		return ec._ExecutionResized(ctx, sel, &obj)
+	case *model.ExecutionResized:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._ExecutionResized(ctx, sel, obj)
 	case model.ExecutionOutputLost:
 		return ec._ExecutionOutputLost(ctx, sel, &obj)
 	case *model.ExecutionOutputLost:
@@ -16910,6 +17063,59 @@ func (ec *executionContext) _ExecutionOutputLost(ctx context.Context, sel ast.Se
 			}
 		case "reason":
 			out.Values[i] = ec._ExecutionOutputLost_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var executionResizedImplementors = []string{"ExecutionResized", "ExecutionEvent"}
+
+func (ec *executionContext) _ExecutionResized(ctx context.Context, sel ast.SelectionSet, obj *model.ExecutionResized) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, executionResizedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ExecutionResized")
+		case "cursor":
+			out.Values[i] = ec._ExecutionResized_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "columns":
+			out.Values[i] = ec._ExecutionResized_columns(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "rows":
+			out.Values[i] = ec._ExecutionResized_rows(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._ExecutionResized_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

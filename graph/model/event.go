@@ -2,7 +2,7 @@ package model
 
 import "github.com/rockpool/rockpool/runtime/engine"
 
-// An ExecutionEvent is one of the four types below. Their fields are those of
+// An ExecutionEvent is one of the five types below. Their fields are those of
 // the engine's event, read only if the client selected them: text and base64
 // cost nothing to whom asks for the other.
 type ExecutionEvent interface{ IsExecutionEvent() }
@@ -15,6 +15,9 @@ type ExecutionOutput struct{ engine.Event }
 
 // ExecutionOutputLost is an engine.EventLost.
 type ExecutionOutputLost struct{ engine.Event }
+
+// ExecutionResized is an engine.EventResized.
+type ExecutionResized struct{ engine.Event }
 
 // ExecutionFinished is an engine.EventFinished.
 type ExecutionFinished struct{ engine.Event }
@@ -29,7 +32,16 @@ func (ExecutionOutput) IsExecutionEvent() {}
 func (ExecutionOutputLost) IsExecutionEvent() {}
 
 // IsExecutionEvent marks a type of event.
+func (ExecutionResized) IsExecutionEvent() {}
+
+// IsExecutionEvent marks a type of event.
 func (ExecutionFinished) IsExecutionEvent() {}
+
+// Columns of the terminal.
+func (e ExecutionResized) Columns() int { return e.Size.Columns }
+
+// Rows of the terminal.
+func (e ExecutionResized) Rows() int { return e.Size.Rows }
 
 // NewExecutionEvent returns an event as the type that tells its kind.
 func NewExecutionEvent(event engine.Event) ExecutionEvent {
@@ -40,6 +52,8 @@ func NewExecutionEvent(event engine.Event) ExecutionEvent {
 		return ExecutionOutput{event}
 	case engine.EventLost:
 		return ExecutionOutputLost{event}
+	case engine.EventResized:
+		return ExecutionResized{event}
 	default:
 		return ExecutionFinished{event}
 	}

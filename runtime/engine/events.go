@@ -20,12 +20,13 @@ const MaxEvent = 32 << 10
 // An EventKind says what an Event is.
 type EventKind int
 
-// The kinds, in the order in which they come; EventOutput and EventLost come
-// any number of times.
+// The kinds, in the order in which they come; EventOutput, EventLost and
+// EventResized come any number of times.
 const (
 	EventStarted EventKind = iota + 1
 	EventOutput
 	EventLost
+	EventResized
 	EventFinished
 )
 
@@ -34,11 +35,12 @@ type Event struct {
 	Kind      EventKind
 	Cursor    string
 	At        time.Time
-	Stream    runtime.Stream    // EventOutput
-	Data      []byte            // EventOutput: the exact bytes
-	Bytes     int64             // EventLost: how many
-	Reason    string            // EventLost: why
-	Execution runtime.Execution // EventFinished
+	Stream    runtime.Stream       // EventOutput
+	Data      []byte               // EventOutput: the exact bytes
+	Bytes     int64                // EventLost: how many
+	Reason    string               // EventLost: why
+	Size      runtime.TerminalSize // EventResized: what the terminal has from here on
+	Execution runtime.Execution    // EventFinished
 }
 
 // Text is Data as valid UTF-8, with U+FFFD for each byte that isn't part of any.
@@ -64,6 +66,7 @@ type Events struct {
 	vanished bool // the log's file isn't there any more
 	at       cursor
 	until    int64 // an event ends at this position in the log; 0: wherever
+	resizes  bool  // EventResized is wanted
 	finished bool
 }
 
@@ -94,6 +97,10 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 		return r, err
 	}
 }
+
+// WithResizes has EventResized come too: the sizes that a terminal got, the first
+// one included. It is called before the first event.
+func (r *Events) WithResizes() { r.resizes = true }
 
 // Ended returns a channel that is closed once the execution has ended: then
 // Next doesn't wait any more.
@@ -161,6 +168,11 @@ func (r *Events) TryNext() (Event, error) {
 		}
 	}
 	record, err := r.reader.Peek()
+	for err == nil && record.Resized() && !r.resizes {
+		if _, err = r.reader.TryNext(); err == nil {
+			record, err = r.reader.Peek()
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && x.State == runtime.ExecutionFinished:
 		r.vanished = true
@@ -171,6 +183,8 @@ func (r *Events) TryNext() (Event, error) {
 		return Event{}, err
 	case record.Offset > r.at.offset:
 		return r.lost(record.Offset), nil
+	case record.Resized():
+		return r.resized(x.Marks.StartedAt)
 	}
 	return r.output(x.Marks.StartedAt)
 }
@@ -180,6 +194,16 @@ func (r *Events) execution() runtime.Execution {
 		return r.session.execution()
 	}
 	return r.ended
+}
+
+// resized returns the event of the next record, which is a size.
+func (r *Events) resized(began time.Time) (Event, error) {
+	record, err := r.reader.TryNext()
+	if err != nil {
+		return Event{}, err
+	}
+	r.at.position = r.reader.Position()
+	return Event{Kind: EventResized, Cursor: r.at.encode(r.id), At: began.Add(record.Since), Size: record.Size}, nil
 }
 
 // output returns the event of the next record, and of those of the same stream

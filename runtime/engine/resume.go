@@ -64,12 +64,15 @@ func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime
 	if u.Killed != "" {
 		s.killed, s.late = u.Killed, time.Now().Add(agentLate)
 	}
-	if since, printed := log.First(); printed {
+	if since, printed := log.First(); printed || log.Resized() > 0 {
 		// It ran, if only for less than a guard's tick: when it began is about when
 		// it was queued, until its agent tells.
 		s.change(func(x runtime.Execution) runtime.Execution {
 			s.guessed = x.State == runtime.ExecutionPending
 			x = execution.Started(x, x.Marks.QueuedAt)
+			if !printed {
+				return x
+			}
 			return execution.Printed(x, x.Marks.StartedAt.Add(since))
 		})
 	}
@@ -87,7 +90,9 @@ func (s *session) begun(at time.Time) {
 	at = s.plausible(at)
 	s.change(func(x runtime.Execution) runtime.Execution {
 		if s.guessed {
-			x.Marks.FirstOutputAt = x.Marks.FirstOutputAt.Add(at.Sub(x.Marks.StartedAt))
+			if first := x.Marks.FirstOutputAt; !first.IsZero() {
+				x.Marks.FirstOutputAt = first.Add(at.Sub(x.Marks.StartedAt))
+			}
 			x.Marks.StartedAt = at
 		}
 		return execution.Started(x, at)

@@ -47,6 +47,7 @@ type session struct {
 	burnt      atomic.Bool   // the runner was removed because its agent didn't do as it was told
 	received   int64         // output bytes that came from the agent
 	unwritten  int64         // of those, that aren't in the log yet
+	sized      bool          // a size of the terminal came that wasn't acknowledged
 	crowded    atomic.Bool   // another execution ran in the runner meanwhile
 	resumed    bool          // an earlier server recorded it: the agent may know it already
 	guessed    bool          // when it started is not known exactly yet
@@ -198,14 +199,14 @@ func (s *session) connect(ctx context.Context, started bool) (*agent.Session, er
 	}
 	x := s.execution()
 	if started {
-		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: s.received})
+		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: s.received, Resizes: x.Terminal != nil, Resized: s.log.Resized()})
 	}
 	start := agent.Start{
 		ID: string(x.ID), Argv: x.Command, Env: s.begin.Env, Dir: s.begin.Dir, Stdin: x.Stdin,
 		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
 	}
 	if x.Terminal != nil {
-		start.Terminal = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}
+		start.Terminal, start.Resizes = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}, true
 	}
 	if x.Limits != (runtime.Limits{}) {
 		limits := agent.Limits(x.Limits)
@@ -230,6 +231,9 @@ func (s *session) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 			s.begun(event.Started.At)
 		case agent.KindOutput:
 			s.take(ctx, stream, event)
+		case agent.KindResized:
+			s.sized = true
+			s.record(ctx, stream, output.Record{Offset: event.Offset, Since: event.Time, Size: runtime.TerminalSize(event.Size)})
 		case agent.KindExited:
 			s.flush(ctx, stream)
 			return event.Exit, true
@@ -247,14 +251,18 @@ func (s *session) take(ctx context.Context, stream *agent.Session, event agent.E
 		s.kill(ctx, runtime.OutcomeOutputLimit)
 		return
 	}
-	record := output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data}
+	s.record(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
+}
+
+// record puts a record into the log.
+func (s *session) record(ctx context.Context, stream *agent.Session, record output.Record) {
 	if err := s.log.Add(record); err != nil {
 		s.engine.logger.Warn("an agent broke its protocol", zap.String("execution", string(s.execution().ID)), zap.Error(err))
 		_ = stream.Close()
 		return
 	}
-	s.received = event.Offset + int64(len(event.Data))
-	s.unwritten += int64(len(event.Data))
+	s.received = record.End()
+	s.unwritten += int64(len(record.Data))
 	if !stream.Buffered() || s.log.Pending() >= flushBytes {
 		s.flush(ctx, stream)
 	}
@@ -281,7 +289,11 @@ func (s *session) flush(ctx context.Context, stream *agent.Session) {
 	s.unwritten = 0
 	if stream != nil {
 		_ = stream.Ack(s.received) // a broken stream shows at the next read
+		if s.sized {
+			_ = stream.AckResized(s.log.Resized())
+		}
 	}
+	s.sized = false
 }
 
 // weigh adds the exit and the host's evidence to the facts.

@@ -137,6 +137,9 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A Record is what Output.Next returns.
+type Record = output.Record
+
 // An Output is what an execution had printed when it was opened, as bytes. It
 // is for one goroutine. Close it.
 type Output struct {
