@@ -28,6 +28,7 @@ func Executions(t *testing.T, dial Dial) {
 		"a kill ends an execution":                  testKill,
 		"a time limit ends an execution":            testTimeLimit,
 		"output is whole, however late it is taken": testOutput,
+		"a terminal's sizes are among its output":   testSizes,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, dial) })

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// sizes reads an execution's events to the end: the sizes, and how many bytes
+// were before each; and all cursors.
+func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bool) (sizes []string, cursors []string) {
+	t.Helper()
+	r, err := b.Events(t.Context(), id, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if asked {
+		r.WithResizes()
+	}
+	printed := ""
+	for {
+		event, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return sizes, cursors
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed += event.Text()
+		if event.Kind == EventResized {
+			sizes = append(sizes, fmt.Sprintf("%dx%d after %q", event.Size.Columns, event.Size.Rows, printed))
+		}
+		cursors = append(cursors, event.Cursor)
+	}
+}
+
+// TestSizesAreEventsOfWhoAsks: sizes are there once, in their place, from every
+// cursor and over the server's death; who didn't ask sees nothing of them.
+func TestSizesAreEventsOfWhoAsks(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "e", 1)
+	runner := b.claim(t, "e").ID
+	x := b.startCommand(t, StartInput{RunnerID: runner, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
+	resize := func(columns int) { // the fake prints it
+		t.Helper()
+		if _, err := b.Resize(t.Context(), x.ID, runtime.TerminalSize{Columns: columns, Rows: 30}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(100)
+	resize(100)
+	b.stop()
+	b.start(t)
+	resize(90)
+	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+		t.Fatal(err)
+	}
+	want, cursors := b.sizes(t, x.ID, "", true)
+	if len(want) != 3 || want[0] != `80x24 after ""` {
+		t.Fatalf("%q", want)
+	}
+	if none, _ := b.sizes(t, x.ID, "", false); none != nil {
+		t.Errorf("unasked: %q", none)
+	}
+	for i, cursor := range cursors {
+		got, rest := b.sizes(t, x.ID, cursor, true)
+		b.sizes(t, x.ID, cursor, false) // any cursor is one for who doesn't ask, too
+		if len(cursors) > i+1 && !slices.Equal(rest, cursors[i+1:]) || len(got) > len(want) {
+			t.Errorf("after event %d: %q", i, got)
+		}
+	}
+	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20); err != nil || !end || slices.ContainsFunc(chunks, func(e Event) bool { return e.Kind != EventOutput }) {
+		t.Errorf("%v, %t, %v", chunks, end, err)
+	}
+}
+
+// TestATerminalThatPrintedNothingRan: that its size is in the log is evidence
+// enough not to start it again.
+func TestATerminalThatPrintedNothingRan(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "e", 1)
+	x := b.startCommand(t, StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
+	eventually(t, "its size is in the log", func() bool {
+		r, err := b.Events(t.Context(), x.ID, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		r.WithResizes()
+		_, _ = r.TryNext()
+		event, err := r.TryNext()
+		return err == nil && event.Kind == EventResized
+	})
+	b.stop()
+	b.start(t)
+	got, err := b.Execution(t.Context(), x.ID, 0)
+	if err != nil || got.State != runtime.ExecutionRunning || !got.Marks.FirstOutputAt.IsZero() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+		t.Error(err)
+	}
+}
