@@ -87,6 +87,81 @@ test("an execution is replayed with its own timing, and exported", async () => {
   await page.context().close();
 });
 
+test("a replay has the terminal's size at each moment", async () => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const shell = "trap 'stty size; echo resized' WINCH; stty size; echo ready; while ! read line; do :; done";
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
+    in: { runnerId: claimRunner.runner.id, shell, terminal: { columns: 50, rows: 20 } },
+  });
+  const id = startExecution.execution.id;
+  const printed = async (text) => {
+    for (const until = Date.now() + 20_000; Date.now() < until; await new Promise((resolve) => setTimeout(resolve, 100))) {
+      const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
+      if (execution.output.chunks.some((chunk) => chunk.text.includes(text))) return;
+    }
+    assert.fail(`${text} was never printed`);
+  };
+  await printed("ready");
+  await server.ask(`mutation($id: ID!) { resizeTerminal(input: {executionId: $id, columns: 100, rows: 30}) { execution { id } } }`, { id });
+  await printed("resized");
+  await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "over\\n"}) { offset } }`, { id });
+  await server.end(id);
+
+  const page = await open(browser);
+  await page.goto(`${server.url}/executions/${id}/replay`);
+  await screen(page, "30 100");
+  await page.waitForSelector("text=Play again");
+  const rows = () => page.evaluate(() => document.querySelectorAll(".xterm-rows > div").length);
+  assert.equal(await rows(), 30);
+  await page.fill("[aria-label=Position]", "0");
+  await page.waitForFunction(() => document.querySelectorAll(".xterm-rows > div").length === 20);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Download the asciicast")]);
+  const cast = await readFile(await download.path(), "utf8");
+  assert.match(cast, /^\{"version":2,"width":50,"height":20.*\n(?:\[[\d.e-]+,"o".*\n)+\[[\d.]+,"r","100x30"\]\n\[[\d.]+,"o","30 100/);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("a flood in a terminal leaves the page usable, and Ctrl-C ends it at once", async (t) => {
+  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 4000000000, resources: {memoryMiB: 256}}) { created } }`);
+  const page = await open(browser);
+  await page.goto(`${server.url}/terminal`);
+  await page.click("[aria-label='Open a shell in flood']");
+  await screen(page, "$");
+  const id = page.url().split("/").at(-1);
+  const printed = async () => (await server.ask(`query($id: ID!) { execution(id: $id) { runner { id } outputUrl } }`, { id })).execution.outputUrl;
+  const length = async () => Number((await fetch(server.url + (await printed()), { method: "HEAD" })).headers.get("content-length"));
+
+  // So much that it is still being drawn when it has been printed.
+  await page.keyboard.type("yes 'all work and no play' | head -c 52428800; echo; echo 50 MB were printed; yes\n");
+  for (const until = Date.now() + 60_000; (await length()) < 60e6 && Date.now() < until; ) await new Promise((resolve) => setTimeout(resolve, 50));
+
+  // A click is answered.
+  const clicked = Date.now();
+  await page.click("text=Release the runner");
+  await page.waitForSelector("dialog[open]");
+  const answered = Date.now() - clicked;
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+
+  const heap = await page.evaluate(() => performance.memory?.usedJSHeapSize ?? 0);
+  await page.focus(".xterm-helper-textarea");
+  const pressed = Date.now();
+  await page.keyboard.press("Control+c");
+  for (let before = -1, now = await length(); before !== now; before = now, now = await length()) await new Promise((resolve) => setTimeout(resolve, 100));
+  const ended = Date.now() - pressed;
+  await page.keyboard.type("clear; echo prompt $((40+2))\n");
+  await screen(page, "prompt 42");
+  const shown = Date.now() - pressed;
+  t.diagnostic(`${Math.round((await length()) / 1e6)} MB were printed; a click was answered after ${answered} ms, yes had ended ${ended} ms after Ctrl-C, and the next command was seen after ${shown} ms; heap ${Math.round(heap / 2 ** 20)} MiB`);
+  assert.ok(answered < 1_500, `a click was answered after ${answered} ms`);
+  assert.ok(ended < 2_000, `the flood ended ${ended} ms after Ctrl-C`);
+  assert.ok(shown < 6_000, `the next command was seen ${shown} ms after Ctrl-C`);
+  assert.ok(heap < 300 * 2 ** 20, `the page takes ${heap} bytes`);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
 test("files are uploaded, edited, downloaded and deleted", async () => {
   const page = await shell();
   const file = path.join(tmpdir(), `rockpool-web-${process.pid}.txt`);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { happened, readCast } from "./cast";
+import { happened, readCast, type Size } from "./cast";
+import { Painter } from "./painter";
 import { Player } from "./player";
 
 const text = [
@@ -7,30 +8,36 @@ const text = [
   `[0.5,"o","a"]`,
   `[0.5,"o","b"]`,
   `[1,"r","80x24"]`,
+  `[1,"r","0x24"]`,
+  `[1,"r","80x99999"]`,
+  `[1,"i","typed"]`,
   `[10,"o","c"]`,
   "",
 ].join("\n");
 
 test("a recording is read", () => {
-  expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 10, text: "c" }] });
-  expect(readCast(text, 2).events.map((event) => event.at)).toEqual([0.5, 0.5, 2.5]);
+  expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 1, columns: 80, rows: 24 }, { at: 10, text: "c" }] });
+  expect(readCast(text, 2).events.map((event) => event.at)).toEqual([0.5, 0.5, 1, 3]);
+  expect(readCast(`{"version":2}\n[1,"m","bytes missing here: \\u001b]0;7"]`).events).toEqual([{ at: 1, text: "\r\n\x1b[33m[bytes missing here: ]\x1b[0m\r\n" }]);
   expect(() => readCast(`{"version":1}`)).toThrow("no recording");
   expect(readCast(`{"version":2,"width":1e9}`)).toMatchObject({ columns: 120, rows: 32, duration: 0 });
 });
 
 test("what has happened by then", () => {
   const { events } = readCast(text);
-  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => happened(events, at))).toEqual([0, 0, 2, 2, 3, 3]);
+  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => happened(events, at))).toEqual([0, 0, 2, 3, 4, 4]);
 });
 
-test("seeking draws what is to be seen then, and nothing twice", () => {
+test("seeking draws what is to be seen then, in its size, and nothing twice", () => {
   let screen = "";
+  const sized = ({ columns, rows }: Size) => `<${columns}x${rows}>`;
   let resets = 0;
   const player = new Player(readCast(text), {
-    reset: () => {
-      screen = "";
+    reset: (size) => {
+      screen = sized(size);
       resets++;
     },
+    resize: (size) => (screen += sized(size)),
     write: (more) => (screen += more),
   });
   player.advance(0.4);
@@ -39,9 +46,37 @@ test("seeking draws what is to be seen then, and nothing twice", () => {
   player.advance(0.2);
   expect(screen).toBe("ab");
   player.seek(99);
-  expect([screen, player.position, player.ended, resets]).toEqual(["abc", 10, true, 0]);
+  expect([screen, player.position, player.ended, resets]).toEqual(["ab<80x24>c", 10, true, 0]);
   player.seek(1);
-  expect([screen, player.ended, resets]).toEqual(["ab", false, 1]);
+  expect([screen, player.ended, resets]).toEqual(["<50x20>ab<80x24>", false, 1]);
   player.seek(-1);
-  expect([screen, player.position]).toEqual(["", 0]);
+  expect([screen, player.position]).toEqual(["<50x20>", 0]);
+});
+
+test("what is drawn waits for what was before it, and no longer than for a piece", () => {
+  const steps: string[] = [];
+  const waiting: (() => void)[] = [];
+  const painter = new Painter({
+    reset: () => steps.push("reset"),
+    resize: ({ columns }) => steps.push(`${columns}`),
+    write: (text, done) => {
+      steps.push(text.slice(0, 1));
+      waiting.push(done);
+    },
+  });
+  painter.write("a");
+  painter.resize({ columns: 80, rows: 24 });
+  painter.write("b".repeat(1 << 20));
+  expect(steps).toEqual(["a"]);
+  waiting.shift()!();
+  expect(steps).toEqual(["a", "80", "b"]);
+  painter.reset({ columns: 50, rows: 20 });
+  painter.write("c");
+  expect(steps).toEqual(["a", "80", "b"]);
+  waiting.shift()!();
+  expect(steps).toEqual(["a", "80", "b", "reset", "50", "c"]);
+  painter.stop();
+  painter.write("d");
+  waiting.shift()!();
+  expect(steps).toHaveLength(6);
 });

@@ -1,17 +1,19 @@
+import { bare, clean } from "../../lib/ansi";
+
 // Recordings as the server makes them: asciicast, version 2.
 
-export interface Cast {
-  columns: number;
-  rows: number;
+export interface Cast extends Size {
   events: readonly CastEvent[];
   /** Seconds until its last event. */
   duration: number;
 }
 
-export interface CastEvent {
-  /** Seconds since the start. */
-  at: number;
-  text: string;
+/** What is drawn at a moment, in seconds since the start, or the size that the screen has from then on. */
+export type CastEvent = { at: number; text: string } | ({ at: number } & Size);
+
+export interface Size {
+  columns: number;
+  rows: number;
 }
 
 /** Reads a recording; pauses that are longer than `longest` seconds are shortened to it. */
@@ -25,12 +27,23 @@ export function readCast(text: string, longest = Infinity): Cast {
   for (const line of rest) {
     if (line === "") continue;
     const [time, kind, data] = JSON.parse(line) as [unknown, unknown, unknown];
-    if (kind !== "o" || typeof time !== "number" || typeof data !== "string") continue;
+    if (typeof time !== "number" || typeof data !== "string") continue;
+    const what = drawn(kind, data);
+    if (!what) continue;
     at += Math.min(longest, Math.max(0, time - before));
     before = Math.max(before, time);
-    events.push({ at, text: data });
+    events.push({ at, ...what });
   }
   return { columns: size(header.width, 120), rows: size(header.height, 32), events, duration: at };
+}
+
+function drawn(kind: unknown, data: string): { text: string } | Size | undefined {
+  if (kind === "o") return { text: data };
+  // The server marks nothing but where bytes are missing.
+  if (kind === "m") return { text: `\r\n\x1b[33m[${bare(clean(data))}]\x1b[0m\r\n` };
+  const [, columns, rows] = (kind === "r" && /^(\d{1,4})x(\d{1,4})$/.exec(data)) || [];
+  if (!columns || !rows || size(Number(columns), 0) === 0 || size(Number(rows), 0) === 0) return undefined;
+  return { columns: Number(columns), rows: Number(rows) };
 }
 
 function size(value: unknown, otherwise: number): number {

@@ -1,8 +1,10 @@
-import { happened, type Cast } from "./cast";
+import { happened, type Cast, type Size } from "./cast";
 
-/** Where a recording is drawn. */
+/** Where a recording is drawn, in the order of the calls. */
 export interface Canvas {
-  reset: () => void;
+  /** Begins anew: empty, and of that size. */
+  reset: (size: Size) => void;
+  resize: (size: Size) => void;
   write: (text: string) => void;
 }
 
@@ -28,13 +30,23 @@ export class Player {
     this.position = Math.min(this.cast.duration, Math.max(0, position));
     const until = happened(this.cast.events, this.position);
     if (until < this.drawn) {
-      this.canvas.reset();
+      this.canvas.reset(this.cast);
       this.drawn = 0;
     }
-    if (until === this.drawn) return;
-    const texts = this.cast.events.slice(this.drawn, until).map((event) => event.text);
+    let text = "";
+    const write = () => {
+      if (text !== "") this.canvas.write(text);
+      text = "";
+    };
+    for (const event of this.cast.events.slice(this.drawn, until)) {
+      if ("text" in event) text += event.text;
+      else {
+        write();
+        this.canvas.resize(event);
+      }
+    }
+    write();
     this.drawn = until;
-    this.canvas.write(texts.join(""));
   }
 
   /** Lets time pass. */

@@ -52,6 +52,7 @@ export default function Replay({ id }: { id: string }) {
   const { run } = load;
   useEffect(() => void run(), [run]);
   const cast = useMemo(() => (text === undefined ? undefined : readCast(text, brief ? longestPause : Infinity)), [text, brief]);
+  const printed = cast?.events.some((event) => "text" in event);
   return (
     <Page
       title={`Replay of ${short(id)}`}
@@ -71,8 +72,8 @@ export default function Replay({ id }: { id: string }) {
       <Failure error={load.error ?? download.error} retry={load.error?.retryable ? () => void load.run() : undefined} />
       {live && <Notice>It still runs: this is what it had printed when the page was loaded.</Notice>}
       {!cast && !load.error && <Loading what="the recording" />}
-      {cast && cast.events.length === 0 && <Empty title="It printed nothing" />}
-      {cast && cast.events.length > 0 && (
+      {cast && !printed && <Empty title="It printed nothing" />}
+      {cast && printed && (
         <Suspense fallback={<Loading what="the player" />}>
           <Stage cast={cast} />
         </Suspense>

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "react";
 import { duration } from "../../lib/format";
 import { Screen } from "../terminal/screen";
 import type { Cast } from "./cast";
+import { Painter } from "./painter";
 import { Player } from "./player";
 
 const speeds = [0.5, 1, 2, 4, 8];
@@ -19,10 +20,18 @@ export default function Stage({ cast }: { cast: Cast }) {
     screen.terminal.options.disableStdin = true;
     screen.terminal.resize(cast.columns, cast.rows);
     screen.open(host.current!, false);
-    player.current = new Player(cast, { reset: () => screen.terminal.reset(), write: (text) => screen.write(text) });
+    const painter = new Painter({
+      reset: () => screen.terminal.reset(),
+      resize: ({ columns, rows }) => screen.terminal.resize(columns, rows),
+      write: (text, done) => screen.write(text, done),
+    });
+    player.current = new Player(cast, painter);
     setPosition(0);
     setPlaying(true);
-    return () => screen.dispose();
+    return () => {
+      painter.stop();
+      screen.dispose();
+    };
   }, [cast]);
 
   useEffect(() => {

@@ -3,6 +3,7 @@ import { follow } from "../../lib/follow";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { OutcomeFragment } from "../../lib/outcome";
 import { WriteStdinMutation } from "../execution/feed";
+import { Backlog, type Printed } from "./backlog";
 import { Screen } from "./screen";
 import { Typist } from "./stdin";
 
@@ -31,12 +32,14 @@ const EventsSubscription = graphql(
 export type End = Extract<ResultOf<typeof EventsSubscription>["executionEvents"], { __typename: "ExecutionFinished" }>["execution"];
 
 const PrintedQuery = graphql(`
-  query Printed($id: ID!, $after: Cursor) {
+  query Printed($id: ID!, $after: Cursor, $maxBytes: Int!, $text: Boolean!) {
     execution(id: $id) {
-      output(after: $after) {
+      output(after: $after, maxBytes: $maxBytes) {
         chunks {
-          text
+          __typename
+          text @include(if: $text)
         }
+        lostBytes
         cursor
       }
     }
@@ -60,6 +63,11 @@ export interface Watcher {
 
 const screens = "rockpool.screen.";
 
+// Characters that wait for the screen. More, and the server is asked for no more
+// until they are drawn: a flood stays there.
+const mostWaiting = 1 << 19;
+const retryAfter = 500; // ms: the server may be restarting
+
 interface Saved {
   cursor: string;
   screen: string;
@@ -71,7 +79,9 @@ export class TerminalSession {
   private readonly id: string;
   private readonly watcher: Watcher;
   private readonly typist: Typist;
-  private cursor: string | null = null;
+  private readonly backlog: Backlog;
+  private waiting = 0;
+  private behind = false;
   /** The cursor after what the screen has drawn. */
   private drawn: string | null = null;
   private stopFollowing: (() => void) | undefined;
@@ -92,25 +102,52 @@ export class TerminalSession {
       if (!this.over) this.typist.type(text);
     });
     this.screen.terminal.onResize(() => this.resized());
+    // Who presses a key wants to see what comes of it.
+    this.screen.terminal.onKey(() => {
+      if (this.behind) this.backlog.hurry();
+    });
+    this.backlog = new Backlog((after, maxBytes, text) => this.printed(after, maxBytes, text));
   }
 
   async open(host: HTMLElement) {
     this.screen.open(host);
     window.addEventListener("pagehide", this.save);
     this.resized();
+    const saved = this.saved();
+    if (saved) {
+      await this.screen.replay(saved.screen);
+      this.backlog.cursor = this.drawn = saved.cursor;
+    }
+    // What was printed before: questions in it were answered then.
+    await this.catchUp((text) => this.screen.replay(text));
+  }
+
+  /** Draws what is on the server, at the screen's pace, and then follows. */
+  private async catchUp(draw: (text: string) => Promise<void>) {
+    this.behind = true;
     try {
-      await this.catchUp();
+      await this.backlog.drain(
+        draw,
+        (bytes) => this.missing(bytes),
+        () => this.note("what was printed meanwhile was left out here"),
+      );
     } catch (error) {
       if (!this.closed) this.watcher.onError(error as ServerError);
       return;
     }
-    if (this.closed) return;
+    this.behind = false;
+    this.drawn = this.backlog.cursor;
+    if (!this.closed) this.follow();
+  }
+
+  private follow() {
     this.stopFollowing = follow(EventsSubscription, {
-      variables: () => ({ executionId: this.id, after: this.cursor }),
+      variables: () => ({ executionId: this.id, after: this.backlog.cursor }),
       next: ({ executionEvents: event }) => {
-        this.cursor = event.cursor;
-        if (event.__typename === "ExecutionOutput") this.screen.write(event.text, () => (this.drawn = event.cursor));
-        if (event.__typename === "ExecutionOutputLost") this.screen.write(`\r\n\x1b[33m[${event.bytes} bytes are missing here]\x1b[0m\r\n`);
+        if (this.behind) return; // it comes again
+        this.backlog.cursor = event.cursor;
+        if (event.__typename === "ExecutionOutput") this.show(event.text, event.cursor);
+        if (event.__typename === "ExecutionOutputLost") this.missing(event.bytes);
         if (event.__typename === "ExecutionFinished") {
           this.over = true;
           this.watcher.onEnd(event.execution);
@@ -120,19 +157,37 @@ export class TerminalSession {
     });
   }
 
-  /** Draws what was printed before, beginning with what this tab had drawn. */
-  private async catchUp() {
-    const saved = this.saved();
-    if (saved) {
-      await this.screen.replay(saved.screen);
-      this.cursor = this.drawn = saved.cursor;
+  private show(text: string, cursor: string) {
+    this.waiting += text.length;
+    if (this.waiting > mostWaiting) {
+      this.behind = true;
+      this.stopFollowing?.();
     }
-    while (!this.closed) {
-      const { execution } = await ask(PrintedQuery, { id: this.id, after: this.cursor });
-      if (!execution || execution.output.chunks.length === 0) return;
-      for (const chunk of execution.output.chunks) await this.screen.replay(chunk.text);
-      this.cursor = this.drawn = execution.output.cursor;
+    this.screen.write(text, () => {
+      this.waiting -= text.length;
+      this.drawn = cursor;
+      if (this.behind && this.waiting === 0 && !this.closed) void this.catchUp((more) => new Promise((drawn) => this.screen.write(more, drawn)));
+    });
+  }
+
+  private async printed(after: string | null, maxBytes: number, text: boolean): Promise<Printed | undefined> {
+    for (;;) {
+      try {
+        const { execution } = await ask(PrintedQuery, { id: this.id, after, maxBytes, text });
+        return execution?.output;
+      } catch (error) {
+        if (!(error as ServerError).retryable || this.closed) throw error;
+        await new Promise((resolve) => setTimeout(resolve, retryAfter));
+      }
     }
+  }
+
+  private missing(bytes: number) {
+    this.note(`${bytes} bytes are missing here`);
+  }
+
+  private note(text: string) {
+    this.screen.write(`\r\n\x1b[0;33m[${text}]\x1b[0m\r\n`);
   }
 
   private resized() {
@@ -170,6 +225,7 @@ export class TerminalSession {
   close() {
     this.save();
     this.closed = true;
+    this.backlog.stop();
     clearTimeout(this.resizing);
     window.removeEventListener("pagehide", this.save);
     this.stopFollowing?.();

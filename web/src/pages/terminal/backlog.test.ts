@@ -1,0 +1,88 @@
+import { expect, test } from "vitest";
+import { Backlog, type Fetch } from "./backlog";
+
+const chunk = 32 << 10;
+
+/** A server that has so many chunks, and more with each one that is drawn. */
+function printer(chunks: number) {
+  const server = {
+    chunks,
+    asked: [] as [maxBytes: number, text: boolean][],
+    fetch: (async (after, maxBytes, text) => {
+      server.asked.push([maxBytes, text]);
+      const from = Number(after ?? 0);
+      const to = Math.min(server.chunks, from + Math.floor(maxBytes / chunk));
+      const page = Array.from({ length: to - from }, (_, i) => (text ? { text: `${from + i} ` } : {}));
+      return { chunks: page, lostBytes: from === 0 ? 5 : 0, cursor: String(to) };
+    }) as Fetch,
+  };
+  return server;
+}
+
+test("all is drawn in its order, however much there is", async () => {
+  const server = printer(1000);
+  const backlog = new Backlog(server.fetch);
+  let screen = "";
+  let missing = 0;
+  await backlog.drain(
+    async (text) => void (screen += text),
+    (bytes) => (missing += bytes),
+    () => expect.unreachable(),
+  );
+  expect(screen).toBe(Array.from({ length: 1000 }, (_, i) => `${i} `).join(""));
+  expect([backlog.cursor, missing]).toEqual(["1000", 5]);
+  expect(server.asked.every(([bytes, text]) => text && bytes <= 1 << 20)).toBe(true);
+});
+
+test("who is in a hurry sees the last of it, and what is printed by then", async () => {
+  const server = printer(10_000);
+  const backlog = new Backlog(server.fetch);
+  const drawn: number[] = [];
+  let skips = 0;
+  await backlog.drain(
+    async (text) => {
+      drawn.push(Number(text));
+      if (drawn.length === 3) backlog.hurry();
+      if (server.chunks < 12_000) server.chunks += 300;
+    },
+    () => {},
+    () => skips++,
+  );
+  expect(drawn.slice(0, 3)).toEqual([0, 1, 2]);
+  expect(drawn.at(-1)).toBe(server.chunks - 1);
+  expect(drawn.length).toBeLessThan(100);
+  expect(new Set(drawn).size).toBe(drawn.length);
+  expect(skips).toBe(1);
+  expect(server.asked.length).toBeLessThan(200);
+});
+
+test("a hurry when little is left leaves out nothing", async () => {
+  const server = printer(3);
+  const backlog = new Backlog(server.fetch, "1");
+  const drawn: string[] = [];
+  await backlog.drain(
+    async (text) => {
+      backlog.hurry();
+      drawn.push(text);
+    },
+    () => {},
+    () => expect.unreachable(),
+  );
+  expect(drawn).toEqual(["1 ", "2 "]);
+});
+
+test("what was stopped draws no more", async () => {
+  const server = printer(1000);
+  const backlog = new Backlog(server.fetch);
+  let drawn = 0;
+  await backlog.drain(
+    async () => {
+      drawn++;
+      backlog.stop();
+    },
+    () => {},
+    () => {},
+  );
+  expect(drawn).toBe(1);
+  expect(backlog.cursor).toBe(null);
+});

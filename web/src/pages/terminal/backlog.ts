@@ -1,0 +1,78 @@
+// What a program has printed and the screen hasn't drawn yet: it stays on the
+// server, and is fetched as fast as it is drawn.
+
+/** A page of output; more is there already if it is full. */
+export interface Printed {
+  chunks: readonly { text?: string }[];
+  lostBytes: number;
+  cursor: string;
+}
+
+/** Asks for the output after a cursor, of about so many bytes; with its text, or only for how much it is. */
+export type Fetch = (after: string | null, maxBytes: number, text: boolean) => Promise<Printed | undefined>;
+
+const pageBytes = 256 << 10;
+// Steps over what nobody wants to see; the last of them is drawn.
+const strides = [4 << 20, 128 << 10];
+// No chunk is larger.
+const chunkBytes = 33_000;
+
+const full = (page: Printed, maxBytes: number) => page.chunks.length >= Math.floor(maxBytes / chunkBytes);
+
+/** How far the output has been drawn. */
+export class Backlog {
+  cursor: string | null;
+  private readonly fetch: Fetch;
+  private hurried = false;
+  private stopped = false;
+
+  constructor(fetch: Fetch, cursor: string | null = null) {
+    this.fetch = fetch;
+    this.cursor = cursor;
+  }
+
+  /** Leaves out what is there, but the last of it, until all is drawn. */
+  hurry() {
+    this.hurried = true;
+  }
+
+  stop() {
+    this.stopped = true;
+  }
+
+  /** Has all drawn that was printed until it comes back; `skipped` hears that something was left out. */
+  async drain(draw: (text: string) => Promise<void>, lost: (bytes: number) => void, skipped: () => void): Promise<void> {
+    this.hurried = false;
+    let told = false;
+    while (!this.stopped) {
+      if (this.hurried && (await this.skip()) && !told) {
+        told = true;
+        skipped();
+      }
+      const page = await this.fetch(this.cursor, pageBytes, true);
+      if (!page || this.stopped) return;
+      if (page.lostBytes > 0) lost(page.lostBytes);
+      for (const { text } of page.chunks) {
+        if (this.stopped) return;
+        await draw(text ?? "");
+      }
+      this.cursor = page.cursor;
+      if (!full(page, pageBytes)) return;
+    }
+  }
+
+  private async skip(): Promise<boolean> {
+    const from = this.cursor;
+    let at = from;
+    for (const stride of strides) {
+      this.cursor = at;
+      while (!this.stopped) {
+        const page = await this.fetch(at, stride, false);
+        if (!page || !full(page, stride)) break;
+        this.cursor = at;
+        at = page.cursor;
+      }
+    }
+    return this.cursor !== from;
+  }
+}
