@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 )
@@ -72,15 +74,24 @@ func (t table) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// plain leaves nothing in a cell that moves the cursor or does worse: names and
-// commands are others' words.
+// plain leaves nothing in a cell that moves the cursor, reads in another order
+// than it stands, or does worse: names and commands are others' words.
 func plain(cell string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '·'
+	shown := []rune(cell)
+	for i, r := range shown {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || lies(at(shown, i-1), r, at(shown, i+1)) {
+			shown[i] = '·'
 		}
-		return r
-	}, cell)
+	}
+	return string(shown)
+}
+
+// at returns the rune at i; 0 where there is none.
+func at(runes []rune, i int) rune {
+	if i < 0 || i >= len(runes) {
+		return 0
+	}
+	return runes[i]
 }
 
 // lines is plain for messages of several lines.
@@ -92,8 +103,8 @@ func lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// escapeControls escapes what JSON lets stand but a terminal obeys, and reports
-// whether any character is told in it that moves more than a line or a tab.
+// escapeControls escapes what JSON lets stand but a terminal obeys or shows as
+// something else, and reports whether any character is told in it that moves more than a line or a tab.
 func escapeControls(text []byte) (escaped []byte, controls bool) {
 	for i := 0; i < len(text); i++ {
 		size := 1
@@ -105,6 +116,18 @@ func escapeControls(text []byte) (escaped []byte, controls bool) {
 			escaped, controls = fmt.Appendf(escaped, `\u00%02x`, text[i+1]), true
 			i++
 			continue
+		case c >= utf8.RuneSelf:
+			var r rune
+			r, size = utf8.DecodeRune(text[i:])
+			before, _ := utf8.DecodeLastRune(text[:i])
+			after, _ := utf8.DecodeRune(text[i+size:])
+			if lies(before, r, after) {
+				for _, unit := range utf16.Encode([]rune{r}) {
+					escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+				}
+				i, controls = i+size-1, true
+				continue
+			}
 		case c == '\\' && i+1 < len(text):
 			size = 2
 			controls = controls || isControl(text[i+1:])

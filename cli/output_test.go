@@ -22,6 +22,31 @@ func TestTablesMoveNoCursor(t *testing.T) {
 	}
 }
 
+// What is seen is what is there: no character turns others around, or hides.
+func TestTablesDoNotLie(t *testing.T) {
+	for text, want := range map[string]string{
+		"safe\u202etxt.exe":           "safe·txt.exe",
+		"\u2066a\u2069\u200eb\ufeff":  "·a··b·",
+		"ro\u200bot pay\u200dpal":     "ro·ot pay·pal",
+		"tag\U000e0041\u2028":         "tag··",
+		"👩\u200d💻 é می\u200cخواهم 日本": "👩\u200d💻 é می\u200cخواهم 日本",
+		"שלום": "שלום",
+	} {
+		if got := plain(text); got != want {
+			t.Errorf("%+q: %+q, not %+q", text, got, want)
+		}
+		said, err := json.Marshal(map[string]string{"a": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped, _ := escapeControls(said)
+		var back map[string]string
+		if err := json.Unmarshal(escaped, &back); err != nil || back["a"] != text || strings.ContainsAny(string(escaped), "\u202e\u2066\u200b\ufeff\U000e0041") {
+			t.Errorf("%+q: %s, %v", text, escaped, err)
+		}
+	}
+}
+
 func TestOutputForScriptsIsWhatTheAPISaid(t *testing.T) {
 	said := json.RawMessage(`{"id": "a<b", "big": 9007199254740993, "none": null, "list": [], "text": "yes"}`)
 	for format, want := range map[string]string{

@@ -1,5 +1,7 @@
 // Numbers, sizes and times as people read them.
 
+import { visible } from "./visible";
+
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -83,9 +85,9 @@ export function short(id: string): string {
   return id.length > 12 ? `…${id.slice(-8)}` : id;
 }
 
-/** A command line, quoted where a shell would want it; that of a shell is the line that it was given. */
+/** A command line, quoted where a shell would want it; that of a shell is the line that it was given. What isn't seen of it is marked. */
 export function commandLine(command: readonly string[]): string {
   const [program = "", option, line] = command;
-  if (command.length === 3 && option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) return line!.trim();
-  return command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
+  if (command.length === 3 && option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) return visible(line!.trim());
+  return visible(command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" "));
 }

@@ -3,6 +3,8 @@ import { spans, type Style } from "../lib/ansi";
 import { after } from "../lib/ansi";
 import { bytes } from "../lib/format";
 import type { Line } from "../lib/output";
+import { visible } from "../lib/visible";
+import { Told } from "./told";
 
 /** One line of output, as text in colours. */
 export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
@@ -29,18 +31,22 @@ export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
 
 /** The text with what is searched marked in it. */
 function marked(text: string, wanted: string): ReactNode {
-  if (wanted === "") return text;
+  if (wanted === "") return visible(text) === text ? text : <Told text={text} />;
   const low = text.toLowerCase();
   const needle = wanted.toLowerCase();
   const out: ReactNode[] = [];
   let from = 0;
   for (let at = low.indexOf(needle); at >= 0; at = low.indexOf(needle, from)) {
-    if (at > from) out.push(text.slice(from, at));
-    out.push(<mark key={at}>{text.slice(at, at + needle.length)}</mark>);
+    if (at > from) out.push(<Told key={`b${at}`} text={text.slice(from, at)} />);
+    out.push(
+      <mark key={at}>
+        <Told text={text.slice(at, at + needle.length)} />
+      </mark>,
+    );
     from = at + needle.length;
   }
-  if (from === 0) return text;
-  out.push(text.slice(from));
+  if (from === 0) return visible(text) === text ? text : <Told text={text} />;
+  out.push(<Told key="rest" text={text.slice(from)} />);
   return out;
 }
 

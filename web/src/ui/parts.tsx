@@ -1,6 +1,7 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
 import { Link } from "wouter";
 import type { ServerError } from "../lib/ask";
+import { Told } from "./told";
 
 export interface PageProps {
   title: string;
@@ -82,7 +83,7 @@ export function Failure({ error, retry }: { error: ServerError | undefined; retr
         )
       }
     >
-      {error.message}
+      <Told text={error.message} />
     </Notice>
   );
 }

@@ -12,6 +12,7 @@ import { PoolState } from "../overview/poolrow";
 import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
 import { EnvironmentFields } from "./form";
 import { useDraft } from "./usedraft";
+import { Told } from "../../ui/told";
 
 const EnvironmentQuery = graphql(
   `
@@ -103,7 +104,7 @@ export default function Environment({ id }: { id: string }) {
           ) : (
             <span className="soft">Counting …</span>
           )}
-          {reason && <Notice kind={alert ? "bad" : "warn"}>{reason}</Notice>}
+          {reason && <Notice kind={alert ? "bad" : "warn"}><Told text={reason} /></Notice>}
           <Stack
             label="Idle, claimed and starting runners over time"
             layers={(["idle", "claimed", "starting"] as const).map((name) => ({ name, values: environment.poolHistory[name] }))}

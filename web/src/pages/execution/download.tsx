@@ -1,6 +1,7 @@
 import { ask } from "../../lib/ask";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
+import { visible } from "../../lib/visible";
 
 const OutputURLQuery = graphql(`
   query OutputURL($id: ID!) {
@@ -17,7 +18,7 @@ export function DownloadButton({ id }: { id: string }) {
     if (execution) save(execution.outputUrl, `${id}.txt`);
   });
   return (
-    <button type="button" className="button small" disabled={download.busy} onClick={() => void download.run()} title={download.error?.message}>
+    <button type="button" className="button small" disabled={download.busy} onClick={() => void download.run()} title={download.error && visible(download.error.message)}>
       {download.error ? "Download failed" : "Download"}
     </button>
   );

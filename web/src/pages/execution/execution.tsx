@@ -11,6 +11,7 @@ import { OutputView } from "../../ui/output";
 import { DownloadButton } from "./download";
 import { Feed } from "./feed";
 import { Waterfall, WaterfallFragment } from "./waterfall";
+import { Told } from "../../ui/told";
 
 const ExecutionQuery = graphql(
   `
@@ -182,7 +183,7 @@ function Control({ id, running }: { id: string; running: boolean }) {
       <button type="button" className="button danger" disabled={cancel.busy} onClick={() => void cancel.run()}>
         Cancel it
       </button>
-      {error && error.code !== "CONFLICT" && <Notice kind="bad">{error.message}</Notice>}
+      {error && error.code !== "CONFLICT" && <Notice kind="bad"><Told text={error.message} /></Notice>}
     </>
   );
 }

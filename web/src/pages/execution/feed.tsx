@@ -3,6 +3,7 @@ import { ask } from "../../lib/ask";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { Card, Notice } from "../../ui/parts";
+import { Told } from "../../ui/told";
 
 export const WriteStdinMutation = graphql(`
   mutation WriteStdin($input: WriteStdinInput!) {
@@ -38,7 +39,7 @@ export function Feed({ id }: { id: string }) {
       </form>
       {send.error && (
         <div style={{ marginTop: "0.75rem" }}>
-          <Notice kind={send.error.code === "CONFLICT" ? "warn" : "bad"}>{send.error.message}</Notice>
+          <Notice kind={send.error.code === "CONFLICT" ? "warn" : "bad"}><Told text={send.error.message} /></Notice>
         </div>
       )}
     </Card>

@@ -6,6 +6,7 @@ import { useAlerts, useEnvironments } from "../../lib/pools";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Meter } from "../../ui/pool";
 import { PoolRow } from "./poolrow";
+import { visible } from "../../lib/visible";
 
 const ClusterQuery = graphql(`
   query ClusterNow {
@@ -127,7 +128,7 @@ function Summary({ environments, capacity, health }: SummaryProps) {
       {wrong.map((part) => (
         <Notice key={part.name} kind={part.status === "DOWN" ? "bad" : "warn"}>
           <b>{part.name}</b> {part.status === "DOWN" ? "doesn't work" : "has a problem"}
-          {part.message && `: ${part.message}`}
+          {part.message && visible(`: ${part.message}`)}
         </Notice>
       ))}
     </>
@@ -141,7 +142,7 @@ export function Verdict({ health }: { health: Health }) {
   const names = [...wrong.filter((part) => part.status === "DOWN"), ...wrong.filter((part) => part.status !== "DOWN")].map((part) => part.name);
   const named = names.length > 2 ? `${names[0]} and ${count(names.length - 1)} more` : names.join(", ");
   return (
-    <span title={wrong.map((part) => `${part.name}: ${part.message || part.status.toLowerCase()}`).join("\n")}>
+    <span title={wrong.map((part) => visible(`${part.name}: ${part.message || part.status.toLowerCase()}`)).join("\n")}>
       <Tag tone={health.status === "DOWN" ? "bad" : "warn"}>
         {health.status === "DOWN" ? "Down" : "Degraded"}: {named}
       </Tag>

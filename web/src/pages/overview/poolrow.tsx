@@ -4,6 +4,7 @@ import type { Alert, EnvironmentRow, Pool } from "../../lib/pools";
 import { Tag } from "../../ui/parts";
 import { slotsFor, Spark } from "../../ui/chart";
 import { PoolBar, PoolCounts } from "../../ui/pool";
+import { Told } from "../../ui/told";
 
 /** One environment: what its pool does, and whether that is well. */
 export function PoolRow({ environment, alert }: { environment: EnvironmentRow; alert: Alert | undefined }) {
@@ -45,7 +46,7 @@ export function PoolRow({ environment, alert }: { environment: EnvironmentRow; a
       {reason && (
         <p className="reason small soft">
           {alert && <>Too few for {lasting(alert.since)}: </>}
-          {reason}
+          <Told text={reason} />
         </p>
       )}
     </article>

@@ -10,6 +10,7 @@ import { Dialog, Empty, Failure, Page, Tag, type Tone } from "../../ui/parts";
 import { ReleaseDialog } from "../../ui/release";
 import { Table, type Column } from "../../ui/table";
 import { useRunners, type RunnerRow } from "./userunners";
+import { Told } from "../../ui/told";
 
 type State = RunnerRow["state"];
 
@@ -97,7 +98,7 @@ function Holder({ runner }: { runner: RunnerRow }) {
   const labels = claim.labels.map((label) => `${label.name}=${label.value}`).join(" ");
   return (
     <span className="num" title={`since ${claim.claimedAt}`}>
-      {labels && <span className="mono">{labels} </span>}
+      {labels && <span className="mono"><Told text={labels} /> </span>}
       {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
     </span>
   );

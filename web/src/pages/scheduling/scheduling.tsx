@@ -5,6 +5,7 @@ import { useQuery } from "../../lib/hooks";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag, type Tone } from "../../ui/parts";
 import { Meter } from "../../ui/pool";
+import { visible } from "../../lib/visible";
 
 const SchedulingQuery = graphql(`
   query Scheduling($environmentId: ID, $status: [EvaluationStatus!]) {
@@ -119,7 +120,7 @@ export default function Scheduling() {
             <Notice key={lost.id} kind="warn">
               Runner <span className="mono">{short(lost.runnerId)}</span> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
               {lost.endedAt && ` at ${moment(lost.endedAt)}`}
-              {lost.message && `: ${lost.message}`}
+              {lost.message && visible(`: ${lost.message}`)}
             </Notice>
           ))}
           <Card title="Evaluations" bare aside={<span className="soft small num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</span>}>
@@ -168,7 +169,7 @@ function Blocked({ of }: { of: Cluster["blocked"] }) {
                 <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>
                 <td>{evaluation.environmentId ?? "–"}</td>
                 <td>
-                  {evaluation.shortages.length === 0 && evaluation.reason}
+                  {evaluation.shortages.length === 0 && visible(evaluation.reason ?? "")}
                   {evaluation.shortages.map((shortage) => (
                     <Fragment key={shortage.dimension}>
                       <Lack of={shortage} />
@@ -229,7 +230,7 @@ function Evaluations({ nodes }: { nodes: readonly Evaluation[] }) {
               <td className="nowrap">{types[evaluation.type]}</td>
               <td>
                 {triggers[evaluation.trigger]}
-                {evaluation.reason && <div className="soft small">{evaluation.reason}</div>}
+                {evaluation.reason && <div className="soft small">{visible(evaluation.reason)}</div>}
               </td>
               <td>{evaluation.environmentId ?? "–"}</td>
               <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>

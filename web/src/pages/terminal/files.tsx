@@ -7,6 +7,8 @@ import { upload } from "../../lib/upload";
 import { Card, Dialog, Failure, Loading, Notice } from "../../ui/parts";
 import { save } from "../execution/download";
 import { languageOf } from "../playground/program";
+import { visible } from "../../lib/visible";
+import { Told } from "../../ui/told";
 
 const Editor = lazy(() => import("../playground/editor"));
 
@@ -129,16 +131,16 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
           <button type="button" className="button small" aria-label="The directory above" disabled={directory === "/"} onClick={() => setDirectory(parent(directory))}>
             ↑
           </button>
-          <span className="mono clip" title={directory}>
-            {directory}
+          <span className="mono clip" title={visible(directory)}>
+            <Told text={directory} />
           </span>
         </div>
         {progress && (
           <div style={{ padding: "0.5rem 0.75rem" }}>
             <div className="small clip">
-              {progress.name}: {Math.round(progress.share * 100)} %
+              <Told text={progress.name} />: {Math.round(progress.share * 100)} %
             </div>
-            <progress value={progress.share} style={{ width: "100%" }} aria-label={`Uploading ${progress.name}`} />
+            <progress value={progress.share} style={{ width: "100%" }} aria-label={`Uploading ${visible(progress.name)}`} />
           </div>
         )}
         <Failure error={error ?? send.error ?? download.error} />
@@ -169,19 +171,26 @@ function pathOf(directory: string, file: File): string {
 }
 
 function Entry({ file, onOpen, onDownload, onDelete }: { file: File; onOpen: () => void; onDownload: () => void; onDelete: () => void }) {
-  const name = file.path.slice(file.path.lastIndexOf("/") + 1);
+  const written = file.path.slice(file.path.lastIndexOf("/") + 1);
+  const name = visible(written);
+  const target = visible(file.linkTarget ?? "");
   const opens = file.type === "DIRECTORY" || (file.type === "FILE" && file.size <= editable);
   return (
     <li>
       {opens ? (
         <button type="button" className="button plain small clip grow" style={{ justifyContent: "flex-start", display: "block", textAlign: "left" }} onClick={onOpen} title={file.type === "FILE" ? `Edit ${name}` : name}>
-          {name}
+          <Told text={written} />
           {file.type === "DIRECTORY" && "/"}
         </button>
       ) : (
-        <span className="clip grow" style={{ padding: "0 0.5rem" }} title={file.linkTarget ? `${name} → ${file.linkTarget}` : name}>
-          {name}
-          {file.linkTarget && <span className="soft"> → {file.linkTarget}</span>}
+        <span className="clip grow" style={{ padding: "0 0.5rem" }} title={target ? `${name} → ${target}` : name}>
+          <Told text={written} />
+          {file.linkTarget && (
+            <span className="soft">
+              {" → "}
+              <Told text={file.linkTarget} />
+            </span>
+          )}
         </span>
       )}
       {file.type === "FILE" && (
@@ -230,7 +239,7 @@ function EditDialog({ runnerId, path, mode, onClose, onSaved }: EditProps) {
   const { run } = load;
   useEffect(() => void run(), [run]);
   return (
-    <Dialog title={path.slice(path.lastIndexOf("/") + 1)} open onClose={onClose}>
+    <Dialog title={visible(path.slice(path.lastIndexOf("/") + 1))} open onClose={onClose}>
       <Failure error={load.error ?? store.error} />
       {binary && <Notice kind="warn">This file isn't text, so it can't be edited here.</Notice>}
       {text === undefined && !binary && !load.error && <Loading what="the file" />}
@@ -238,7 +247,7 @@ function EditDialog({ runnerId, path, mode, onClose, onSaved }: EditProps) {
         // Escape leaves the editor, and not the dialog with what was written in it.
         <div style={{ height: "50dvh", overflow: "auto", border: "1px solid var(--line)" }} onKeyDown={(event) => event.key === "Escape" && event.preventDefault()}>
           <Suspense fallback={<Loading what="the editor" />}>
-            <Editor text={text} language={languageOf(path)} label={`Content of ${path}`} onChange={setText} />
+            <Editor text={text} language={languageOf(path)} label={`Content of ${visible(path)}`} onChange={setText} />
           </Suspense>
         </div>
       )}
@@ -263,7 +272,7 @@ function DeleteDialog({ runnerId, path, onClose, onDeleted }: { runnerId: string
   return (
     <Dialog title="Delete this?" open={path !== undefined} onClose={onClose}>
       <p className="break">
-        <span className="mono">{path}</span> goes, with all that is below it.
+        <span className="mono"><Told text={path ?? ""} /></span> goes, with all that is below it.
       </p>
       <Failure error={remove.error} />
       <div className="row">
