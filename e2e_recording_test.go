@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,4 +63,78 @@ func TestE2ERecordings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A recording has the terminal's size before what was printed at it, also where
+// the server was another by then; and who asks is told of it while it runs.
+func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
+	b := e2e(t)
+	p := b.sit(t, object{
+		"runnerId": b.claim(t, "shell"), "terminal": object{"columns": 50, "rows": 20},
+		"shell": `trap 'stty size' WINCH; stty size; echo ready; while ! read -r line; do :; done; printf over`,
+	})
+	p.sees(t, "STDOUT", "20 50\r\nready\r\n")
+	p.call(t, resizeMutation, object{"in": object{"executionId": p.id, "columns": 100, "rows": 30}}, nil)
+	p.sees(t, "STDOUT", "30 100\r\n")
+	p.types(t, "x\n")
+	p.sees(t, "STDOUT", "over")
+
+	var told []string
+	for _, wanted := range []bool{true, false} {
+		stream := b.eventStream(t, `subscription($id: ID!, $wanted: Boolean) { executionEvents(executionId: $id, resizes: $wanted) { __typename cursor ... on ExecutionResized { columns rows at } ... on ExecutionOutput { text } } }`,
+			object{"id": p.id, "wanted": wanted})
+		if strings.Contains(stream, "ExecutionResized") != wanted {
+			t.Errorf("wanted %t: %s", wanted, stream)
+		}
+		told = append(told, stream)
+	}
+	first, second, printed := strings.Index(told[0], `"columns":50,"rows":20`), strings.Index(told[0], `"columns":100,"rows":30`), strings.Index(told[0], `30 100`)
+	if first < 0 || second < first || printed < second {
+		t.Errorf("%s", told[0])
+	}
+
+	var out struct{ Execution struct{ OutputURL string } }
+	b.call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": p.id}, &out)
+	lines := strings.Split(string(b.download(t, out.Execution.OutputURL+"&format=asciicast")), "\n")
+	if !strings.HasPrefix(lines[0], `{"version":2,"width":50,"height":20,`) {
+		t.Error(lines[0])
+	}
+	resized := false
+	for _, line := range lines[1:] {
+		resized = resized || strings.HasSuffix(line, `"r","100x30"]`)
+		if strings.Contains(line, `"r",`) != strings.HasSuffix(line, `"r","100x30"]`) || strings.Contains(line, "30 100") && !resized {
+			t.Errorf("%s in %q", line, lines)
+		}
+	}
+	if !resized {
+		t.Errorf("%q", lines)
+	}
+	if text := string(b.download(t, out.Execution.OutputURL)); !strings.HasPrefix(text, "20 50\r\nready\r\n") || !strings.HasSuffix(text, "over") {
+		t.Errorf("%q", text)
+	}
+}
+
+// eventStream returns the whole answer to a subscription.
+func (b bed) eventStream(t *testing.T, query string, variables object) string {
+	t.Helper()
+	body, err := json.Marshal(object{"query": query, "variables": variables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -26,3 +26,11 @@ test("what is searched is marked, wherever it is", () => {
   const marks = [...shown("One two ONE", "one").querySelectorAll("mark")].map((mark) => mark.textContent);
   expect(marks).toEqual(["One", "ONE"]);
 });
+
+test("what turns the text around is shown, also where it is searched", () => {
+  for (const wanted of ["", "admin"]) {
+    const container = shown("/*\u202e } \u2066if admin\u2069", wanted);
+    expect([...container.querySelectorAll(".unseen")].map((mark) => mark.textContent)).toEqual(["U+202E", "U+2066", "U+2069"]);
+    expect(container.textContent).not.toMatch(/[\u202e\u2066\u2069]/);
+  }
+});
