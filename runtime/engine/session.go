@@ -98,7 +98,10 @@ func (s *session) run(ctx context.Context) {
 	if !ok {
 		return // the server is stopping: the next one goes on with it
 	}
-	usage := runtime.Usage{Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received}
+	usage := runtime.Usage{
+		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received,
+		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
+	}
 	s.finish(ctx, execution.Finished(s.execution(), execution.Decide(facts), usage, time.Now()))
 }
 
@@ -300,7 +303,8 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 			e.Limit = runtime.OutcomeCPULimit
 		}
 	case agent.CauseProcessLimit:
-		if x := s.execution(); x.Limits.Processes > 0 {
+		// One that found the runner full is told below, with the host as its witness.
+		if x := s.execution(); x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
 			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
 		}
 	}
@@ -312,6 +316,10 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil && s.begin.Counted {
 		facts.OOMKills = after.OOMKills - s.begin.Before.OOMKills
 		facts.Forks = after.ProcessLimitHits - s.begin.Before.ProcessLimitHits
+		if own := exit.Own; own != nil {
+			facts.Own = true
+			facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+		}
 	}
 }
 

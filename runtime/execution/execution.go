@@ -48,6 +48,7 @@ type Facts struct {
 	OOMKills int64              // that the host counted in the runner while it ran
 	Forks    int64              // refused for the limit of processes, likewise
 	Alone    bool               // no other execution ran in the runner meanwhile
+	Own      bool               // both counts are of this execution alone, whoever else ran
 	Limits   Limits             // what it was allowed
 }
 
@@ -94,9 +95,9 @@ func Decide(f Facts) runtime.End {
 	// The kernel kills with SIGKILL; a shell tells of its child's death with 137.
 	diedOfKill := f.Exit.Signal == "SIGKILL" || f.Exit.Code == 128+9
 	switch {
-	case failed && f.OOMKills > 0 && (f.Alone || diedOfKill):
+	case failed && f.OOMKills > 0 && (f.Alone || f.Own || diedOfKill):
 		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
-	case failed && f.Forks > 0 && f.Alone:
+	case failed && f.Forks > 0 && (f.Alone || f.Own):
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
