@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,18 +17,58 @@ func TestManyAtOnce(t *testing.T) {
 	b := newBed(t, 64)
 	const many = 500
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	ends := map[string]int{}
 	for i := range many {
 		all.Go(func() {
-			what := b.attempt(t, "many-"+strconv.Itoa(i))
-			mu.Lock()
-			defer mu.Unlock()
-			ends[what]++
+			if what := b.attempt(t, "many-"+strconv.Itoa(i)); what != "exit 0" && !strings.HasPrefix(what, string(agent.ErrTooMany)) {
+				t.Error(what)
+			}
 		})
 	}
 	all.Wait()
-	t.Log(ends)
+	if r := b.run(t, "echo", "usable"); r.stdout != "usable\n" {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// TestFullAndBusy asks much of an agent whose commands have taken all processes
+// that it could have. The Go runtime ends a program that can't have a thread.
+func TestFullAndBusy(t *testing.T) {
+	b := newBed(t, 60)
+	s, err := b.session(t, agent.Start{ID: "fill", Env: testEnv, Argv: []string{"python3", "-c", `
+import os, signal
+told = False
+while True:
+    try:
+        if os.fork() == 0: signal.pause()
+    except BlockingIOError:
+        if not told: print("full", flush=True)
+        told = True
+`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		event, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Kind == agent.KindOutput {
+			break
+		}
+	}
+	var all sync.WaitGroup
+	for i := range 1000 {
+		all.Go(func() {
+			if what := b.attempt(t, "more-"+strconv.Itoa(i)); !strings.HasPrefix(what, string(agent.ErrTooMany)) {
+				t.Error(what)
+			}
+		})
+	}
+	all.Wait()
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(t, s)
 	if r := b.run(t, "echo", "usable"); r.stdout != "usable\n" {
 		t.Errorf("afterwards: %+v", r)
 	}

@@ -22,7 +22,7 @@ import (
 //	ID/run/x0 …     a command each, one after the other
 //	ID/run/rest     commands that found all of these taken, and those of root
 const (
-	commands = "run"
+	Commands = "run"
 	rest     = "rest"
 )
 
@@ -76,7 +76,7 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 		if !ok || h.V2 {
 			continue
 		}
-		dir := filepath.Join(h.Mount, path, commands)
+		dir := filepath.Join(h.Mount, path, Commands)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return parts, err
 		}
@@ -152,7 +152,7 @@ func limitPart(controller, dir string, want Limits) error {
 // in them below.
 func (g Group) parts() []string {
 	all := []string{g.Dir}
-	below := filepath.Join(g.Dir, commands)
+	below := filepath.Join(g.Dir, Commands)
 	if _, err := os.Lstat(below); g.V2 || err != nil {
 		return all
 	}
