@@ -91,8 +91,12 @@ func TestE2ELimitsBesideANeighbour(t *testing.T) {
 	if got := b.shell(t, runner, "mkdir go"); got.Outcome != "EXITED" {
 		t.Errorf("%+v", got)
 	}
-	if got := b.await(t, neighbour); got.Outcome != "EXITED" || *got.ExitCode != 0 {
+	got := b.await(t, neighbour)
+	if got.Outcome != "EXITED" || *got.ExitCode != 0 {
 		t.Errorf("the neighbour: %s: %s", got.Outcome, got.Message)
+	}
+	if u := got.Usage; u.PeakProcesses == nil || *u.PeakProcesses != 1 || u.BytesRead == nil || u.BytesWritten == nil || *u.BytesWritten != 0 {
+		t.Errorf("it used %+v", u)
 	}
 }
 

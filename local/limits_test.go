@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -203,4 +204,48 @@ os.kill(0, signal.SIGKILL)
 		t.Errorf("evidence %+v, %v (%q)", seen, err, got)
 	}
 	b.expect(id, "echo still here", "still here")
+}
+
+// Files without a byte take no room, but the runner's memory.
+func TestInodesRunOut(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	got, _ := b.sh(id, `exec python3 -c '
+import errno
+n = 0
+try:
+    while n < 100000:
+        open("/workspace/%d" % n, "x").close()
+        n += 1
+except OSError as e:
+    print(e.errno == errno.ENOSPC, 4000 < n < 5120)
+'`)
+	if got != "True True\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Two processes that work all the time get a quarter of a core together.
+func TestRateOfCPU(t *testing.T) {
+	b := running(t)
+	env := hostEnvironment()
+	env.Resources.CPUMHz = b.machine.CoreMHz / 4
+	id := b.begin(env)
+	_, exit := b.sh(id, `timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait; exit 0`)
+	if used, most := exit.User+exit.System, exit.Wall/4+200*time.Millisecond; used > most || used == 0 {
+		t.Errorf("%v of CPU time in %v", used, exit.Wall)
+	}
+}
+
+func TestSwapIsNoMemory(t *testing.T) {
+	b := running(t)
+	if !b.machine.Swap || b.machine.Undivided != nil {
+		t.Skip("the kernel doesn't count swap")
+	}
+	pid := b.agentOf(b.begin(hostEnvironment()))
+	for file, want := range map[string]int{"memory.memsw.limit_in_bytes": 128 + 24, "run/memory.memsw.limit_in_bytes": 128} {
+		if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(want<<20) {
+			t.Errorf("%s is %s", file, got)
+		}
+	}
 }

@@ -149,7 +149,7 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 	x := s.execution()
 	env := s.runner.Environment
 	facts.Limits = execution.Limits{
-		Time: x.TimeLimit, CPU: x.Limits.CPU, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
+		Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
 	}
 	pause, progress := firstPause, int64(0)
 	for started := s.resumed; ; {

@@ -67,6 +67,7 @@ type Limits struct {
 	Output    int64
 	MemoryMiB int
 	Processes int // of the runner
+	FileSize  int64
 	Own       int // processes of the execution, where that was the limit; 0: it wasn't
 }
 
@@ -99,6 +100,9 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
 	case failed && f.Forks > 0 && (f.Alone || f.Own):
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
+	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
+		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
+			Message: fmt.Sprintf("ended by SIGXFSZ, as who writes more than %d bytes to a file: file size limit", f.Limits.FileSize)}
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
 	default:

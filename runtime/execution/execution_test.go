@@ -11,7 +11,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	limits := Limits{Time: 2 * time.Second, Output: 1024, MemoryMiB: 64, Processes: 32}
+	limits := Limits{FileSize: 100, Time: 2 * time.Second, Output: 1024, MemoryMiB: 64, Processes: 32}
 	for name, test := range map[string]struct {
 		facts Facts
 		want  runtime.End
@@ -20,6 +20,7 @@ func TestDecide(t *testing.T) {
 		"exit 42":      {Facts{Exit: &Exit{Code: 42}}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 42, Message: "exited with code 42"}},
 		"its own 137":  {Facts{Exit: &Exit{Code: 137}, Alone: true}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 137, Message: "exited with code 137"}},
 		"a signal":     {Facts{Exit: &Exit{Signal: "SIGSEGV"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV", Message: "ended by SIGSEGV"}},
+		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ, as who writes more than 100 bytes to a file: file size limit"}},
 		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "stopped after 2s: time limit"}},
 		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "stopped after 1024 bytes of output: output limit"}},
 		"cancelled":    {Facts{Exit: &Exit{Signal: "SIGTERM", Killed: true}, Killed: runtime.OutcomeCancelled}, runtime.End{Outcome: runtime.OutcomeCancelled, Message: "cancelled"}},
