@@ -3384,9 +3384,12 @@ enum Outcome {
   TIME_LIMIT
   "It used up its CPU time."
   CPU_LIMIT
-  "The runner's memory was full, and the kernel killed it for that."
+  """
+  The runner's memory was full, and the kernel killed it, or some of it, for that.
+  Where each execution is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
+  """
   MEMORY_LIMIT
-  "It ran into the runner's limit of processes."
+  "It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not)."
   PROCESS_LIMIT
   "It printed more than it may."
   OUTPUT_LIMIT
