@@ -1,8 +1,8 @@
 package local
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,10 +136,12 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 				return
 			}
 			s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: string(runtime.NewExecutionID()), Argv: []string{"/bin/true"}})
-			if err == nil {
+			var refused *agent.Error
+			switch {
+			case err == nil:
 				_, _ = s.Next()
 				_ = s.Close()
-			} else if err == io.EOF || err == io.ErrUnexpectedEOF {
+			case !errors.As(err, &refused):
 				t.Error(err)
 			}
 		})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +27,7 @@ type groups struct {
 	trees map[string]int // descriptors of the directories that hold the groups, by controller
 
 	mu   sync.Mutex // guards what is below; held while a thread joins
-	free []*group
+	free []*group // by name
 	made int
 	rest *group
 	root *group // rest, for commands of root
@@ -77,9 +78,9 @@ func (g *groups) join(name string, l *launcher) (*group, error) {
 func (g *groups) take(root bool) (*group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.free); n > 0 && !root {
-		one := g.free[n-1]
-		g.free = g.free[:n-1]
+	if len(g.free) > 0 && !root {
+		one := g.free[0]
+		g.free = g.free[1:]
 		return one, nil
 	}
 	name, keep := restGroups, &g.rest
@@ -117,6 +118,8 @@ func (g *groups) give(one *group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free = append(g.free, one)
+	// The first is used again first: others' threads may never be needed again.
+	slices.SortFunc(g.free, func(a, b *group) int { return strings.Compare(a.name, b.name) })
 }
 
 func (g *group) shared() bool { return g.name == restGroups }
