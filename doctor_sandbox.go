@@ -219,7 +219,10 @@ func (p *patient) readBack() []finding {
 	if err != nil {
 		return []finding{bad("limits", "mount the cgroup file system", "%v", err)}
 	}
-	var found []finding
+	found := []finding{fine("commands", "each has control groups of its own: a limit is known by whom it stopped")}
+	if why := trees.Divisible(); why != nil {
+		found[0] = fine("commands", "they share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
+	}
 	for _, l := range []struct {
 		controller, v1, v2 string
 		most               int64
@@ -234,14 +237,22 @@ func (p *patient) readBack() []finding {
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
+		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if commands := filepath.Join(dir, cgroup.Commands); l.controller != "cpu" && isDir(commands) {
+			dir = commands
+		}
 		if tree.V2 {
 			file = l.v2
 		}
 		text, err := os.ReadFile(filepath.Join(dir, file))
-		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		found = append(found, judgeLimit(l.controller, file, strings.TrimSpace(string(text)), l.most, len(strings.Fields(string(members))), err))
 	}
 	return found
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // judgeLimit judges a limit as it was read back, which must be a number up to

@@ -197,8 +197,12 @@ func (b bed) put(t testing.TB, input object) {
 type result struct {
 	ID, State, Outcome, Signal, GoneReason, Message string
 	ExitCode                                        *int
-	Usage                                           struct{ WallMs, OutputBytes int64 }
-	Output                                          struct {
+	Usage                                           struct {
+		WallMs, OutputBytes     int64
+		PeakProcesses           *int
+		BytesRead, BytesWritten *int64
+	}
+	Output struct {
 		End    bool
 		Chunks []struct {
 			Stream string
@@ -231,7 +235,7 @@ func (b bed) await(t testing.TB, execution string) result {
 	t.Helper()
 	var out struct{ Execution result }
 	b.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) {
-		id state outcome exitCode signal goneReason message usage { wallMs outputBytes }
+		id state outcome exitCode signal goneReason message usage { wallMs outputBytes peakProcesses bytesRead bytesWritten }
 		output { end chunks { stream text base64 } } } }`, object{"id": execution}, &out)
 	if out.Execution.State != "FINISHED" {
 		t.Fatalf("execution is still %s after 60 s", out.Execution.State)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -68,12 +69,66 @@ func TestE2EForkBomb(t *testing.T) {
 	}
 }
 
-// limitRead returns the limit that the kernel has for the group of a runner's
-// agent, which must be in it, and stops the test where there is none.
+// TestE2ELimitsBesideANeighbour: of two that run at once, the one is named that
+// overstepped, and the other one ends well.
+func TestE2ELimitsBesideANeighbour(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "python")
+	if b.limitRead(t, "pids", runner) > 256 || b.limitRead(t, "memory", runner) > 1<<30 {
+		t.Fatal("the limits are too high")
+	}
+	const wait = "import os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.02)"
+	neighbour := b.start(t, object{"runnerId": runner, "command": []string{"python3", "-c", wait}})
+	for script, outcome := range map[string]string{
+		"python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 20))'; exit 7":                                 "MEMORY_LIMIT",
+		"exec python3 -c 'import os, time\nwhile True:\n  if os.fork() == 0:\n    time.sleep(60); os._exit(0)'": "PROCESS_LIMIT",
+		"exit 8": "EXITED",
+	} {
+		if got := b.run(t, object{"runnerId": runner, "shell": script, "timeLimit": 20}); got.Outcome != outcome {
+			t.Errorf("%s %v: %s\n%s", got.Outcome, got.ExitCode, got.Message, script)
+		}
+	}
+	if got := b.shell(t, runner, "mkdir go"); got.Outcome != "EXITED" {
+		t.Errorf("%+v", got)
+	}
+	got := b.await(t, neighbour)
+	if got.Outcome != "EXITED" || *got.ExitCode != 0 {
+		t.Errorf("the neighbour: %s: %s", got.Outcome, got.Message)
+	}
+	if u := got.Usage; u.PeakProcesses == nil || *u.PeakProcesses != 1 || u.BytesRead == nil || u.BytesWritten == nil || *u.BytesWritten != 0 {
+		t.Errorf("it used %+v", u)
+	}
+}
+
+// TestE2EFiveHundredAtOnce: what a runner has no room for is refused, and the
+// runner lives.
+func TestE2EFiveHundredAtOnce(t *testing.T) {
+	b := e2e(t)
+	runner := b.claim(t, "shell")
+	if limit := b.limitRead(t, "pids", runner); limit > 256 {
+		t.Fatalf("the limit of processes is %d", limit)
+	}
+	var all sync.WaitGroup
+	for range 500 {
+		all.Go(func() {
+			if got := b.run(t, object{"runnerId": runner, "command": []string{"true"}}); got.Outcome != "EXITED" && got.Outcome != "FAILED" {
+				t.Errorf("%s: %s", got.Outcome, got.Message)
+			}
+		})
+	}
+	all.Wait()
+	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+// limitRead returns the limit that the kernel has for the commands of a runner,
+// or for the runner, whose agent must be in its group, and stops the test where there is none.
 func (b bed) limitRead(t *testing.T, controller, runner string) int64 {
 	t.Helper()
 	file := map[string][2]string{"pids": {"pids.max", "pids.max"}, "memory": {"memory.limit_in_bytes", "memory.max"}}[controller]
 	for _, path := range []string{
+		filepath.Join("/sys/fs/cgroup", controller, e2eCgroups, runner, "run", file[0]), // of the commands
 		filepath.Join("/sys/fs/cgroup", controller, e2eCgroups, runner, file[0]),
 		filepath.Join("/sys/fs/cgroup", e2eCgroups, runner, file[1]),
 	} {
@@ -85,7 +140,7 @@ func (b bed) limitRead(t *testing.T, controller, runner string) int64 {
 		if err != nil || limit <= 0 || limit > 1<<32 {
 			t.Fatalf("%s is %q: the limit didn't take", path, text)
 		}
-		members, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup.procs"))
+		members, err := os.ReadFile(filepath.Join(strings.TrimSuffix(filepath.Dir(path), "/run"), "cgroup.procs"))
 		if err != nil || strings.TrimSpace(string(members)) == "" {
 			t.Fatalf("nobody is in %s: %v", filepath.Dir(path), err)
 		}

@@ -105,6 +105,11 @@
 // for CPU as long as they live. A failed command that had more than Processes
 // when it ended counts as one that was killed for it.
 //
+// Where the kernel counts for an execution alone, in control groups, the exit
+// has Exit.Own, what the runner's own limits did to this execution: one to which
+// a fork was refused is killed, with the cause processLimit. The server believes it as
+// far as the host's counters of the whole runner allow.
+//
 // A Privileged command is uid 0 of the runner's user namespace, with CAP_CHOWN,
 // CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_KILL there, and the same bounding set,
 // no_new_privs and filter. Without CAP_SETGID it keeps the group by which its

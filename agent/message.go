@@ -141,9 +141,9 @@ const (
 	CauseTimeLimit   Cause = "timeLimit"   // it ran for its TimeLimit
 	CauseOutputLimit Cause = "outputLimit" // it printed OutputLimit bytes and wanted to print more
 
-	// Since version 2, and only with Start.Limits.
+	// Since version 2, and but for Exit.Own only with Start.Limits.
 	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU
-	CauseProcessLimit Cause = "processLimit" // it had more than Limits.Processes
+	CauseProcessLimit Cause = "processLimit" // it had more than Limits.Processes; with Exit.Own.ForksRefused: the runner had no room for more
 )
 
 // Exit tells how an execution ended, after its last output. Either Code is
@@ -156,8 +156,21 @@ type Exit struct {
 	Wall       time.Duration `json:"wall"`
 	User       time.Duration `json:"user"`
 	System     time.Duration `json:"system"`
-	PeakMemory int64         `json:"peakMemory"` // bytes; the largest of its processes
+	PeakMemory int64         `json:"peakMemory"` // bytes; at least that of the largest of its processes
 	Output     int64         `json:"output"`     // bytes of both outputs
+
+	// What an agent tells since it can have control groups for commands; others
+	// leave it out.
+	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
+	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
+	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
+	Own           *Own   `json:"own,omitempty"`
+}
+
+// Own is what the kernel counted in the control group of one execution alone.
+type Own struct {
+	OOMKills     int64 `json:"oomKills,omitempty"`     // its processes that were killed because the runner's memory was full
+	ForksRefused int64 `json:"forksRefused,omitempty"` // because the runner was full of processes
 }
 
 // Kill asks to end an execution and everything that it started, setsid

@@ -52,7 +52,7 @@ func (c *execList) Run(s Streams) error {
 	const query = `query($environment: ID, $runner: ID, $states: [ExecutionState!], $first: Int, $after: String) {
 		executions(environmentId: $environment, runnerId: $runner, states: $states, first: $first, after: $after) {
 			nodes { id runnerId environmentId command state outcome exitCode signal goneReason message
-				usage { wallMs userMs systemMs peakMemory outputBytes } marks { queuedAt startedAt firstOutputAt finishedAt } }
+				usage { wallMs userMs systemMs peakMemory peakProcesses bytesRead bytesWritten outputBytes } marks { queuedAt startedAt firstOutputAt finishedAt } }
 			pageInfo { hasNextPage endCursor } } }`
 	variables := map[string]any{}
 	if c.Env != "" {

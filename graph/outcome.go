@@ -53,6 +53,10 @@ func (r usage) SystemMs(_ context.Context, of *runtime.Usage) (int64, error) {
 	return of.System.Milliseconds(), nil
 }
 
+func (r usage) PeakProcesses(_ context.Context, of *runtime.Usage) (*int, error) {
+	return orNull(of.PeakProcesses), nil
+}
+
 func (r usage) PeakMemory(_ context.Context, of *runtime.Usage) (*int64, error) {
 	return orNull(of.PeakMemory), nil
 }

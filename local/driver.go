@@ -74,7 +74,12 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	env := d.e.runner.Environment
 	d.c.mu.Unlock()
 	spec := sandbox.Spec(env, d.c.machine, d.c.rootDir(), d.e.group, slot)
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, file)
+	var commands *cgroup.Limits
+	if d.c.machine.Undivided == nil {
+		limits := sandbox.Commands(env.Resources)
+		commands = &limits
+	}
+	return d.c.launcher.Create(ctx, string(d.e.id), spec, commands, file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

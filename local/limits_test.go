@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -18,7 +19,7 @@ import (
 
 // limitOf reads one limit of a process as an outsider would: the path from
 // /proc, the value from there.
-func limitOf(t *testing.T, pid int, controller, file string) string {
+func limitOf(t testing.TB, pid int, controller, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -49,14 +50,14 @@ func TestLimitsHold(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
-	if got := limitOf(t, pid, "pids", "pids.max"); got != "64" {
-		t.Errorf("pids.max is %s, want 48 and 16 for the agent", got)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != "86" {
+		t.Errorf("pids.max is %s, want 48, 6 threads among the commands, and 32 for the agent", got)
 	}
 	file := "memory.limit_in_bytes"
 	if tree, _ := b.trees.Controller("memory"); tree.V2 {
 		file = "memory.max"
 	}
-	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(128<<20) {
+	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa((128+24)<<20) {
 		t.Errorf("%s is %s", file, got)
 	}
 }
@@ -181,7 +182,7 @@ func TestMemoryLimit(t *testing.T) {
 func TestProcessLimit(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
-	if got := limitOf(t, b.agentOf(id), "pids", "pids.max"); got != "64" {
+	if got := limitOf(t, b.agentOf(id), "pids", "run/pids.max"); got != "54" {
 		t.Fatalf("pids.max is %s: not forking", got)
 	}
 	got, _ := b.sh(id, `python3 -c '
@@ -203,4 +204,48 @@ os.kill(0, signal.SIGKILL)
 		t.Errorf("evidence %+v, %v (%q)", seen, err, got)
 	}
 	b.expect(id, "echo still here", "still here")
+}
+
+// Files without a byte take no room, but the runner's memory.
+func TestInodesRunOut(t *testing.T) {
+	b := running(t)
+	id := b.begin(hostEnvironment())
+	got, _ := b.sh(id, `exec python3 -c '
+import errno
+n = 0
+try:
+    while n < 100000:
+        open("/workspace/%d" % n, "x").close()
+        n += 1
+except OSError as e:
+    print(e.errno == errno.ENOSPC, 4000 < n < 5120)
+'`)
+	if got != "True True\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Two processes that work all the time get a quarter of a core together.
+func TestRateOfCPU(t *testing.T) {
+	b := running(t)
+	env := hostEnvironment()
+	env.Resources.CPUMHz = b.machine.CoreMHz / 4
+	id := b.begin(env)
+	_, exit := b.sh(id, `timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait; exit 0`)
+	if used, most := exit.User+exit.System, exit.Wall/4+200*time.Millisecond; used > most || used == 0 {
+		t.Errorf("%v of CPU time in %v", used, exit.Wall)
+	}
+}
+
+func TestSwapIsNoMemory(t *testing.T) {
+	b := running(t)
+	if !b.machine.Swap || b.machine.Undivided != nil {
+		t.Skip("the kernel doesn't count swap")
+	}
+	pid := b.agentOf(b.begin(hostEnvironment()))
+	for file, want := range map[string]int{"memory.memsw.limit_in_bytes": 128 + 24, "run/memory.memsw.limit_in_bytes": 128} {
+		if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(want<<20) {
+			t.Errorf("%s is %s", file, got)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 	goruntime "runtime"
 	"slices"
 	"time"
@@ -23,6 +24,9 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		CPUMHz:    goruntime.NumCPU() * c.machine.CoreMHz,
 		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
 	}}
+	if why := c.machine.Undivided; why != nil {
+		status.Remark = fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	status.Problems = slices.Clone(c.problems)

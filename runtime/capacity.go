@@ -8,6 +8,7 @@ type ClusterStatus struct {
 	Kind     string // "local" or "nomad"
 	Capacity Capacity
 	Problems []Problem // in the order in which they were found
+	Remark   string    // what is less than elsewhere, and no fault; "": nothing
 	Draining *Draining // nil: it isn't being drained
 }
 

@@ -95,14 +95,18 @@ type End struct {
 	Message    string     `json:"message,omitempty"`    // the outcome in words
 }
 
-// Usage is what an execution used. A zero PeakMemory means that nobody could
-// tell.
+// Usage is what an execution used. A zero PeakMemory or PeakProcesses, and a nil,
+// mean that nobody could tell.
 type Usage struct {
 	Wall        time.Duration `json:"wall"`
 	User        time.Duration `json:"user"`
 	System      time.Duration `json:"system"`
 	PeakMemory  int64         `json:"peakMemory"` // bytes
 	OutputBytes int64         `json:"outputBytes"`
+
+	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
+	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
+	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
 }
 
 // Marks are the times of what happened; zero means not yet, or never.

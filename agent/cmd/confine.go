@@ -38,7 +38,7 @@ func confine() (l *launcher, gaps []error) {
 	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
 	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
 	try("capabilities", keepCapabilities())
-	l, err := newLauncher()
+	l, err := newLauncher(false)
 	if can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)

@@ -23,10 +23,11 @@ type host struct {
 	*files
 	reaper   *reaper
 	launcher *launcher
-	null     int  // /dev/null, for commands without stdin
-	marking  bool // commands run as user, each execution with a group id of its own
-	sharing  bool // the kernel counts other runners' processes as this one's
-	noRoot   bool // no command may be root
+	groups   *groups // nil: commands are in the agent's own
+	null     int     // /dev/null, for commands without stdin
+	marking  bool    // commands run as user, each execution with a group id of its own
+	sharing  bool    // the kernel counts other runners' processes as this one's
+	noRoot   bool    // no command may be root
 	slots    slots
 	ready    sync.Once // getReady, before the first command
 }
@@ -129,7 +130,7 @@ func (s *slots) free(gid uint32) {
 
 // Start starts a command. See [serve.Host].
 func (h *host) Start(start agent.Start) (serve.Process, error) {
-	h.ready.Do(getReady)
+	h.ready.Do(h.getReady)
 	dir, err := h.workingDirectory(start.Dir)
 	if err != nil {
 		return nil, err

@@ -20,18 +20,35 @@ type forkExec func(file string, argv []string, attr *syscall.ProcAttr) (pid int,
 type launcher struct{ calls chan func() }
 
 // newLauncher returns a launcher, even if its bounding set could not be
-// emptied.
-func newLauncher() (*launcher, error) {
+// emptied. One for commands of root keeps what they can have.
+func newLauncher(root bool) (*launcher, error) {
 	l := &launcher{calls: make(chan func())}
 	ready := make(chan error)
-	go func() { // for as long as the program runs
-		runtime.LockOSThread() // the runtime starts no other thread from a locked one
-		ready <- dropBounding(thisThread)
+	go func() { // until end, or for as long as the program runs
+		runtime.LockOSThread() // the runtime starts no other thread from a locked one, and ends it with the goroutine
+		if root {
+			ready <- nil
+		} else {
+			ready <- dropBounding(thisThread)
+		}
 		for call := range l.calls {
 			call()
 		}
 	}()
 	return l, <-ready
+}
+
+// end ends a launcher that nobody uses.
+func (l *launcher) end() { close(l.calls) }
+
+// do calls f on the launcher's thread, and returns when f has.
+func (l *launcher) do(f func()) {
+	done := make(chan struct{})
+	l.calls <- func() {
+		f()
+		close(done)
+	}
+	<-done
 }
 
 // fork starts a program on the calling thread.
@@ -48,11 +65,6 @@ func fork(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 }
 
 func (l *launcher) fork(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
-	done := make(chan struct{})
-	l.calls <- func() {
-		pid, err = fork(file, argv, attr)
-		close(done)
-	}
-	<-done
+	l.do(func() { pid, err = fork(file, argv, attr) })
 	return pid, err
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded]   serve the inherited listening socket N (3)
+const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…]
+                                                             serve the inherited listening socket N (3)
        agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network]
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
@@ -52,6 +53,7 @@ func run(args []string) error {
 		socket := flags.String("socket", "", "make a listening socket here instead, in a directory that becomes the agent's alone")
 		flags.StringVar(&o.workspace, "workspace", runnerWorkspace, "where relative paths begin; made with --socket")
 		flags.BoolVar(&o.degraded, "degraded", false, "serve although some confinement can't be had")
+		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on")
 		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
@@ -96,12 +98,16 @@ func version() string {
 	return "development"
 }
 
+// firstGroups is the first descriptor of --groups.
+const firstGroups = 4
+
 // options say how an agent serves.
 type options struct {
 	workspace string
-	degraded  bool // also without some of the confinement
-	noRoot    bool // no command may be root
-	task      bool // a task of Nomad's, where the confinement must hold whoever is PID 1
+	groups    string // controllers whose groups of commands are inherited, from the descriptor after the listener's on
+	degraded  bool   // also without some of the confinement
+	noRoot    bool   // no command may be root
+	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
 }
 
 func serveInherited(fd int, o options) error {
@@ -158,13 +164,18 @@ func serveOn(listener net.Listener, o options) error {
 		}
 		fmt.Fprintln(os.Stderr, "agent:", err)
 	}
-	spareThreads()
+	spareThreads(threads)
 
 	host, err := newHost(o.workspace, launcher)
 	if err != nil {
 		return err
 	}
 	host.noRoot = o.noRoot
+	if o.groups != "" {
+		if host.groups, err = openGroups(o.groups, firstGroups, launcher); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go host.reaper.run(children) // for as long as the program runs

@@ -36,7 +36,18 @@ func (p *process) Measure() (m serve.Measure) {
 	p.host.reaper.mu.Lock()
 	defer p.host.reaper.mu.Unlock()
 	m.CPU += p.usage.User + p.usage.System
+	if p.alone() && p.group.counters.has("cpuacct") {
+		m.CPU = max(m.CPU, p.group.counters.cpu()) // misses nobody
+	}
 	return m
+}
+
+// Refused is of [serve.Process].
+func (p *process) Refused() int64 {
+	if !p.alone() {
+		return 0
+	}
+	return p.group.counters.refused()
 }
 
 // readStat reads a process's processor time, its children's that it waited for

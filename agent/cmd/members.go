@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -80,6 +82,9 @@ func (p *process) members() []int {
 	if _, err := peek(); err == unix.ECHILD {
 		return nil // the agent, who inherits every orphan, has no child: nothing is left
 	}
+	if p.alone() {
+		return p.group.members()
+	}
 	all := map[int]status{}
 	for _, pid := range pids() {
 		if s, err := readStatus(pid); err == nil && !s.dead {
@@ -98,6 +103,29 @@ func (p *process) members() []int {
 	only := p.host.reaper.alone(p)
 	for pid := range all {
 		if p.owns(pid, all, only) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// members returns the processes of a group that aren't dead. The agent is listed
+// too, for its thread.
+func (g *group) members() (found []int) {
+	fd, err := openIn(g.counters.trees["pids"], g.name+"/cgroup.procs", unix.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	file := os.NewFile(uintptr(fd), "cgroup.procs")
+	defer func() { _ = file.Close() }()
+	text, _ := io.ReadAll(file)
+	self := unix.Getpid()
+	for field := range bytes.FieldsSeq(text) {
+		pid, err := strconv.Atoi(string(field))
+		if err != nil || pid == self {
+			continue
+		}
+		if s, err := readStatus(pid); err == nil && !s.dead {
 			found = append(found, pid)
 		}
 	}

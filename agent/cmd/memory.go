@@ -27,16 +27,26 @@ func tuneMemory() {
 // processor until the child's exec, before which another process of the user
 // can stop the child; what ends that (see reaper.start) must run meanwhile. More
 // would add caches and threads: what the agent does is waiting and copying.
-func getReady() { runtime.GOMAXPROCS(2) }
+func (h *host) getReady() {
+	runtime.GOMAXPROCS(2)
+	if h.groups == nil {
+		spareThreads(busyThreads)
+	}
+}
 
 // threads is how many threads are made beside those that the runtime has
 // already: for two that run Go and those that block in a system call.
 const threads = 5
 
+// busyThreads are those where commands run that can take all the processes that
+// the agent can have, too. 500 starts at once in such a runner, while it was
+// full, had it at 11 and wanting more.
+const busyThreads = 16
+
 // spareThreads makes the threads that the agent will need. A runner may be at
 // its limit of processes when the agent has to act, and the Go runtime ends a
 // program that can't have a thread.
-func spareThreads() {
+func spareThreads(threads int) {
 	var up, done sync.WaitGroup
 	up.Add(threads)
 	for range threads {

@@ -21,9 +21,10 @@ const (
 // A process is one command, and all that it started.
 type process struct {
 	*streams
-	host *host
-	gid  uint32 // of its slot
-	pid  int
+	host  *host
+	group *group // nil: the agent's own
+	gid   uint32 // of its slot
+	pid   int
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
@@ -44,6 +45,15 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 	}
 	defer streams.handedOver()
 	p := &process{streams: streams, host: h, gid: gid, exited: make(chan struct{})}
+	if h.groups != nil {
+		if p.group, err = h.groups.take(start.Privileged); err != nil {
+			streams.close()
+			return nil, err
+		}
+		if p.alone() {
+			p.group.counters.begin()
+		}
+	}
 	attr := &syscall.ProcAttr{
 		Dir: dir, Env: start.Env, Files: streams.theirs,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
@@ -54,6 +64,7 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 	if err = h.execute(p, start, candidates, attr); err == nil {
 		return p, nil
 	}
+	p.leaveGroup()
 	streams.close()
 	var told *agent.Error
 	if errors.As(err, &told) {
@@ -68,7 +79,10 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 // execute starts the first of candidates that the kernel takes.
 func (h *host) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
 	launch := forkExec(h.launcher.fork)
-	if start.Privileged {
+	switch {
+	case p.group != nil:
+		launch = p.group.launcher.fork
+	case start.Privileged:
 		launch = fork
 	}
 	if limits := start.Limits; limits != nil && *limits != (agent.Limits{}) {
@@ -132,6 +146,20 @@ func (p *process) Close() serve.Usage {
 	p.host.reaper.reap() // what was killed last counts, too
 	p.close()
 	usage := p.host.reaper.forget(p)
+	if p.alone() {
+		p.group.counters.end(&usage)
+	}
+	p.leaveGroup()
 	p.host.slots.free(p.gid)
 	return usage
+}
+
+// alone reports whether p has a group for itself.
+func (p *process) alone() bool { return p.group != nil && !p.group.shared() }
+
+// leaveGroup gives p's group back.
+func (p *process) leaveGroup() {
+	if p.group != nil {
+		p.host.groups.give(p.group)
+	}
 }

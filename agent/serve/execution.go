@@ -148,6 +148,10 @@ func (x *execution) run() {
 	x.exit = &agent.Exit{
 		At: end, Code: status.Code, Signal: status.Signal, Cause: x.cause, Wall: end.Sub(x.at),
 		User: usage.User, System: usage.System, PeakMemory: usage.PeakMemory, Output: x.backlog.end,
+		PeakProcesses: usage.PeakProcesses, BytesRead: usage.BytesRead, BytesWritten: usage.BytesWritten,
+	}
+	if usage.Own {
+		x.exit.Own = &agent.Own{OOMKills: usage.OOMKills, ForksRefused: usage.Refused}
 	}
 	x.news.Broadcast()
 }

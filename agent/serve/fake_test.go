@@ -130,6 +130,14 @@ func (p *fakeProcess) Measure() serve.Measure {
 	return serve.Measure{CPU: used, Processes: 3}
 }
 
+// Refused is of [serve.Process]: "crowded" was refused a fork.
+func (p *fakeProcess) Refused() int64 {
+	if p.start.Argv[0] == "crowded" {
+		return 1
+	}
+	return 0
+}
+
 func (p *fakeProcess) Close() serve.Usage {
 	return serve.Usage{User: time.Second, PeakMemory: 1 << 20}
 }

@@ -63,6 +63,11 @@ type Process interface {
 	Signal(name string) bool
 	// Measure tells what all that runs uses now. It may be called until Close.
 	Measure() Measure
+	// Refused tells how many forks the kernel refused to this command and all
+	// that it started, because the runner was full of processes; 0 where it isn't
+	// counted for it alone. It is asked again and again while the command runs,
+	// so that an implementation may look at more.
+	Refused() int64
 	// Close frees what the process holds, after Wait, a last Kill and the end
 	// of both outputs, and tells what it used.
 	Close() Usage
@@ -91,5 +96,14 @@ type Measure struct {
 // Usage is what a command and all that it started used.
 type Usage struct {
 	User, System time.Duration
-	PeakMemory   int64 // bytes; the largest of its processes
+	PeakMemory   int64 // bytes; at least that of the largest of its processes
+
+	// What nobody can tell is 0, or nil.
+	PeakProcesses           int
+	BytesRead, BytesWritten *int64
+
+	// Own says that the kernel counted for this command alone.
+	Own      bool
+	OOMKills int64
+	Refused  int64 // forks
 }

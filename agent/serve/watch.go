@@ -7,8 +7,12 @@ import (
 )
 
 // watchTick is how often an execution with limits of its own is measured. One
-// on all of two cores is ended at most 100 ms of processor time late.
-const watchTick = 50 * time.Millisecond
+// on all of two cores is ended at most 100 ms of processor time late. Others are
+// looked at every idleTick.
+const (
+	watchTick = 50 * time.Millisecond
+	idleTick  = 100 * time.Millisecond
+)
 
 // lookBack tells, when a command has failed, whether it had more processes than
 // it may in its last moment, itself included: a shell that can't fork ends at
@@ -26,35 +30,46 @@ func (x *execution) lookBack(status Status) {
 }
 
 // watch ends the execution when it has used its processor time, or has more
-// processes than it may, summed over all that it started; the kernel's own
-// limits of these are each process's, or its user's. What it returns ends the
-// watch, and waits for that.
+// processes than it may, summed over all that it started (the kernel's own limits
+// of these are each process's, or its user's), or was refused one because the
+// runner is full. What it returns ends the watch, and waits for that.
 func (x *execution) watch() (stop func()) {
-	limits := x.start.Limits
-	if limits == nil || limits.CPU == 0 && limits.Processes == 0 {
-		return func() {}
+	every := idleTick
+	if limits := x.start.Limits; limits != nil && (limits.CPU > 0 || limits.Processes > 0) {
+		every = watchTick
 	}
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(watchTick)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-over:
 				return
 			case <-tick.C:
-			}
-			switch now := x.process.Measure(); {
-			case limits.CPU > 0 && now.CPU >= limits.CPU:
-				x.kill(agent.CauseCPULimit, 0)
-			case limits.Processes > 0 && now.Processes > limits.Processes:
-				x.kill(agent.CauseProcessLimit, 0)
+				x.look()
 			}
 		}
 	}()
 	return func() {
 		close(over)
 		<-done
+	}
+}
+
+func (x *execution) look() {
+	if x.process.Refused() > 0 {
+		x.kill(agent.CauseProcessLimit, 0)
+	}
+	limits := x.start.Limits
+	if limits == nil || limits.CPU == 0 && limits.Processes == 0 {
+		return
+	}
+	switch now := x.process.Measure(); {
+	case limits.CPU > 0 && now.CPU >= limits.CPU:
+		x.kill(agent.CauseCPULimit, 0)
+	case limits.Processes > 0 && now.Processes > limits.Processes:
+		x.kill(agent.CauseProcessLimit, 0)
 	}
 }

@@ -486,11 +486,14 @@ type ComplexityRoot struct {
 	}
 
 	Usage struct {
-		OutputBytes func(childComplexity int) int
-		PeakMemory  func(childComplexity int) int
-		SystemMs    func(childComplexity int) int
-		UserMs      func(childComplexity int) int
-		WallMs      func(childComplexity int) int
+		BytesRead     func(childComplexity int) int
+		BytesWritten  func(childComplexity int) int
+		OutputBytes   func(childComplexity int) int
+		PeakMemory    func(childComplexity int) int
+		PeakProcesses func(childComplexity int) int
+		SystemMs      func(childComplexity int) int
+		UserMs        func(childComplexity int) int
+		WallMs        func(childComplexity int) int
 	}
 
 	Variable struct {
@@ -607,6 +610,7 @@ type UsageResolver interface {
 	UserMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	SystemMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	PeakMemory(ctx context.Context, obj *runtime.Usage) (*int64, error)
+	PeakProcesses(ctx context.Context, obj *runtime.Usage) (*int, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -2369,6 +2373,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UploadFilePayload.File(childComplexity), true
 
+	case "Usage.bytesRead":
+		if e.ComplexityRoot.Usage.BytesRead == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.BytesRead(childComplexity), true
+	case "Usage.bytesWritten":
+		if e.ComplexityRoot.Usage.BytesWritten == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.BytesWritten(childComplexity), true
 	case "Usage.outputBytes":
 		if e.ComplexityRoot.Usage.OutputBytes == nil {
 			break
@@ -2381,6 +2397,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.PeakMemory(childComplexity), true
+	case "Usage.peakProcesses":
+		if e.ComplexityRoot.Usage.PeakProcesses == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.PeakProcesses(childComplexity), true
 	case "Usage.systemMs":
 		if e.ComplexityRoot.Usage.SystemMs == nil {
 			break
@@ -3396,9 +3418,12 @@ enum Outcome {
   TIME_LIMIT
   "It used up its CPU time."
   CPU_LIMIT
-  "The runner's memory was full, and the kernel killed it for that."
+  """
+  The runner's memory was full, and the kernel killed it, or some of it, for that.
+  Where each execution is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
+  """
   MEMORY_LIMIT
-  "It ran into the runner's limit of processes."
+  "It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not)."
   PROCESS_LIMIT
   "It printed more than it may."
   OUTPUT_LIMIT
@@ -3420,8 +3445,14 @@ type Usage {
   userMs: Int64!
   "Milliseconds of CPU time in the kernel."
   systemMs: Int64!
-  "The most memory that it held at once, in bytes; null where nobody could tell."
+  "The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell."
   peakMemory: Int64
+  "The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell."
+  peakProcesses: Int
+  "Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell."
+  bytesRead: Int64
+  "Bytes that it wrote to disks. Null where nobody could tell."
+  bytesWritten: Int64
   "Bytes that it printed, standard output and standard error together."
   outputBytes: Int64!
 }
@@ -4762,6 +4793,12 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_systemMs(ctx, field)
 	case "peakMemory":
 		return ec.fieldContext_Usage_peakMemory(ctx, field)
+	case "peakProcesses":
+		return ec.fieldContext_Usage_peakProcesses(ctx, field)
+	case "bytesRead":
+		return ec.fieldContext_Usage_bytesRead(ctx, field)
+	case "bytesWritten":
+		return ec.fieldContext_Usage_bytesWritten(ctx, field)
 	case "outputBytes":
 		return ec.fieldContext_Usage_outputBytes(ctx, field)
 	}
@@ -12756,6 +12793,75 @@ func (ec *executionContext) fieldContext_Usage_peakMemory(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _Usage_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_peakProcesses(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Usage().PeakProcesses(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_peakProcesses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Usage_bytesRead(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_bytesRead(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BytesRead, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_bytesRead(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Usage_bytesWritten(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_bytesWritten(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BytesWritten, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_bytesWritten(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Usage_outputBytes(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -19617,6 +19723,54 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "peakProcesses":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Usage_peakProcesses(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "bytesRead":
+			out.Values[i] = ec._Usage_bytesRead(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bytesWritten":
+			out.Values[i] = ec._Usage_bytesWritten(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "outputBytes":
 			out.Values[i] = ec._Usage_outputBytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
@@ -31,11 +32,11 @@ type Launcher struct {
 }
 
 // Create makes the sandbox id from spec, whose first process gets listener as
-// its descriptor 3, and returns when the process runs and its limits were read
+// its descriptor 3, divides its group unless commands is nil, and returns when the process runs and its limits were read
 // back. After an error nothing is left, unless ctx ended or the helper was
 // killed: then Remove cleans up.
-func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, listener *os.File) (helper.Answer, error) {
-	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, Spec: spec}
+func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, commands *cgroup.Limits, listener *os.File) (helper.Answer, error) {
+	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, Spec: spec, Commands: commands}
 	return l.run(ctx, helper.Create, q, listener)
 }
 

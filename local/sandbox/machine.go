@@ -14,6 +14,10 @@ type Machine struct {
 	CoreMHz int      // the clock of one core
 	Swap    bool     // the kernel can limit swap
 	Binds   []string // what of the machine's is shown inside, at the same place, read-only
+
+	// Undivided is why commands can't have cgroups of their own in a sandbox;
+	// nil: they can.
+	Undivided error
 }
 
 // defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
@@ -22,7 +26,7 @@ const defaultCoreMHz = 2000
 
 // Inspect looks at this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")

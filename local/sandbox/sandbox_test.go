@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,8 +32,13 @@ func TestSpecLimits(t *testing.T) {
 	} {
 		env := environment()
 		env.Resources.CPUMHz = c.mhz
-		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, "/root", "/rockpool/a", 3)
-		want := cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
+		divided := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, "/root", "/rockpool/a", 3)
+		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 6 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
+		if got, err := helper.Limits(divided); err != nil || got != want {
+			t.Errorf("%+v, divided: %+v, %v", c, got, err)
+		}
+		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")}, "/root", "/rockpool/a", 3)
+		want = cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := helper.Limits(spec); err != nil || got != want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}

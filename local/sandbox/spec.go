@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -133,9 +134,26 @@ func mounts(env runtime.Environment, m Machine) []specs.Mount {
 // has 9, and the Go runtime dies where it can't make one more.
 const agentThreads = 16
 
+// agentRoom is what the agent has for itself beside the commands' limits, where
+// these are groups of their own.
+const (
+	agentRoomThreads = 32
+	agentRoomMemory  = 24 << 20 // bytes: what its heap is kept below
+)
+
+// Commands returns the limits of a sandbox's commands together, where they have
+// groups of their own.
+func Commands(r runtime.Resources) cgroup.Limits {
+	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + cgroup.Launchers}
+}
+
 func limits(r runtime.Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
+	if m.Undivided == nil {
+		all := Commands(r)
+		memory, processes = all.Memory+agentRoomMemory, all.Processes+agentRoomThreads
+	}
 	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
 	period := uint64(cpuPeriod)
 	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as Nomad does; the kernel's bounds

@@ -276,6 +276,9 @@ func (p *process) Resize(size agent.Size) {
 // Measure is of [serve.Process]: nothing is known.
 func (p *process) Measure() serve.Measure { return serve.Measure{} }
 
+// Refused is of [serve.Process]: likewise.
+func (p *process) Refused() int64 { return 0 }
+
 // Close is of [serve.Process].
 func (p *process) Close() serve.Usage {
 	p.discard()

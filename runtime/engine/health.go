@@ -23,7 +23,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	} else if len(status.Problems) > 0 {
 		e.setHealth("cluster", HealthDegraded, told(status.Problems))
 	} else {
-		e.setHealth("cluster", HealthOK, "")
+		e.setHealth("cluster", HealthOK, status.Remark)
 	}
 	if err := e.store.Check(ctx); err != nil {
 		e.setHealth("store", HealthDown, err.Error())

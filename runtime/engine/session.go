@@ -99,7 +99,10 @@ func (s *session) run(ctx context.Context) {
 	if !ok {
 		return // the server is stopping: the next one goes on with it
 	}
-	usage := runtime.Usage{Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received}
+	usage := runtime.Usage{
+		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.received,
+		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
+	}
 	s.finish(ctx, execution.Finished(s.execution(), execution.Decide(facts), usage, time.Now()))
 }
 
@@ -147,7 +150,7 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 	x := s.execution()
 	env := s.runner.Environment
 	facts.Limits = execution.Limits{
-		Time: x.TimeLimit, CPU: x.Limits.CPU, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
+		Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit, MemoryMiB: env.Resources.MemoryMiB, Processes: env.Resources.Processes,
 	}
 	pause, progress := firstPause, int64(0)
 	for started := s.resumed; ; {
@@ -312,7 +315,8 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 			e.Limit = runtime.OutcomeCPULimit
 		}
 	case agent.CauseProcessLimit:
-		if x := s.execution(); x.Limits.Processes > 0 {
+		// One that found the runner full is told below, with the host as its witness.
+		if x := s.execution(); x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
 			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
 		}
 	}
@@ -324,6 +328,10 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 	if after, err := s.engine.cluster.Evidence(ctx, s.runner.ID); err == nil && s.begin.Counted {
 		facts.OOMKills = after.OOMKills - s.begin.Before.OOMKills
 		facts.Forks = after.ProcessLimitHits - s.begin.Before.ProcessLimitHits
+		if own := exit.Own; own != nil {
+			facts.Own = true
+			facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ type Facts struct {
 	OOMKills int64              // that the host counted in the runner while it ran
 	Forks    int64              // refused for the limit of processes, likewise
 	Alone    bool               // no other execution ran in the runner meanwhile
+	Own      bool               // both counts are of this execution alone, whoever else ran
 	Limits   Limits             // what it was allowed
 }
 
@@ -66,6 +67,7 @@ type Limits struct {
 	Output    int64
 	MemoryMiB int
 	Processes int // of the runner
+	FileSize  int64
 	Own       int // processes of the execution, where that was the limit; 0: it wasn't
 }
 
@@ -94,10 +96,13 @@ func Decide(f Facts) runtime.End {
 	// The kernel kills with SIGKILL; a shell tells of its child's death with 137.
 	diedOfKill := f.Exit.Signal == "SIGKILL" || f.Exit.Code == 128+9
 	switch {
-	case failed && f.OOMKills > 0 && (f.Alone || diedOfKill):
+	case failed && f.OOMKills > 0 && (f.Alone || f.Own || diedOfKill):
 		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
-	case failed && f.Forks > 0 && f.Alone:
+	case failed && f.Forks > 0 && (f.Alone || f.Own):
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
+	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
+		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
+			Message: fmt.Sprintf("ended by SIGXFSZ, as who writes more than %d bytes to a file: file size limit", f.Limits.FileSize)}
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
 	default:

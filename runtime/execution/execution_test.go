@@ -11,7 +11,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	limits := Limits{Time: 2 * time.Second, Output: 1024, MemoryMiB: 64, Processes: 32}
+	limits := Limits{FileSize: 100, Time: 2 * time.Second, Output: 1024, MemoryMiB: 64, Processes: 32}
 	for name, test := range map[string]struct {
 		facts Facts
 		want  runtime.End
@@ -20,6 +20,7 @@ func TestDecide(t *testing.T) {
 		"exit 42":      {Facts{Exit: &Exit{Code: 42}}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 42, Message: "exited with code 42"}},
 		"its own 137":  {Facts{Exit: &Exit{Code: 137}, Alone: true}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 137, Message: "exited with code 137"}},
 		"a signal":     {Facts{Exit: &Exit{Signal: "SIGSEGV"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV", Message: "ended by SIGSEGV"}},
+		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ, as who writes more than 100 bytes to a file: file size limit"}},
 		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "stopped after 2s: time limit"}},
 		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "stopped after 1024 bytes of output: output limit"}},
 		"cancelled":    {Facts{Exit: &Exit{Signal: "SIGTERM", Killed: true}, Killed: runtime.OutcomeCancelled}, runtime.End{Outcome: runtime.OutcomeCancelled, Message: "cancelled"}},
@@ -33,6 +34,12 @@ func TestDecide(t *testing.T) {
 			runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
 		"a neighbour out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 1, Message: "exited with code 1"}},
+		"out of memory beside a neighbour": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, Own: true},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+		"too many processes beside a neighbour": {Facts{Exit: &Exit{Signal: "SIGKILL"}, Forks: 1, Own: true},
+			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "stopped because the runner's 32 processes were used up: process limit"}},
+		"a neighbour with too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 1},
+			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 2, Message: "exited with code 2"}},
 		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "stopped because the runner's 32 processes were used up: process limit"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Group is a directory of one tree.
@@ -140,28 +142,47 @@ func (g Groups) checks(want Limits) []check {
 }
 
 // Counts returns how many processes the kernel killed for memory in these
-// groups, and how many forks it refused, since they were made.
+// groups and those of commands below, and how many forks it refused, since they
+// were made.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
-	file := "memory.oom_control"
+	file := "memory.oom_control" // counts what was killed in the very group
 	if g.Memory.V2 {
 		file = "memory.events"
 	}
-	if oomKills, err = value(filepath.Join(g.Memory.Dir, file), "oom_kill"); err != nil {
+	if oomKills, err = sum(g.Memory.parts(), file, "oom_kill"); err != nil {
 		return 0, 0, err
 	}
-	if processLimitHits, err = value(filepath.Join(g.Processes.Dir, "pids.events"), "max"); err != nil {
+	if processLimitHits, err = sum(g.Processes.parts(), "pids.events", "max"); err != nil {
 		return 0, 0, err
 	}
 	return oomKills, processLimitHits, nil
 }
 
-// value returns the number on the line of a file that begins with key.
-func value(file, key string) (int64, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
+func sum(dirs []string, file, key string) (all int64, err error) {
+	for _, dir := range dirs {
+		n, err := value(filepath.Join(dir, file), key)
+		if err != nil {
+			return 0, err
+		}
+		all += n
 	}
-	for line := range strings.Lines(string(text)) {
+	return all, nil
+}
+
+// value returns the number on the line of a file that begins with key. Every
+// start of a command reads some of these, so it takes the shortest way.
+func value(file, key string) (int64, error) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text [512]byte
+	n, err := unix.Read(fd, text[:])
+	if err != nil {
+		return 0, &os.PathError{Op: "read", Path: file, Err: err}
+	}
+	for line := range strings.Lines(string(text[:n])) {
 		if name, number, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && name == key {
 			return strconv.ParseInt(number, 10, 64)
 		}

@@ -69,5 +69,9 @@ func checkSpec(q *helper.Request) (cgroup.Limits, error) {
 			return cgroup.Limits{}, fmt.Errorf("a sandbox can't have %s", name)
 		}
 	}
-	return helper.Limits(s)
+	limits, err := helper.Limits(s)
+	if c := q.Commands; err == nil && c != nil && (c.Memory <= 0 || c.Memory >= limits.Memory || c.Processes <= 0 || c.Processes >= limits.Processes) {
+		return cgroup.Limits{}, errors.New("the commands' limits must be less than the sandbox's")
+	}
+	return limits, err
 }

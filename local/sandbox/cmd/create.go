@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
@@ -34,6 +35,10 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if err := mountRoot(q.Spec); err != nil {
 		return helper.Answer{}, err
 	}
+	args, descriptors, err := divide(q, trees)
+	if err != nil {
+		return helper.Answer{}, err
+	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
@@ -49,7 +54,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	p := q.Spec.Process
 	process := &libcontainer.Process{
 		Init:            true,
-		Args:            p.Args,
+		Args:            append(p.Args, args...),
 		Env:             p.Env,
 		Cwd:             p.Cwd,
 		UID:             int(p.User.UID),
@@ -58,7 +63,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 		Stdin:           null,
 		Stdout:          null,
 		Stderr:          null,
-		ExtraFiles:      []*os.File{listener},
+		ExtraFiles:      append([]*os.File{listener}, descriptors...),
 	}
 	if err := container.Run(process); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
@@ -72,6 +77,24 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
+}
+
+// divide makes the groups of the sandbox's commands, and returns what its first
+// process is told of them and gets. They are reached through descriptors alone:
+// no cgroup is mounted inside.
+func divide(q *helper.Request, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
+	if q.Commands == nil {
+		return nil, nil, nil
+	}
+	parts, err := trees.Divide(q.Cgroup, int(q.Spec.Linux.UIDMappings[0].HostID), *q.Commands)
+	if err != nil {
+		return nil, nil, finalError{fmt.Errorf("the commands' groups: %w", err)}
+	}
+	var names []string
+	for _, p := range parts {
+		names, dirs = append(names, p.Controller), append(dirs, p.Dir)
+	}
+	return []string{"--groups", strings.Join(names, ",")}, dirs, nil
 }
 
 // mountRoot makes the root reachable at rootMount and puts that into the spec.

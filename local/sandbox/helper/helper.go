@@ -32,6 +32,12 @@ type Request struct {
 	StateDir string      `json:"stateDir"`       // where the helper keeps a directory per sandbox
 	Cgroup   string      `json:"cgroup"`         // the sandbox's group, below /rockpool
 	Spec     *specs.Spec `json:"spec,omitempty"` // Create only; descriptor 3 is the socket that the first process gets as its own 3
+
+	// Create only: commands get groups of their own below the sandbox's, with
+	// these limits of memory and processes together; the first process is told by
+	// the argument --groups, and gets their directories from descriptor 4 on. Nil:
+	// the sandbox's group isn't divided.
+	Commands *cgroup.Limits `json:"commands,omitempty"`
 }
 
 // An Answer tells what became of a Request.

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
-import { bytes, commandLine, duration, short } from "../../lib/format";
+import { bytes, commandLine, count, duration, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
@@ -27,6 +27,9 @@ const ExecutionQuery = graphql(
           userMs
           systemMs
           peakMemory
+          peakProcesses
+          bytesRead
+          bytesWritten
           outputBytes
         }
         marks {
@@ -128,6 +131,8 @@ function Details({ of }: { of: Details }) {
         ["Took", usage ? duration(usage.wallMs) : "–"],
         ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
         ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],
+        ["Most processes", usage?.peakProcesses != null ? count(usage.peakProcesses) : "–"],
+        ["Disks", usage?.bytesRead != null && usage.bytesWritten != null ? `${bytes(usage.bytesRead)} read, ${bytes(usage.bytesWritten)} written` : "–"],
         ["Printed", usage ? bytes(usage.outputBytes) : "–"],
       ]}
     </Facts>

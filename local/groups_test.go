@@ -1,0 +1,268 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// launch starts a shell script; what it returns follows that to its end.
+func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (string, agent.Exit)) {
+	b.t.Helper()
+	conn, err := b.Dial(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
+		ID: string(runtime.NewExecutionID()), Argv: []string{"/bin/sh", "-c", script},
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"}, TimeLimit: 30 * time.Second,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return func() (string, agent.Exit) {
+		defer s.Close()
+		var output strings.Builder
+		for {
+			event, err := s.Next()
+			if err != nil {
+				b.t.Errorf("%s: %v", script, err)
+				return output.String(), agent.Exit{}
+			}
+			output.Write(event.Data)
+			if event.Kind == agent.KindExited {
+				_ = s.Settled()
+				return output.String(), event.Exit
+			}
+		}
+	}
+}
+
+// guarded begins a runner, and ends the test unless its commands are limited.
+func (b *bench) guarded() runtime.RunnerID {
+	b.t.Helper()
+	if err := b.machine.Undivided; err != nil {
+		b.t.Skipf("commands have no groups of their own here: %v", err)
+	}
+	id := b.begin(hostEnvironment())
+	pid := b.agentOf(id)
+	if processes, memory := limitOf(b.t, pid, "pids", "run/pids.max"), limitOf(b.t, pid, "memory", "run/memory.limit_in_bytes"); processes != "54" || memory != fmt.Sprint(128<<20) {
+		b.t.Fatalf("the commands' limits are %s processes and %s bytes: nothing is tried", processes, memory)
+	}
+	return id
+}
+
+// waits runs until there is a file, and starts nothing.
+const waits = `while [ ! -e /workspace/go ]; do read -t 0.1 x </dev/null 2>/dev/null; :; done; exit 0`
+
+// bomb forks until it is refused; what it forked waits.
+const bomb = `exec python3 -c '
+import os, signal
+for i in range(300):
+    try:
+        if os.fork() == 0:
+            signal.pause()
+    except BlockingIOError:
+        break
+signal.pause()
+'`
+
+func TestTheOneThatTakesTheMemoryIsNamed(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	neighbour := b.launch(id, waits)
+	greedy := b.launch(id, "python3 -c 'x = bytearray(1 << 30)'; exit 3")
+	if _, exit := greedy(); exit.Own == nil || exit.Own.OOMKills != 1 || exit.Own.ForksRefused != 0 || exit.Code != 3 {
+		t.Errorf("the one that took too much: %+v %+v", exit, exit.Own)
+	}
+	b.expect(id, "touch /workspace/go", "")
+	if _, exit := neighbour(); exit.Own == nil || *exit.Own != (agent.Own{}) || exit.Code != 0 || exit.Signal != "" {
+		t.Errorf("its neighbour: %+v %+v", exit, exit.Own)
+	}
+	if seen, err := b.Evidence(t.Context(), id); err != nil || seen.OOMKills != 1 {
+		t.Errorf("evidence %+v, %v", seen, err)
+	}
+}
+
+func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	neighbour := b.launch(id, waits)
+	_, exit := b.launch(id, bomb)()
+	if exit.Cause != agent.CauseProcessLimit || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 54 {
+		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
+	}
+	b.expect(id, "touch /workspace/go", "")
+	if _, exit := neighbour(); exit.Own == nil || *exit.Own != (agent.Own{}) || exit.Code != 0 || exit.Signal != "" {
+		t.Errorf("its neighbour: %+v %+v", exit, exit.Own)
+	}
+	if seen, err := b.Evidence(t.Context(), id); err != nil || seen.ProcessLimitHits < 1 {
+		t.Errorf("evidence %+v, %v", seen, err)
+	}
+}
+
+// TestAgentLivesInAFullRunner has more commands than groups fill the runner, so
+// that the bomb in the shared one isn't ended, and asks much of the agent
+// meanwhile.
+func TestAgentLivesInAFullRunner(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	pid := b.agentOf(id)
+	var follow []func() (string, agent.Exit)
+	for range 4 {
+		follow = append(follow, b.launch(id, waits))
+	}
+	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "signal.pause()\n'", "while not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
+	limit := time.Now().Add(20 * time.Second)
+	for limitOf(t, pid, "pids", "run/pids.current") != "54" {
+		if time.Now().After(limit) {
+			t.Fatal("it doesn't fill the runner")
+		}
+	}
+	var asking sync.WaitGroup
+	for range 500 {
+		asking.Go(func() {
+			conn, err := b.Dial(t.Context(), id)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: string(runtime.NewExecutionID()), Argv: []string{"/bin/true"}})
+			var refused *agent.Error
+			switch {
+			case err == nil:
+				_, _ = s.Next()
+				_ = s.Close()
+			case !errors.As(err, &refused):
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	if r, _ := b.runner(id); r.State != runtime.RunnerIdle {
+		t.Fatalf("the runner is %s (%s)", r.State, r.GoneReason)
+	}
+	conn, err := b.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := agent.Update{Write: []agent.Write{{Path: "go", Directory: true}}}
+	if _, err := agent.UpdateFiles(t.Context(), conn, update, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(follow, full) {
+		f()
+	}
+	b.expect(id, "echo still here", "still here")
+}
+
+func TestManyCommandsAtOnce(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	var all sync.WaitGroup
+	for i := range 500 {
+		all.Go(func() {
+			conn, err := b.Dial(t.Context(), id)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: fmt.Sprint("many-", i), Argv: []string{"/bin/true"}})
+			if err != nil {
+				return // refused, for there is no room
+			}
+			defer s.Close()
+			for {
+				event, err := s.Next()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if event.Kind == agent.KindExited {
+					if event.Exit.Code != 0 || event.Exit.Signal != "" {
+						t.Errorf("%+v", event.Exit)
+					}
+					_ = s.Settled()
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.expect(id, "echo still here", "still here")
+}
+
+// TestWhereCommandsAre: the command and all that leaves it are in a group of its
+// own, which is empty afterwards, and used again.
+func TestWhereCommandsAre(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	tree, _ := b.trees.Controller("pids")
+	group := filepath.Join(tree.Mount, b.config.CgroupParent, string(id), "run", "x0")
+	count := func() string {
+		text, err := os.ReadFile(filepath.Join(group, "pids.current"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	for range 3 {
+		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
+		limit := time.Now().Add(10 * time.Second)
+		for count() != "5" { // the launcher's thread, two shells, two that sleep
+			if time.Now().After(limit) {
+				t.Fatalf("%s processes are in %s", count(), group)
+			}
+		}
+		b.expect(id, "touch /workspace/go", "")
+		if _, exit := follow(); exit.Code != 0 || exit.Own == nil {
+			t.Errorf("%+v", exit)
+		}
+		b.expect(id, "rm /workspace/go; set -- /proc/[0-9]*; echo $#", "2") // the agent and this shell
+	}
+	for limit := time.Now().Add(10 * time.Second); count() != "1"; {
+		if time.Now().After(limit) {
+			t.Fatalf("%s processes stay in %s", count(), group)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	// The parent ignores SIGCHLD, so that nobody waits for the one that works.
+	_, exit := b.sh(id, `exec python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    end = time.process_time() + 0.5
+    while time.process_time() < end: pass
+    x = bytearray(30 << 20)
+    os._exit(0)
+r, w = os.pipe()
+try: os.waitpid(-1, 0)
+except ChildProcessError: pass
+'`)
+	if exit.User+exit.System < 450*time.Millisecond {
+		t.Errorf("%v of CPU time", exit.User+exit.System)
+	}
+	if exit.PeakMemory < 30<<20 || exit.PeakMemory > 100<<20 || exit.PeakProcesses != 2 {
+		t.Errorf("%d bytes, %d processes", exit.PeakMemory, exit.PeakProcesses)
+	}
+	if exit.BytesRead == nil || exit.BytesWritten == nil || *exit.BytesWritten != 0 {
+		t.Errorf("read %v, written %v", exit.BytesRead, exit.BytesWritten)
+	}
+	// What the group held before is not the next one's.
+	b.expect(id, "head -c 10000000 /dev/zero >/workspace/file", "")
+	if _, exit := b.sh(id, "true"); exit.PeakMemory > 9<<20 || exit.User+exit.System > 100*time.Millisecond {
+		t.Errorf("true used %d bytes, %v", exit.PeakMemory, exit.User+exit.System)
+	}
+}

@@ -1,0 +1,163 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sandbox's group can be divided: its first process, the agent, stays in the
+// group itself, and what that starts is in groups below, one for each command
+// as long as there are any. So the kernel counts for each command, and what the
+// commands may take together is less than what the agent has room in.
+//
+//	ID              the agent
+//	ID/run          the limits of all commands together
+//	ID/run/x0 …     a command each, one after the other
+//	ID/run/rest     commands that found all of these taken, and those of root
+const (
+	Commands = "run"
+	rest     = "rest"
+)
+
+// Slots is how many commands at once have a group each.
+const Slots = 4
+
+// Launchers is how many threads the agent can have in the groups of commands,
+// where they count as processes: one in each, and one more for root's commands.
+const Launchers = Slots + 2
+
+// partControllers are what commands are counted for by; the first two are needed.
+var partControllers = []string{"pids", "memory", "cpuacct", "blkio"}
+
+// Divisible returns why sandboxes' groups can't be divided here; nil: they can.
+func (all Hierarchies) Divisible() error {
+	for _, name := range partControllers[:2] {
+		switch h, ok := all.Controller(name); {
+		case !ok:
+			return fmt.Errorf("no cgroup tree controls %s", name)
+		case h.V2:
+			// A thread can't be in another group than its process there.
+			return fmt.Errorf("%s is controlled by version 2 of cgroups", name)
+		}
+	}
+	return nil
+}
+
+// A Part is the directory of the groups of commands in one tree.
+type Part struct {
+	Controller string
+	Dir        *os.File
+}
+
+// Divide makes the groups of commands below the group that path names, which
+// may not be there yet, limits them to what want says of memory and processes,
+// reads that back, and lets owner put its threads there. The caller closes the
+// parts.
+func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range parts {
+				_ = p.Dir.Close()
+			}
+		}
+	}()
+	if err := all.Divisible(); err != nil {
+		return nil, err
+	}
+	for _, name := range partControllers {
+		h, ok := all.Controller(name)
+		if !ok || h.V2 {
+			continue
+		}
+		dir := filepath.Join(h.Mount, path, Commands)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return parts, err
+		}
+		if err := limitPart(name, dir, want); err != nil {
+			return parts, err
+		}
+		for i := range Slots + 1 {
+			if err := makeSlot(filepath.Join(dir, slotName(i)), owner); err != nil {
+				return parts, err
+			}
+		}
+		f, err := os.Open(dir)
+		if err != nil {
+			return parts, err
+		}
+		parts = append(parts, Part{Controller: name, Dir: f})
+	}
+	return parts, nil
+}
+
+func slotName(i int) string {
+	if i == Slots {
+		return rest
+	}
+	return "x" + strconv.Itoa(i)
+}
+
+// makeSlot makes a group that owner's threads may join. Its other files stay
+// the machine's, but for the one that forgets the peak of memory when it is
+// written.
+func makeSlot(dir string, owner int) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, file := range []string{"tasks", "memory.max_usage_in_bytes"} {
+		if err := unix.Chown(filepath.Join(dir, file), owner, owner); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("chown %s in %s: %w", file, dir, err)
+		}
+	}
+	return nil
+}
+
+// limitPart sets the limits of all commands together.
+func limitPart(controller, dir string, want Limits) error {
+	set := func(file string, value int64, optional bool) error {
+		at, text := filepath.Join(dir, file), strconv.FormatInt(value, 10)
+		err := os.WriteFile(at, []byte(text), 0)
+		if optional && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if got, err := os.ReadFile(at); err != nil || strings.TrimSpace(string(got)) != text {
+			return fmt.Errorf("%s is %q, not %s (%w)", at, got, text, err)
+		}
+		return nil
+	}
+	switch controller {
+	case "pids":
+		return set("pids.max", want.Processes, false)
+	case "memory":
+		// Before Linux 5.11 a group could be apart from the one above it.
+		if text, err := os.ReadFile(filepath.Join(dir, "memory.use_hierarchy")); err == nil && strings.TrimSpace(string(text)) != "1" {
+			return errors.New("memory isn't counted for the groups above: boot a kernel of version 5.11 or later")
+		}
+		return errors.Join(set("memory.limit_in_bytes", want.Memory, false), set("memory.memsw.limit_in_bytes", want.Memory, true))
+	}
+	return nil
+}
+
+// parts returns the group and, where it is divided, those that have something
+// in them below.
+func (g Group) parts() []string {
+	all := []string{g.Dir}
+	below := filepath.Join(g.Dir, Commands)
+	if _, err := os.Lstat(below); g.V2 || err != nil {
+		return all
+	}
+	for i := range Slots + 1 {
+		all = append(all, filepath.Join(below, slotName(i)))
+	}
+	return all
+}
