@@ -73,8 +73,12 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	d.c.mu.Lock()
 	env := d.e.runner.Environment
 	d.c.mu.Unlock()
-	spec := sandbox.Spec(env, d.c.machine, d.c.rootDir(), d.e.group, slot)
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, file)
+	root, err := d.c.rootOf(env)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	spec := sandbox.Spec(env, d.c.machine, root, d.e.group, slot)
+	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

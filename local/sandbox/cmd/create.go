@@ -31,7 +31,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
 		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
 	}
-	if err := mountRoot(q.Spec); err != nil {
+	if err := mountRoot(q.Spec, q.MapRoot); err != nil {
 		return helper.Answer{}, err
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
@@ -75,7 +75,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 }
 
 // mountRoot makes the root reachable at rootMount and puts that into the spec.
-func mountRoot(spec *specs.Spec) error {
+func mountRoot(spec *specs.Spec, mapped bool) error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return err
@@ -95,7 +95,11 @@ func mountRoot(spec *specs.Spec) error {
 	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
+	if mapped {
+		if err := mountMapped(spec); err != nil {
+			return err
+		}
+	} else if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
 	}
 	spec.Root.Path = rootMount
