@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"agent/...":           {"agent/..."},
 	"local":               {"runtime", "runtime/timing", "agent/...", "local/..."},
 	"local/scheduler":     {"runtime", "runtime/timing"},
+	"local/image":         {"runtime"},
 	"local/...":           {"runtime", "runtime/timing", "agent/...", "local/..."},
 	"nomad":               {"runtime", "agent/...", "nomad/..."},
 	"nomad/...":           {"runtime", "agent/...", "nomad/..."},
