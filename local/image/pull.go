@@ -305,7 +305,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := u.prepare(ctx, c.config.Skeleton, source.config.Config.User, pin.WorkingDirectory); err != nil {
 		return nil, err
 	}
-	if err := u.endTimes(); err != nil {
+	if err := errors.Join(u.endTimes(), u.room()); err != nil {
 		return nil, err
 	}
 	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: u.disk(), used: time.Now()}
