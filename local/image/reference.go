@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ func parse(text string, plain []string) (reference, error) {
 		return reference{file: file, tag: tag}, nil
 	}
 	registry, err := name.ParseReference(text)
+	if strings.HasPrefix(text, ".") {
+		err = errors.New("a path")
+	}
 	if err == nil && slices.Contains(plain, registry.Context().RegistryStr()) {
 		registry, err = name.ParseReference(text, name.Insecure)
 	}
