@@ -3,6 +3,7 @@ package local
 import (
 	"archive/tar"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,4 +75,58 @@ func TestRunnerFromImage(t *testing.T) {
 	b.expect(id, "touch /x /etc/x /srv/x 2>/dev/null || echo readonly; touch /workspace/x /tmp/x && echo writable", "readonly\nwritable")
 	other := b.begin(env)
 	b.expect(other, "cat /srv/secret; ls /workspace", "mine")
+}
+
+// What a runner is made from stays, also when nothing but that runner, which
+// outlived its server, needs it and another image finds no room.
+func TestImageInUseOutlivesItsServer(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Keep = true
+	b.config.Images.Bytes = 3 << 20
+	b.open()
+	b.run()
+	registry := imagetest.NewRegistry(t, nil)
+	first := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.Busybox(t)...)), "x:1")
+	env := b.imageEnvironment("first", first)
+	id := b.begin(env)
+	if err := b.Mark(t.Context(), id, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeleteEnvironment(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.config.Keep = false
+	b.open()
+	b.run()
+	large := imagetest.File("large", strings.Repeat("x", 2<<20))
+	second := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, large)), "x:2")
+	pin, err := b.PinImage(t.Context(), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := env
+	other.ID, other.Image, other.Pin = "second", second, pin
+	if err := b.PutEnvironment(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.awaitImage(pin); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "in use") {
+		t.Errorf("%+v", s)
+	}
+	b.expect(id, "whoami; ls /etc", "runner\ngroup\nhostname\nhosts\npasswd\nresolv.conf")
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.wantImage(other)
+	until := time.Now().Add(20 * time.Second)
+	for b.awaitImage(pin).State != runtime.ImageReady && time.Now().Before(until) {
+		<-time.After(50 * time.Millisecond)
+	}
+	if s := b.awaitImage(pin); s.State != runtime.ImageReady {
+		t.Errorf("%+v", s)
+	}
+	if s := b.ImageStatus(env.Pin); s.State == runtime.ImageReady {
+		t.Error("what nobody uses any more is still there, without room")
+	}
 }
