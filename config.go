@@ -44,7 +44,8 @@ type Config struct {
 	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 	DebugAddress     string   `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
-	Nomad NomadConfig `embed:"" prefix:"nomad-"`
+	Images ImagesConfig `embed:"" prefix:"image-"`
+	Nomad  NomadConfig  `embed:"" prefix:"nomad-"`
 
 	token string
 }
@@ -157,7 +158,10 @@ func (c *Config) Check() error {
 		return &settingError{"log-format", c.LogFormat, "console or json"}
 	}
 	c.AllowedHosts = append(c.AllowedHosts, "localhost", "127.0.0.1", "::1", host)
-	return c.locate()
+	if err := c.locate(); err != nil {
+		return err
+	}
+	return c.Images.check(c.Data)
 }
 
 // leastToken is how many characters a token of this server must have: as many as

@@ -32,11 +32,19 @@ const slowSandbox = time.Second
 // of it from inside and outside.
 func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
 	const name = "sandbox"
+	cache := filepath.Join(config.Data, "local", "images")
+	files, err := os.MkdirTemp("", "rockpool-doctor-")
+	if err != nil {
+		tell(bad(name, "make room for temporary files", "%v", err))
+		return
+	}
+	defer os.RemoveAll(files)
+	config.Images.Files = files
 	began := time.Now()
 	say := func(format string, args ...any) {
 		tell(warn(name, "it goes by itself with the next doctor or private run", format, args...))
 	}
-	err := runPrivate(ctx, config, zap.NewNop(), say, func(ctx context.Context, server *Server) error {
+	err = runPrivate(ctx, config, zap.NewNop(), say, func(ctx context.Context, server *Server) error {
 		tell(fine("parts", "cgroups, namespaces and the helper are there; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
@@ -45,8 +53,9 @@ func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
 		}
 		p := patient{client: server.Client(), group: server.config.CgroupParent}
 		defer p.client.CloseIdle()
-		took, err := p.claim(ctx)
-		if err != nil {
+		var took time.Duration
+		var err error
+		if p.runner, took, err = p.claim(ctx, "doctor"); err != nil {
 			return err
 		}
 		if took > slowSandbox {
@@ -54,7 +63,11 @@ func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
 		} else {
 			tell(fine(name, "a runner started in %v", took.Round(time.Millisecond)))
 		}
-		return p.examine(ctx, tell)
+		if err := p.examine(ctx, tell); err != nil {
+			return err
+		}
+		tell(examineImages(ctx, server, &p, cache))
+		return nil
 	})
 	if err == nil || ctx.Err() != nil {
 		return
@@ -85,14 +98,14 @@ type patient struct {
 	runner string
 }
 
-func (p *patient) claim(ctx context.Context) (time.Duration, error) {
+func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
 	var out struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	err := p.client.Ask(ctx, `mutation { claimRunner(input: {environmentId: "doctor", waitFor: 30}) { runner { id } } }`, nil, &out)
-	p.runner = out.ClaimRunner.Runner.ID
-	return time.Since(began), err
+	err = p.client.Ask(ctx, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		map[string]any{"in": map[string]any{"environmentId": environment, "waitFor": 30}}, &out)
+	return out.ClaimRunner.Runner.ID, time.Since(began), err
 }
 
 // A probe is what became of a shell script in the runner.

@@ -131,7 +131,8 @@ func (s *Server) openLocal(ctx context.Context) error {
 		Collect: scheduler.Collect{
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,
 		},
-		Keep: s.config.OnStop == stopKeeps,
+		Keep:   s.config.OnStop == stopKeeps,
+		Images: s.config.Images.cache(),
 	})
 	if err != nil {
 		return err // a nil *local.Cluster would be no nil cluster

@@ -82,6 +82,14 @@ func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*stri
 	return orNull(status.Reason), nil
 }
 
+func (r poolStatus) Image(_ context.Context, status *runtime.PoolStatus) (*runtime.ImageStatus, error) {
+	return orNull(status.Image), nil
+}
+
+func (r imageStatus) Reason(_ context.Context, status *runtime.ImageStatus) (*string, error) {
+	return orNull(status.Reason), nil
+}
+
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {
 	return r.engine.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
 }

@@ -25,6 +25,7 @@ type (
 	subscription struct{ *resolver }
 	environment  struct{ *resolver }
 	poolStatus   struct{ *resolver }
+	imageStatus  struct{ *resolver }
 	cluster      struct{ *resolver }
 	evaluation   struct{ *resolver }
 	allocation   struct{ *resolver }
@@ -39,6 +40,7 @@ func (r *resolver) Mutation() generated.MutationResolver         { return mutati
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
 func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
 func (r *resolver) PoolStatus() generated.PoolStatusResolver     { return poolStatus{r} }
+func (r *resolver) ImageStatus() generated.ImageStatusResolver   { return imageStatus{r} }
 func (r *resolver) Cluster() generated.ClusterResolver           { return cluster{r} }
 func (r *resolver) Evaluation() generated.EvaluationResolver     { return evaluation{r} }
 func (r *resolver) Allocation() generated.AllocationResolver     { return allocation{r} }

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -48,6 +49,7 @@ type Config struct {
 	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep         bool                 // the end of Run leaves runners running, for the next server
+	Images       image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
 // A Store keeps what must outlive the server. Its methods may be called at
@@ -84,6 +86,7 @@ type Cluster struct {
 	changes   hints
 	turns     turns
 	scheduler *scheduler.Scheduler
+	images    *image.Cache
 	counts    *taskrunner.Counts
 	placing   *timing.Histogram // from the wish for a runner to its place
 	removals  chan struct{}     // a token for each removal at work
@@ -105,6 +108,7 @@ type Cluster struct {
 	leaked       int       // entries that are
 	draining     time.Time // since when; zero: not
 	stopping     bool
+	restored     bool // entries has all that the last server left
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -196,6 +200,9 @@ func (c *Cluster) open(ctx context.Context) error {
 	}
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
+	}
+	if err := c.openImages(); err != nil {
+		return fmt.Errorf("the images: %w", err)
 	}
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)

@@ -11,12 +11,13 @@ import (
 )
 
 // PutEnvironment returns INVALID_INPUT, too, for an environment that can't be
-// run here yet: another image than "host", another isolation than NAMESPACES,
-// a network.
+// run here yet: another isolation than NAMESPACES, a network. It has the
+// environment's image pulled.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := sandbox.Supported(env); err != nil {
 		return err
 	}
+	defer c.images.Review()
 	return c.writeEnvironment(ctx, func() error {
 		c.mu.Lock()
 		unreadable := c.unreadable[env.ID]
@@ -36,12 +37,14 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		}
 		c.environments[env.ID] = env
 		c.mu.Unlock()
+		c.wantImage(env)
 		return nil
 	})
 }
 
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
+	defer c.images.Review()
 	return c.writeEnvironment(ctx, func() error {
 		if err := c.config.Store.DeleteEnvironment(ctx, id); err != nil {
 			return err

@@ -66,14 +66,25 @@ func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) erro
 }
 
 // A rootHook sees to the directory that sandboxes are made around. It is there
-// since the server's start, unless the disk was full then.
-type rootHook struct{ c *Cluster }
+// since the server's start, unless the disk was full then; an image is there
+// before runners are asked for.
+type rootHook struct {
+	c *Cluster
+	e *entry
+}
 
 func (h *rootHook) Name() string { return "root" }
 
 func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
 	if err := h.c.buildRoot(ctx); err != nil {
 		return explained(err)
+	}
+	h.c.mu.Lock()
+	env := h.e.runner.Environment
+	h.c.mu.Unlock()
+	if _, err := h.c.rootOf(env); err != nil {
+		h.c.wantImage(env)
+		return &taskrunner.Failure{Message: "its image isn't here any more, and is pulled again", Err: err}
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func TestCheckRefuses(t *testing.T) {
 	b := running(t)
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
-	spec := sandbox.Spec(hostEnvironment(), b.machine, "/", group, 0)
+	spec := sandbox.Spec(hostEnvironment(), b.machine, sandbox.Root{Path: "/"}, group, 0)
 	want, err := helper.Limits(spec)
 	if err != nil {
 		t.Fatal(err)

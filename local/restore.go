@@ -54,6 +54,9 @@ func (c *Cluster) restore(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	c.scheduler.Restored()
+	c.mu.Lock()
+	c.restored = true
+	c.mu.Unlock()
 	for what, err := range map[string]error{"ranges of user ids": c.sweepRanges(), "root directories": c.sweepRoots()} {
 		if err != nil { // the next server tries again
 			c.report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))

@@ -22,6 +22,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var tasks, parts sync.WaitGroup
 	parts.Go(func() { c.obey(ctx) })
 	parts.Go(func() { c.measure(ctx) })
+	parts.Go(func() { c.images.Run(ctx) })
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)
 		select {

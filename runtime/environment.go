@@ -19,13 +19,17 @@ type Environment struct {
 	// change of PoolSize alone leaves it where it is.
 	RunnerRevision   int           `json:"runnerRevision"`
 	Image            string        `json:"image"`
-	PoolSize         int           `json:"poolSize"` // idle runners to keep; 0: only on demand
+	Pin              ImagePin      `json:"pin,omitzero"` // what Image was when this revision was made
+	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0: only on demand
 	Resources        Resources     `json:"resources"`
 	Network          Network       `json:"network"`
 	Isolation        Isolation     `json:"isolation"`
 	Variables        []Variable    `json:"variables,omitempty"`
 	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution that names none; 0: none
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
+	// Previous is what runners are made from until the cluster has the pinned
+	// image; nil: nothing is. It has no Previous itself.
+	Previous *Environment `json:"previous,omitempty"`
 }
 
 // Resources are the limits of one runner, shared by all that runs in it.
@@ -141,7 +145,7 @@ func validatePorts(ports []int) error {
 // SameRunners reports whether runners made from e and from other are alike,
 // so that a change from one to the other replaces none.
 func (e Environment) SameRunners(other Environment) bool {
-	return e.Image == other.Image &&
+	return e.Image == other.Image && e.Pin.Digest == other.Pin.Digest &&
 		e.Resources == other.Resources &&
 		e.Network.Access == other.Network.Access &&
 		slices.Equal(e.Network.ExposedPorts, other.Network.ExposedPorts) &&

@@ -14,6 +14,7 @@ type PoolStatus struct {
 	Waiting       int    // claims that wait for a runner
 	Reason        string // why runners can't be had; "" where they can
 	Deleted       bool   // the environment is gone, and this is the pool's last status
+	Image         ImageStatus
 }
 
 // A PoolAlertState is where an alert is in its life.

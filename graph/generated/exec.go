@@ -39,6 +39,7 @@ type ResolverRoot interface {
 	Evaluation() EvaluationResolver
 	Execution() ExecutionResolver
 	File() FileResolver
+	ImageStatus() ImageStatusResolver
 	Mutation() MutationResolver
 	PoolStatus() PoolStatusResolver
 	Query() QueryResolver
@@ -289,6 +290,16 @@ type ComplexityRoot struct {
 		Status     func(childComplexity int) int
 	}
 
+	ImageStatus struct {
+		Bytes      func(childComplexity int) int
+		BytesDone  func(childComplexity int) int
+		Digest     func(childComplexity int) int
+		Layers     func(childComplexity int) int
+		LayersDone func(childComplexity int) int
+		Reason     func(childComplexity int) int
+		State      func(childComplexity int) int
+	}
+
 	Label struct {
 		Name  func(childComplexity int) int
 		Value func(childComplexity int) int
@@ -368,6 +379,7 @@ type ComplexityRoot struct {
 		Deleted       func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		Idle          func(childComplexity int) int
+		Image         func(childComplexity int) int
 		Reason        func(childComplexity int) int
 		Revision      func(childComplexity int) int
 		Size          func(childComplexity int) int
@@ -558,6 +570,9 @@ type FileResolver interface {
 	LinkTarget(ctx context.Context, obj *runtime.File) (*string, error)
 	DownloadURL(ctx context.Context, obj *runtime.File) (*string, error)
 }
+type ImageStatusResolver interface {
+	Reason(ctx context.Context, obj *runtime.ImageStatus) (*string, error)
+}
 type MutationResolver interface {
 	PutEnvironment(ctx context.Context, input PutEnvironmentInput) (PutEnvironmentPayload, error)
 	DeleteEnvironment(ctx context.Context, input DeleteEnvironmentInput) (DeleteEnvironmentPayload, error)
@@ -576,6 +591,8 @@ type MutationResolver interface {
 }
 type PoolStatusResolver interface {
 	Reason(ctx context.Context, obj *runtime.PoolStatus) (*string, error)
+
+	Image(ctx context.Context, obj *runtime.PoolStatus) (*runtime.ImageStatus, error)
 }
 type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
@@ -1547,6 +1564,49 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Health.Status(childComplexity), true
 
+	case "ImageStatus.bytes":
+		if e.ComplexityRoot.ImageStatus.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.Bytes(childComplexity), true
+	case "ImageStatus.bytesDone":
+		if e.ComplexityRoot.ImageStatus.BytesDone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.BytesDone(childComplexity), true
+	case "ImageStatus.digest":
+		if e.ComplexityRoot.ImageStatus.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.Digest(childComplexity), true
+	case "ImageStatus.layers":
+		if e.ComplexityRoot.ImageStatus.Layers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.Layers(childComplexity), true
+	case "ImageStatus.layersDone":
+		if e.ComplexityRoot.ImageStatus.LayersDone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.LayersDone(childComplexity), true
+	case "ImageStatus.reason":
+		if e.ComplexityRoot.ImageStatus.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.Reason(childComplexity), true
+	case "ImageStatus.state":
+		if e.ComplexityRoot.ImageStatus.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageStatus.State(childComplexity), true
+
 	case "Label.name":
 		if e.ComplexityRoot.Label.Name == nil {
 			break
@@ -1932,6 +1992,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PoolStatus.Idle(childComplexity), true
+	case "PoolStatus.image":
+		if e.ComplexityRoot.PoolStatus.Image == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PoolStatus.Image(childComplexity), true
 	case "PoolStatus.reason":
 		if e.ComplexityRoot.PoolStatus.Reason == nil {
 			break
@@ -2810,7 +2876,9 @@ type Environment {
   id: ID!
   "Counts the changes: 1 for the first."
   revision: Int!
-  "The file system that runners start with. ` + "`" + `host` + "`" + `: this machine's own programs, read-only."
+  """
+  The file system that runners start with. ` + "`" + `host` + "`" + `: this machine's own programs, read-only. Else the container image that was named; which bytes that was then is pinned, and in ` + "`" + `pool.image` + "`" + `.
+  """
   image: String!
   "How many idle runners are kept warm. 0: one is started when a claim waits for it."
   poolSize: Int!
@@ -2930,6 +2998,39 @@ type PoolStatus {
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!
+  """
+  How far this machine is with the image that this revision is pinned to; null for ` + "`" + `host` + "`" + `, and where the cluster has its own way with images.
+  Until it is READY the revision before goes on being served.
+  """
+  image: ImageStatus
+}
+
+"Where this machine is in having an image."
+enum ImageState {
+  "It is on its way, or waits for its turn."
+  PULLING
+  "It is here, whatever becomes of the registry, until no environment and no runner needs it and room is short."
+  READY
+  "It isn't here; the reason says why. Unless it can't help, it is tried again by itself, at least every five minutes; ` + "`" + `putEnvironment` + "`" + ` with the ` + "`" + `image` + "`" + ` tries it at once."
+  FAILED
+}
+
+"How far this machine is with an image."
+type ImageStatus {
+  "The digest that says which bytes it is: of its manifest for this machine's platform or, for an archive without one, of its configuration."
+  digest: String!
+  "Where it is."
+  state: ImageState!
+  "The layers that it has; 0 before that is known."
+  layers: Int!
+  "Those of them that are unpacked."
+  layersDone: Int!
+  "Bytes of its layers, as they come, mostly compressed; 0 before that is known."
+  bytes: Int64!
+  "Those of them that have come."
+  bytesDone: Int64!
+  "Why it can't be had, and what to do; null unless it is FAILED."
+  reason: String
 }
 
 "Where a pool's alert is in its life."
@@ -3565,7 +3666,11 @@ input PutEnvironmentInput {
   id: ID!
   "Only if the stored revision is this one, else CONFLICT. 0: only create."
   ifRevision: Int
-  "The file system to start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, this machine's own programs."
+  """
+  The file system to start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, this machine's own programs.
+  On a single machine also a container image: a reference such as ` + "`" + `python:3.12` + "`" + ` or ` + "`" + `registry.example.org/x@sha256:…` + "`" + `, or ` + "`" + `file:NAME` + "`" + ` for an archive (` + "`" + `docker save` + "`" + `, or an OCI layout's) or the directory of an OCI layout among the server's image files, with ` + "`" + `#TAG` + "`" + ` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving ` + "`" + `image` + "`" + ` out keeps the bytes. What it is now is in ` + "`" + `pool.image` + "`" + `.
+  Programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
+  """
   image: String
   "Idle runners to keep warm, 0 to 1000. Default: 2."
   poolSize: Int
@@ -3675,7 +3780,7 @@ input StartExecutionInput {
   shell: String
   "Environment variables beside, or instead of, the environment's own; at most 256."
   variables: [VariableInput!]
-  "Directory to run in, absolute inside the runner or below /workspace. Default: /workspace."
+  "Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace."
   workingDirectory: String
   "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
   timeLimit: Int
@@ -4465,6 +4570,26 @@ func (ec *executionContext) childFields_Health(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type Health", field.Name)
 }
 
+func (ec *executionContext) childFields_ImageStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "digest":
+		return ec.fieldContext_ImageStatus_digest(ctx, field)
+	case "state":
+		return ec.fieldContext_ImageStatus_state(ctx, field)
+	case "layers":
+		return ec.fieldContext_ImageStatus_layers(ctx, field)
+	case "layersDone":
+		return ec.fieldContext_ImageStatus_layersDone(ctx, field)
+	case "bytes":
+		return ec.fieldContext_ImageStatus_bytes(ctx, field)
+	case "bytesDone":
+		return ec.fieldContext_ImageStatus_bytesDone(ctx, field)
+	case "reason":
+		return ec.fieldContext_ImageStatus_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ImageStatus", field.Name)
+}
+
 func (ec *executionContext) childFields_Label(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -4601,6 +4726,8 @@ func (ec *executionContext) childFields_PoolStatus(ctx context.Context, field gr
 		return ec.fieldContext_PoolStatus_reason(ctx, field)
 	case "deleted":
 		return ec.fieldContext_PoolStatus_deleted(ctx, field)
+	case "image":
+		return ec.fieldContext_PoolStatus_image(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PoolStatus", field.Name)
 }
@@ -9344,6 +9471,167 @@ func (ec *executionContext) fieldContext_Health_components(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _ImageStatus_digest(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_digest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Digest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_digest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_state(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ImageState) graphql.Marshaler {
+			return ec.marshalNImageState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type ImageState does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_layers(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_layers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Layers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_layers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_layersDone(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_layersDone(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LayersDone, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_layersDone(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_bytes(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_bytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Bytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_bytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_bytesDone(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_bytesDone(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BytesDone, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_bytesDone(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ImageStatus_reason(ctx context.Context, field graphql.CollectedField, obj *runtime.ImageStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageStatus_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ImageStatus().Reason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ImageStatus_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageStatus", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Label_name(ctx context.Context, field graphql.CollectedField, obj *runtime.Label) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10956,6 +11244,38 @@ func (ec *executionContext) _PoolStatus_deleted(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_PoolStatus_deleted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PoolStatus", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _PoolStatus_image(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolStatus_image(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.PoolStatus().Image(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.ImageStatus) graphql.Marshaler {
+			return ec.marshalOImageStatus2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolStatus_image(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PoolStatus",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ImageStatus(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _PortMapping_exposedPort(ctx context.Context, field graphql.CollectedField, obj *runtime.PortMapping) (ret graphql.Marshaler) {
@@ -17643,6 +17963,107 @@ func (ec *executionContext) _Health(ctx context.Context, sel ast.SelectionSet, o
 	return out
 }
 
+var imageStatusImplementors = []string{"ImageStatus"}
+
+func (ec *executionContext) _ImageStatus(ctx context.Context, sel ast.SelectionSet, obj *runtime.ImageStatus) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, imageStatusImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ImageStatus")
+		case "digest":
+			out.Values[i] = ec._ImageStatus_digest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._ImageStatus_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "layers":
+			out.Values[i] = ec._ImageStatus_layers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "layersDone":
+			out.Values[i] = ec._ImageStatus_layersDone(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bytes":
+			out.Values[i] = ec._ImageStatus_bytes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bytesDone":
+			out.Values[i] = ec._ImageStatus_bytesDone(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ImageStatus_reason(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var labelImplementors = []string{"Label"}
 
 func (ec *executionContext) _Label(ctx context.Context, sel ast.SelectionSet, obj *runtime.Label) graphql.Marshaler {
@@ -18306,6 +18727,44 @@ func (ec *executionContext) _PoolStatus(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "image":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._PoolStatus_image(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -20891,6 +21350,23 @@ func (ec *executionContext) marshalNID2string(ctx context.Context, sel ast.Selec
 	return res
 }
 
+func (ec *executionContext) unmarshalNImageState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageState(ctx context.Context, v any) (runtime.ImageState, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.ImageState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNImageState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageState(ctx context.Context, sel ast.SelectionSet, v runtime.ImageState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, error) {
 	res, err := graphql.UnmarshalInt(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -21807,6 +22283,13 @@ func (ec *executionContext) marshalOID2ᚖstring(ctx context.Context, sel ast.Se
 	_ = ctx
 	res := model.MarshalID(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOImageStatus2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx context.Context, sel ast.SelectionSet, v *runtime.ImageStatus) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ImageStatus(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOInt2ᚕintᚄ(ctx context.Context, v any) ([]int, error) {

@@ -105,6 +105,8 @@ type PutEnvironmentInput struct {
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision,omitempty"`
 	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
+	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
+	// Programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
 	Image *string `json:"image,omitempty"`
 	// Idle runners to keep warm, 0 to 1000. Default: 2.
 	PoolSize *int `json:"poolSize,omitempty"`
@@ -226,7 +228,7 @@ type StartExecutionInput struct {
 	Shell *string `json:"shell,omitempty"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []runtime.Variable `json:"variables,omitempty"`
-	// Directory to run in, absolute inside the runner or below /workspace. Default: /workspace.
+	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.
 	WorkingDirectory *string `json:"workingDirectory,omitempty"`
 	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`

@@ -32,11 +32,13 @@ type Launcher struct {
 }
 
 // Create makes the sandbox id from spec, whose first process gets listener as
-// its descriptor 3, divides its group unless commands is nil, and returns when the process runs and its limits were read
-// back. After an error nothing is left, unless ctx ended or the helper was
-// killed: then Remove cleans up.
-func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, commands *cgroup.Limits, listener *os.File) (helper.Answer, error) {
-	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, Spec: spec, Commands: commands}
+// its descriptor 3, divides its group unless commands is nil, and returns when
+// the process runs and its limits were read back. With mapped the files of its
+// root belong to users as the sandbox counts them, else to the machine's. After
+// an error nothing is left, unless ctx ended or the helper was killed: then
+// Remove cleans up.
+func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, mapped bool, commands *cgroup.Limits, listener *os.File) (helper.Answer, error) {
+	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, MapRoot: mapped, Spec: spec, Commands: commands}
 	return l.run(ctx, helper.Create, q, listener)
 }
 

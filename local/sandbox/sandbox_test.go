@@ -32,12 +32,12 @@ func TestSpecLimits(t *testing.T) {
 	} {
 		env := environment()
 		env.Resources.CPUMHz = c.mhz
-		divided := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, "/root", "/rockpool/a", 3)
+		divided := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, Root{Path: "/root"}, "/rockpool/a", 3)
 		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 6 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := helper.Limits(divided); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
-		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")}, "/root", "/rockpool/a", 3)
+		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")}, Root{Path: "/root"}, "/rockpool/a", 3)
 		want = cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := helper.Limits(spec); err != nil || got != want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
@@ -69,7 +69,7 @@ func TestBuildRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, mount := range mounts(environment(), m) {
+	for _, mount := range mounts(environment(), m, Root{}) {
 		switch filepath.Dir(mount.Destination) {
 		case "/dev": // on the tmpfs
 		default:

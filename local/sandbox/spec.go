@@ -32,8 +32,8 @@ const cpuPeriod = 100_000
 // this version can't run here.
 func Supported(env runtime.Environment) error {
 	switch {
-	case env.Image != runtime.DefaultImage:
-		return runtime.Invalid("image", "must be %q: other images aren't available yet in this version", runtime.DefaultImage)
+	case env.Image != runtime.DefaultImage && env.Pin.Digest == "":
+		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
 	case env.Isolation != runtime.IsolationNamespaces:
 		return runtime.Invalid("isolation", "must be %s: %s isn't available yet in this version", runtime.IsolationNamespaces, env.Isolation)
 	case env.Network.Access:
@@ -44,18 +44,35 @@ func Supported(env runtime.Environment) error {
 	return nil
 }
 
+// A Root is a directory that sandboxes are made around.
+type Root struct {
+	Path  string // what BuildRoot made, or an image's root
+	Image bool   // an image's: its owners are the sandbox's users 0 to 65535
+	Agent string // with Image: the agent's file
+}
+
+// ImageRoot says what an image's root must have: empty directories, and files
+// with their text.
+func ImageRoot() (directories []string, files map[string]string) {
+	files = map[string]string{AgentPath: ""}
+	for _, at := range []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"} {
+		files[at] = ownFiles[at]
+	}
+	return []string{"/proc", "/sys", "/dev", "/tmp", Workspace, path.Dir(AgentPath)}, files
+}
+
 // Spec returns the OCI runtime spec of a sandbox for env. group is its cgroup,
-// below /rockpool; slot chooses its users; root is what BuildRoot made.
+// below /rockpool; slot chooses its users.
 //
 // The network is a namespace of its own whose only interface, lo, is up. The
 // clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
-func Spec(env runtime.Environment, m Machine, root, group string, slot int) *specs.Spec {
+func Spec(env runtime.Environment, m Machine, root Root, group string, slot int) *specs.Spec {
 	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + slot*UIDs), Size: UIDs}}
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname,
-		Root:     &specs.Root{Path: root, Readonly: true},
+		Root:     &specs.Root{Path: root.Path, Readonly: true},
 		Process: &specs.Process{
 			Args:            []string{AgentPath, "serve", "--fd", "3"},
 			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
@@ -74,7 +91,7 @@ func Spec(env runtime.Environment, m Machine, root, group string, slot int) *spe
 				Permitted: agentCapabilities,
 			},
 		},
-		Mounts: mounts(env, m),
+		Mounts: mounts(env, m, root),
 		Linux: &specs.Linux{
 			UIDMappings: users,
 			GIDMappings: users,
@@ -111,7 +128,7 @@ var maskedPaths = []string{
 	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
-func mounts(env runtime.Environment, m Machine) []specs.Mount {
+func mounts(env runtime.Environment, m Machine, root Root) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
 	room := size(env.Resources.WorkspaceMiB)
@@ -123,6 +140,9 @@ func mounts(env runtime.Environment, m Machine) []specs.Mount {
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(env.Resources.WorkspaceMiB, 64))}},
 		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
+	}
+	if root.Image {
+		return append(all, specs.Mount{Destination: AgentPath, Source: root.Agent, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
 	for _, at := range m.Binds {
 		all = append(all, specs.Mount{Destination: at, Source: at, Options: []string{"rbind", "ro", "rro", "nosuid", "nodev", "rnosuid", "rnodev"}})

@@ -181,7 +181,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 		return nil
 	}
 	p := pool.New(env, known, pool.Options{
-		Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining,
+		Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
 	})
 	e.pools[env.ID] = p
 	e.counts.claims.LoadOrStore(env.ID, newClaimCounts())

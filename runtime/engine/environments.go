@@ -11,8 +11,12 @@ import (
 
 // PutEnvironment creates an environment, or changes those of its fields that
 // in names. Runners that are claimed stay as they are; idle ones are replaced
-// if what they are made from changed.
+// if what they are made from changed, and the cluster has the image for that.
+// An image that in names is looked up, and pinned.
 func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
+	if err := e.pin(ctx, &in); err != nil { // which may take a while, before others have to wait
+		return runtime.Environment{}, false, err
+	}
 	done, err := e.beginChange(ctx)
 	if err != nil {
 		return runtime.Environment{}, false, err
@@ -33,6 +37,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if exists && env.Revision == stored.Revision {
 			return env, false, nil // nothing changes
 		}
+		env = e.remember(env, stored, exists)
 		err = e.cluster.PutEnvironment(ctx, env)
 		if err == nil {
 			return env, !exists, e.setEnvironment(ctx, env)
@@ -152,7 +157,9 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 			Isolation: runtime.IsolationNamespaces, DefaultTimeLimit: runtime.DefaultTimeLimit, OutputLimit: runtime.DefaultOutputLimit,
 		}
 	}
-	set(&env.Image, in.Image)
+	if in.Image != nil {
+		env.Image, env.Pin = *in.Image, in.pin
+	}
 	set(&env.PoolSize, in.PoolSize)
 	set(&env.Resources.CPUMHz, in.CPUMHz)
 	set(&env.Resources.MemoryMiB, in.MemoryMiB)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -67,7 +68,10 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := begin{Env: commandEnvironment(x, env.Variables, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
+	begin := begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
+	if begin.Dir == "" && !x.Release { // what brings files with it runs beside them
+		begin.Dir = env.Pin.WorkingDirectory
+	}
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
 	stored, added, err := e.store.AddExecution(ctx, x, begin.encode())
@@ -303,26 +307,25 @@ func argument(field, arg string) error {
 }
 
 // commandEnvironment returns a command's whole environment: ours, then the
-// environment's, then the execution's; later ones win.
-func commandEnvironment(x runtime.Execution, lists ...[]runtime.Variable) []string {
-	user := "runner"
+// image's, then the environment's, then the execution's; later ones win. But who
+// runs it, and where that user is at home, isn't the image's to say.
+func commandEnvironment(x runtime.Execution, env runtime.Environment, own []runtime.Variable) []string {
+	user := cmp.Or(env.Pin.User, "runner")
 	if x.Privileged {
 		user = "root"
 	}
 	base := []runtime.Variable{
 		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		{Name: "HOME", Value: "/workspace"},
-		{Name: "USER", Value: user},
-		{Name: "LOGNAME", Value: user},
 		{Name: "SHELL", Value: shell},
 		{Name: "LANG", Value: "C.UTF-8"},
 	}
+	who := []runtime.Variable{{Name: "HOME", Value: "/workspace"}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user}}
 	if x.Terminal != nil {
 		base = append(base, runtime.Variable{Name: "TERM", Value: "xterm-256color"})
 	}
 	at := map[string]int{}
 	var all []string
-	for _, list := range append([][]runtime.Variable{base}, lists...) {
+	for _, list := range [][]runtime.Variable{base, env.Pin.Variables, who, env.Variables, own} {
 		for _, v := range list {
 			entry := v.Name + "=" + v.Value
 			if i, ok := at[v.Name]; ok {

@@ -28,6 +28,8 @@ type PutEnvironmentInput struct {
 	Variables        []runtime.Variable
 	DefaultTimeLimit *int // seconds
 	OutputLimit      *int64
+
+	pin runtime.ImagePin // with Image: what that is now
 }
 
 // ClaimInput asks for a runner.

@@ -169,6 +169,8 @@ func (o *owner) noRunner() error {
 		reason = o.listError
 	case o.draining():
 		reason = reasonDraining
+	case o.awaiting:
+		reason = o.reasonAwaiting()
 	}
 	if reason != "" {
 		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.env.ID, reason)

@@ -24,6 +24,9 @@ type owner struct {
 	pool       *Pool
 	spawn      func(func(context.Context)) // runs a worker, which Run waits for
 	env        runtime.Environment
+	making     runtime.Environment // what runners are made from now; see look
+	image      runtime.ImageStatus // of env's image
+	awaiting   bool                // nothing can be made before that is there
 	deleted    bool
 	endClaimed bool
 
@@ -122,6 +125,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // settle serves the claims that can be served, does what Plan says, and
 // publishes the result. It returns when to look again.
 func (o *owner) settle(now time.Time) time.Time {
+	o.look()
 	if o.listed {
 		o.serve(now)
 	}
@@ -138,10 +142,13 @@ func (o *owner) settle(now time.Time) time.Time {
 		}
 		o.members = append(o.members, m)
 	}
-	spec := Spec{Size: o.env.PoolSize, Revision: o.env.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
+	spec := Spec{Size: o.env.PoolSize, Revision: o.making.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
 	actions := Plan(now, spec, o.members, len(o.waiters), o.failures)
 	for _, s := range actions.Stop {
 		o.stop(o.runners[s.ID], s.Reason, "")
+	}
+	if o.awaiting {
+		actions.Start = 0
 	}
 	for range actions.Start {
 		o.start(now)
@@ -162,7 +169,7 @@ func earlier(a, b time.Time) time.Time {
 // start has a worker start a runner.
 func (o *owner) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
-		ID: runtime.NewRunnerID(), Environment: o.env, State: runtime.RunnerStarting, CreatedAt: now,
+		ID: runtime.NewRunnerID(), Environment: o.making, State: runtime.RunnerStarting, CreatedAt: now,
 	}, wished: now}
 	o.runners[e.ID] = e
 	o.changed(e)
@@ -181,7 +188,7 @@ func (o *owner) hurry() {
 	var refills, urgent []*entry
 	for _, e := range o.runners {
 		switch {
-		case e.State != runtime.RunnerStarting || e.Environment.Revision < o.env.RunnerRevision:
+		case e.State != runtime.RunnerStarting || e.Environment.Revision < o.making.RunnerRevision:
 		case e.priority >= runtime.PriorityWaiting:
 			urgent = append(urgent, e)
 		default:
@@ -355,7 +362,7 @@ func (o *owner) list() {
 func (o *owner) oldestIdle() *entry {
 	var oldest *entry
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.env.RunnerRevision && (oldest == nil || e.ID < oldest.ID) {
+		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.making.RunnerRevision && (oldest == nil || e.ID < oldest.ID) {
 			oldest = e
 		}
 	}

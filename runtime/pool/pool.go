@@ -47,6 +47,9 @@ type Options struct {
 	// runner; after a change of that the pool gets a Hint. It must not block. nil:
 	// it never is.
 	Draining func() bool
+	// Image says how far the cluster is with an environment's pinned image; after a
+	// change the pool gets a Hint. It must not block. nil: there are none.
+	Image func(runtime.ImagePin) runtime.ImageStatus
 }
 
 // A Pool is one environment's pool. Its methods are safe for concurrent use.

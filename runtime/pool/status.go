@@ -59,6 +59,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		Revision:      o.env.Revision,
 		Size:          o.env.PoolSize,
 		Waiting:       len(o.waiters),
+		Image:         o.image,
 		Deleted:       ended && o.deleted,
 	}
 	var blocked string
@@ -82,6 +83,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		status.Reason = o.listError
 	case o.draining():
 		status.Reason = reasonDraining
+	case o.awaiting:
+		status.Reason = o.reasonAwaiting()
 	case o.failures.Count > 0:
 		status.Reason = o.lastFailure
 	case status.Idle == 0:

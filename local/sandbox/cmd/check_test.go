@@ -14,7 +14,7 @@ func TestCheckSpec(t *testing.T) {
 	request := func() *helper.Request {
 		env := runtime.Environment{Image: "host", Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources()}
 		m := sandbox.Machine{CoreMHz: 2000, Swap: true, Binds: []string{"/usr"}}
-		return &helper.Request{ID: "a", StateDir: "/x", Cgroup: "/rockpool/a", Spec: sandbox.Spec(env, m, "/root", "/rockpool/a", 0)}
+		return &helper.Request{ID: "a", StateDir: "/x", Cgroup: "/rockpool/a", Spec: sandbox.Spec(env, m, sandbox.Root{Path: "/root"}, "/rockpool/a", 0)}
 	}
 	if _, err := checkSpec(request()); err != nil {
 		t.Errorf("the server's own spec: %v", err)

@@ -32,7 +32,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
 		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
 	}
-	if err := mountRoot(q.Spec); err != nil {
+	if err := mountRoot(q.Spec, q.MapRoot); err != nil {
 		return helper.Answer{}, err
 	}
 	args, descriptors, err := divide(q, trees)
@@ -98,7 +98,7 @@ func divide(q *helper.Request, trees cgroup.Hierarchies) (args []string, dirs []
 }
 
 // mountRoot makes the root reachable at rootMount and puts that into the spec.
-func mountRoot(spec *specs.Spec) error {
+func mountRoot(spec *specs.Spec, mapped bool) error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return err
@@ -118,7 +118,11 @@ func mountRoot(spec *specs.Spec) error {
 	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
+	if mapped {
+		if err := mountMapped(spec); err != nil {
+			return err
+		}
+	} else if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
 	}
 	spec.Root.Path = rootMount

@@ -37,6 +37,9 @@ func main() {
 		runtime.LockOSThread()
 		libcontainer.Init()
 	}
+	if len(os.Args) == 2 && os.Args[1] == holdCommand {
+		hold()
+	}
 	answer, err := run()
 	if err != nil {
 		var final finalError

@@ -29,9 +29,10 @@ const MaxMessage = 1 << 20
 // A Request asks for a sandbox to be made or removed.
 type Request struct {
 	ID       string      `json:"id"`
-	StateDir string      `json:"stateDir"`       // where the helper keeps a directory per sandbox
-	Cgroup   string      `json:"cgroup"`         // the sandbox's group, below /rockpool
-	Spec     *specs.Spec `json:"spec,omitempty"` // Create only; descriptor 3 is the socket that the first process gets as its own 3
+	StateDir string      `json:"stateDir"`          // where the helper keeps a directory per sandbox
+	Cgroup   string      `json:"cgroup"`            // the sandbox's group, below /rockpool
+	MapRoot  bool        `json:"mapRoot,omitempty"` // Create only: the owners of the root's files are users of the sandbox
+	Spec     *specs.Spec `json:"spec,omitempty"`    // Create only; descriptor 3 is the socket that the first process gets as its own 3
 
 	// Create only: commands get groups of their own below the sandbox's, with
 	// these limits of memory and processes together; the first process is told by

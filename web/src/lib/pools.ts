@@ -14,6 +14,15 @@ export const PoolFragment = graphql(`
     waiting
     reason
     deleted
+    image {
+      digest
+      state
+      layers
+      layersDone
+      bytes
+      bytesDone
+      reason
+    }
   }
 `);
 export type Pool = ResultOf<typeof PoolFragment>;

@@ -11,6 +11,7 @@ import { PoolBar, PoolCounts } from "../../ui/pool";
 import { PoolState } from "../overview/poolrow";
 import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
 import { EnvironmentFields } from "./form";
+import { ImageState } from "./image";
 import { useDraft } from "./usedraft";
 import { Told } from "../../ui/told";
 
@@ -104,6 +105,7 @@ export default function Environment({ id }: { id: string }) {
           ) : (
             <span className="soft">Counting …</span>
           )}
+          {pool && <ImageState image={pool.image} served={!pool.reason} />}
           {reason && <Notice kind={alert ? "bad" : "warn"}><Told text={reason} /></Notice>}
           <Stack
             label="Idle, claimed and starting runners over time"

@@ -35,7 +35,7 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
   return (
     <div className="fields">
       {isNew && text("id", "id", "Id", "Letters, digits, dots, dashes and underscores. Programs name the environment by it.")}
-      {text("image", "image", "Image", "The file system to start with. host: this machine's own programs, read-only.")}
+      {text("image", "image", "Image", "The file system to start with. host: this machine's own programs, read-only. Else a container image such as python:3.12, or file: and the name of an archive on the server; it is looked up, and pinned, when it is saved.")}
       <Field label="Warm runners" hint="Idle ones that are kept ready. 0: one is started when a claim waits for it." error={wrongAt("poolSize")}>
         {({ id, ...tie }) => (
           <div className="with-unit">

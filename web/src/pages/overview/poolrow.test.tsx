@@ -5,7 +5,7 @@ import { perMinute, PoolRow } from "./poolrow";
 
 afterEach(cleanup);
 
-const pool = { environmentId: "python", revision: 1, size: 2, idle: 2, starting: 0, claimed: 0, stopping: 0, waiting: 0, reason: null, deleted: false };
+const pool = { environmentId: "python", revision: 1, size: 2, idle: 2, starting: 0, claimed: 0, stopping: 0, waiting: 0, reason: null, deleted: false, image: null };
 const environment: EnvironmentRow = {
   id: "python",
   revision: 1,

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/image"
+)
+
+// ImagesConfig are the settings for container images of runners on this machine.
+type ImagesConfig struct {
+	CacheBytes int64    `env:"ROCKPOOL_IMAGE_CACHE_BYTES" default:"21474836480" placeholder:"BYTES" help:"Bytes that images may take on this machine, 67108864 to 1125899906842624: those that nobody uses go first, those in use never. (${default}; $$${env})"`
+	Bytes      int64    `env:"ROCKPOOL_IMAGE_BYTES" default:"10737418240" placeholder:"BYTES" help:"Bytes that one image may have when it is unpacked, 1048576 to 1125899906842624. (${default}; $$${env})"`
+	Timeout    int      `env:"ROCKPOOL_IMAGE_TIMEOUT" default:"1800" placeholder:"SECONDS" help:"How long one try to pull an image may take, 1 to 86400. (${default}; $$${env})"`
+	Files      string   `env:"ROCKPOOL_IMAGE_FILES" placeholder:"DIR" complete:"file" help:"Directory of archives and layouts that environments may name as file:NAME. (image-files in the data directory; $$${env})"`
+	PlainHTTP  []string `name:"plain-http" env:"ROCKPOOL_IMAGE_PLAIN_HTTP" placeholder:"HOST:PORT,…" help:"Registries that have no TLS, beside those on this machine's loopback. ($$${env})"`
+}
+
+// check completes the settings; data is the server's directory.
+func (c *ImagesConfig) check(data string) error {
+	c.CacheBytes = cmp.Or(c.CacheBytes, local.DefaultCacheBytes) // a Config that was made in Go
+	c.Bytes = cmp.Or(c.Bytes, local.DefaultImageBytes)
+	c.Timeout = cmp.Or(c.Timeout, int(local.DefaultImageTimeout/time.Second))
+	for _, b := range []struct {
+		flag             string
+		value, low, high int64
+		unit             string
+	}{
+		{"image-cache-bytes", c.CacheBytes, 64 << 20, 1 << 50, "bytes"},
+		{"image-bytes", c.Bytes, 1 << 20, 1 << 50, "bytes"},
+		{"image-timeout", int64(c.Timeout), 1, 86400, "seconds"},
+	} {
+		if b.value < b.low || b.value > b.high {
+			return &settingError{b.flag, strconv.FormatInt(b.value, 10), fmt.Sprintf("%d to %d %s", b.low, b.high, b.unit)}
+		}
+	}
+	for _, host := range c.PlainHTTP {
+		u, err := url.Parse("//" + host)
+		_, _, noPort := net.SplitHostPort(host)
+		if err != nil || u.Host != host || noPort != nil {
+			return &settingError{"image-plain-http", host, "registries' hosts and ports, without http://, for example registry.example.org:5000"}
+		}
+	}
+	if c.Files == "" {
+		c.Files = filepath.Join(data, "image-files")
+	}
+	dir, err := filepath.Abs(c.Files)
+	if err != nil {
+		return &settingError{"image-files", c.Files, "a directory: " + err.Error()}
+	}
+	c.Files = dir
+	return nil
+}
+
+// cache is what package local is given.
+func (c *ImagesConfig) cache() image.Config {
+	return image.Config{
+		Files: c.Files, Plain: c.PlainHTTP, Image: image.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: time.Duration(c.Timeout) * time.Second,
+	}
+}

@@ -1,0 +1,576 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("ROCKPOOL_TEST_PULL"); dir != "" {
+		pullUntilKilled(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A box is a cache that runs.
+type box struct {
+	*Cache
+	t    testing.TB
+	stop func()
+
+	mu      sync.Mutex // guards all below
+	used    map[string]bool
+	changes int
+}
+
+func newBox(t testing.TB, dir string, change func(*Config)) *box {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	b := &box{t: t, used: map[string]bool{}}
+	config := Config{
+		Dir: dir, Files: t.TempDir(), Image: Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: 10 * time.Second,
+		Skeleton: Skeleton{Directories: []string{"/proc", "/workspace"}, Files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n"}, Home: "/workspace"},
+		Logger:   zap.NewNop(),
+		Used: func() map[string]bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			all := map[string]bool{}
+			for digest := range b.used {
+				all[digest] = true
+			}
+			return all
+		},
+		Changed: func(string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.changes++
+		},
+	}
+	if change != nil {
+		change(&config)
+	}
+	var err error
+	if b.Cache, err = Open(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); b.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *box) use(digest string, used bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if used {
+		b.used[digest] = true
+	} else {
+		delete(b.used, digest)
+	}
+}
+
+// want resolves a reference, and returns what became of its image.
+func (b *box) want(reference string) runtime.ImageStatus {
+	b.t.Helper()
+	pin, err := b.Resolve(b.t.Context(), reference)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.use(pin.Digest, true)
+	b.Want(reference, pin.Digest)
+	return b.await(pin.Digest, runtime.ImageReady, runtime.ImageFailed)
+}
+
+func (b *box) await(digest string, states ...runtime.ImageState) runtime.ImageStatus {
+	b.t.Helper()
+	until(b.t, func() bool {
+		for _, s := range states {
+			if b.Status(digest).State == s {
+				return true
+			}
+		}
+		return false
+	})
+	return b.Status(digest)
+}
+
+func until(t testing.TB, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("it took too long")
+		}
+	}
+}
+
+// clean fails the test if anything half done is there, or an image that
+// shouldn't be.
+func (b *box) clean(images ...string) {
+	b.t.Helper()
+	until(b.t, func() bool {
+		left, err := os.ReadDir(b.temp())
+		return err == nil && len(left) == 0
+	})
+	entries, err := os.ReadDir(b.config.Dir)
+	if err != nil || len(entries) != len(images)+1 {
+		b.t.Errorf("the cache has %v (%v), not %q", entries, err, images)
+	}
+	for _, digest := range images {
+		if _, err := b.Root(digest); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// small is an image whose one file has a text.
+func small(t testing.TB, text string) v1.Image {
+	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("file", text)))
+}
+
+func TestPullThenThere(t *testing.T) {
+	b := newBox(t, t.TempDir(), nil)
+	registry := imagetest.NewRegistry(t, nil)
+	image := imagetest.Image(t, v1.Config{Env: []string{"A=b=c", "PATH=/x"}, User: "app:staff", WorkingDir: "/srv/app", Entrypoint: []string{"/nothing"}},
+		imagetest.Layer(t, file("etc/passwd", "root:x:0:0:r:/root:/bin/sh\napp:x:70:71:An App:/home/app:/bin/ash\nother:x:1000:1000::/:\n"), file("etc/group", "staff:x:50:\n"),
+			entry{Header: header{Name: "own", Mode: 0o600, Uid: 70, Gid: 50}}, kind(tar.TypeLink, "again", "own"),
+			entry{Header: header{Name: "theirs", Mode: 0o600, Uid: 1000, Gid: 1000}}, file("proc", "a file"), kind(tar.TypeSymlink, "etc/hosts", "/own")),
+		imagetest.Layer(t, file("two", "2")))
+	reference := registry.Push(image, "some/image:v1")
+	status := b.want(reference)
+	digest := imagetest.Digest(t, image)
+	if status.State != runtime.ImageReady || status.Layers != 2 || status.LayersDone != 2 || status.Bytes == 0 || status.BytesDone != status.Bytes || status.Digest != digest {
+		t.Fatalf("%+v", status)
+	}
+	root, err := b.Root(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"two": "2", "etc/hosts": "127.0.0.1 localhost\n",
+		"etc/passwd": "app:x:1000:1000:app:/workspace:/bin/sh\nroot:x:0:0:r:/root:/bin/sh\nother:x:70:50::/:\n",
+		"etc/group":  "app:x:1000:\nstaff:x:1000:\n",
+	} {
+		if text, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(text) != want {
+			t.Errorf("%s is %q (%v)", name, text, err)
+		}
+	}
+	for name, want := range map[string]uint32{"own": User, "again": User, "theirs": 70} {
+		var stat unix.Stat_t
+		if err := unix.Lstat(filepath.Join(root, name), &stat); err != nil || stat.Uid != want {
+			t.Errorf("%s is of %d (%v), not %d", name, stat.Uid, err, want)
+		}
+	}
+	for _, name := range []string{"proc", "workspace", "srv/app"} {
+		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || !info.IsDir() {
+			t.Errorf("%s is %v (%v)", name, info, err)
+		}
+	}
+	b.clean(digest)
+	b.stop()
+	registry.Stop()
+
+	// The next process has it, without anybody to ask.
+	again := newBox(t, b.config.Dir, nil)
+	pin, err := again.Resolve(t.Context(), strings.TrimSuffix(reference, ":v1")+"@"+digest)
+	want := runtime.ImagePin{Digest: digest, WorkingDirectory: "/srv/app", User: "app", Variables: []runtime.Variable{{Name: "A", Value: "b=c"}, {Name: "PATH", Value: "/x"}}}
+	if err != nil || fmt.Sprint(pin) != fmt.Sprint(want) {
+		t.Errorf("%+v %v", pin, err)
+	}
+	if s := again.Status(digest); s != status {
+		t.Errorf("%+v, not %+v", s, status)
+	}
+	if _, err := again.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("a tag, without the registry: %v", err)
+	}
+}
+
+func TestFilesAreImages(t *testing.T) {
+	b := newBox(t, t.TempDir(), nil)
+	one, two := small(t, "one"), small(t, "two")
+	layoutDir := filepath.Join(b.config.Files, "layout")
+	l, err := layout.Write(layoutDir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, image := range map[string]v1.Image{"one": one, "two": two} {
+		if err := l.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("tar", "-C", layoutDir, "-cf", filepath.Join(b.config.Files, "oci.tar"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	tag, err := name.NewTag("example.org/one:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(filepath.Join(b.config.Files, "saved.tar"), tag, one); err != nil {
+		t.Fatal(err)
+	}
+	for reference, text := range map[string]string{
+		"file:layout#one": "one", "file:layout#two": "two", "file:oci.tar#two": "two", "file:saved.tar": "one", "file:saved.tar#example.org/one:1": "one",
+	} {
+		s := b.want(reference)
+		if s.State != runtime.ImageReady {
+			t.Errorf("%s: %+v", reference, s)
+			continue
+		}
+		root, _ := b.Root(s.Digest)
+		if got, err := os.ReadFile(filepath.Join(root, "file")); err != nil || string(got) != text {
+			t.Errorf("%s: %q %v", reference, got, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(b.config.Files, "junk.tar"), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(b.config.Files, "etc")); err != nil {
+		t.Fatal(err)
+	}
+	for reference, says := range map[string]string{
+		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
+		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
+	} {
+		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), says) {
+			t.Errorf("%s: %v", reference, err)
+		}
+	}
+	// A file that is another one when it is pulled.
+	pin, err := b.Resolve(t.Context(), "file:saved.tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := "sha256:" + strings.Repeat("0", 64)
+	b.use(other, true)
+	b.Want("file:saved.tar", other)
+	if s := b.await(other, runtime.ImageFailed); !strings.Contains(s.Reason, "another image now") || pin.Digest == other {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What can be wrong is told in time, and leaves nothing.
+func TestWhatIsWrongIsTold(t *testing.T) {
+	var broken atomic.Value // how the registry behaves
+	broken.Store("")
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			blob := r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")
+			switch how := broken.Load(); {
+			case how == "down":
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case how == "private":
+				w.WriteHeader(http.StatusUnauthorized)
+			case how == "bytes" && blob:
+				w.Header().Set("Content-Length", "5")
+				_, _ = w.Write([]byte("other"))
+			case how == "hangs" && blob:
+				w.WriteHeader(http.StatusOK)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Image.Entries = time.Second, 100 })
+	fine := registry.Push(small(t, "fine"), "fine:1")
+	for _, c := range []struct {
+		how, reference string
+		code           runtime.Code
+		says           string
+	}{
+		{"", "no reference!", runtime.CodeInvalidInput, "must be"},
+		{"", registry.Host + "/nothing:1", runtime.CodeInvalidInput, "has no"},
+		{"", registry.Host + "/fine@sha256:" + strings.Repeat("1", 64), runtime.CodeInvalidInput, "has no"},
+		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "can't be reached"},
+		{"down", fine, runtime.CodeClusterUnavailable, "status 503"},
+		{"private", fine, runtime.CodeInvalidInput, "log in there"},
+		{"bytes", fine, runtime.CodeClusterUnavailable, ""},
+	} {
+		broken.Store(c.how)
+		if _, err := b.Resolve(t.Context(), c.reference); runtime.CodeOf(err) != c.code || !strings.Contains(tellOf(err), c.says) {
+			t.Errorf("%s %s: %v", c.how, c.reference, err)
+		}
+	}
+	broken.Store("")
+	foreign := imagetest.Image(t, v1.Config{}, imagetest.Layer(t))
+	config, err := foreign.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Architecture = "s390x"
+	if foreign, err = mutate.ConfigFile(foreign, config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Resolve(t.Context(), registry.Push(foreign, "foreign:1")); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), "s390x") {
+		t.Errorf("another platform: %v", err)
+	}
+	bomb := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("x", 9<<20)))), "bomb:1")
+	many := make([]imagetest.Entry, 101)
+	for i := range many {
+		many[i] = file(fmt.Sprint(i), "")
+	}
+	lying := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", "1")))
+	if config, err = lying.ConfigFile(); err != nil {
+		t.Fatal(err)
+	}
+	config.RootFS.DiffIDs[0].Hex = strings.Repeat("2", 64)
+	if lying, err = mutate.ConfigFile(lying, config); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ how, reference, says string }{
+		{"", bomb, "more than 8192 KiB"},
+		{"", registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, many...)), "many:1"), "more than 100 files"},
+		{"", registry.Push(lying, "lying:1"), "isn't what its digest says"},
+		{"hangs", registry.Push(small(t, "hangs"), "hangs:1"), "--image-timeout"},
+		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "can't be reached"},
+	} {
+		pin, err := b.Resolve(t.Context(), c.reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken.Store(c.how)
+		b.use(pin.Digest, true)
+		b.Want(c.reference, pin.Digest)
+		if s := b.await(pin.Digest, runtime.ImageFailed, runtime.ImageReady); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, c.says) {
+			t.Errorf("%s %s: %+v", c.how, c.reference, s)
+		}
+		broken.Store("")
+	}
+	for digest := range b.config.Used() { // what failed is tried no more
+		b.use(digest, false)
+	}
+	b.Review()
+	until(t, func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
+	b.clean()
+}
+
+func TestFailedPullIsTriedAgain(t *testing.T) {
+	var down atomic.Bool
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if down.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	b := newBox(t, t.TempDir(), nil)
+	reference := registry.Push(small(t, "x"), "x:1")
+	pin, err := b.Resolve(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	down.Store(true)
+	b.use(pin.Digest, true)
+	b.Want(reference, pin.Digest)
+	b.await(pin.Digest, runtime.ImageFailed)
+	down.Store(false)
+	b.await(pin.Digest, runtime.ImageReady) // by itself
+}
+
+func TestImageIsPulledOnce(t *testing.T) {
+	var blobs atomic.Int64
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				blobs.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	b := newBox(t, t.TempDir(), nil)
+	reference := registry.Push(small(t, "x"), "x:1")
+	pin, err := b.Resolve(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.use(pin.Digest, true)
+	before := blobs.Load()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { b.Want(reference, pin.Digest) })
+	}
+	all.Wait()
+	b.await(pin.Digest, runtime.ImageReady)
+	b.Want(reference, pin.Digest)
+	if n := blobs.Load() - before; n != 2 { // its configuration, and its layer
+		t.Errorf("%d blobs were asked for", n)
+	}
+	b.clean(pin.Digest)
+}
+
+func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) {
+	registry := imagetest.NewRegistry(t, nil)
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20 })
+	var digests []string
+	for i := range 4 {
+		image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("file", strings.Repeat(fmt.Sprint(i), 2<<20))))
+		digests = append(digests, imagetest.Digest(t, image))
+		reference := registry.Push(image, fmt.Sprintf("x:%d", i))
+		if s := b.want(reference); i < 3 && s.State != runtime.ImageReady {
+			t.Fatalf("%+v", s)
+		} else if i == 3 && (s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "--image-cache-bytes")) {
+			t.Fatalf("without room: %+v", s)
+		}
+		if i == 0 {
+			b.use(digests[0], false)
+		}
+	}
+	// The first went for the third; the last has no room, since the others are in use.
+	b.clean(digests[1], digests[2])
+	b.use(digests[1], false)
+	b.Want(registry.Host+"/x:3", digests[3])
+	b.await(digests[3], runtime.ImageReady)
+	b.clean(digests[2], digests[3])
+}
+
+// TestFullDisk pulls onto a disk that has too little room.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", reserve+4<<20)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	b := newBox(t, dir, nil)
+	registry := imagetest.NewRegistry(t, nil)
+	image := small(t, "fits")
+	if s := b.want(registry.Push(image, "fits:1")); s.State != runtime.ImageReady {
+		t.Fatalf("%+v", s)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), bytes.Repeat([]byte("x"), 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := b.want(registry.Push(small(t, "doesn't"), "full:1"))
+	if s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "disk is full") {
+		t.Errorf("%+v", s)
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	b.await(s.Digest, runtime.ImageReady)
+	b.clean(imagetest.Digest(t, image), s.Digest)
+}
+
+// pullUntilKilled is another process, which pulls and is killed.
+func pullUntilKilled(dir string) {
+	used := map[string]bool{os.Getenv("ROCKPOOL_TEST_DIGEST"): true}
+	c, err := Open(Config{
+		Dir: dir, Image: Limits{Bytes: 1 << 30, Entries: 1000}, Bytes: 1 << 30, Within: time.Minute, Logger: zap.NewNop(),
+		Used: func() map[string]bool { return used }, Changed: func(string) {},
+	})
+	if err != nil {
+		panic(err)
+	}
+	c.Want(os.Getenv("ROCKPOOL_TEST_REFERENCE"), os.Getenv("ROCKPOOL_TEST_DIGEST"))
+	c.Run(context.Background())
+}
+
+// TestKilledPullLeavesNothing kills a process while it unpacks, at several
+// moments.
+func TestKilledPullLeavesNothing(t *testing.T) {
+	registry := imagetest.NewRegistry(t, nil)
+	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("a", 3<<20)), file("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, file("c", "c")))
+	reference, digest := registry.Push(big, "big:1"), imagetest.Digest(t, big)
+	dir := t.TempDir()
+	half := 0
+	for range 6 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "ROCKPOOL_TEST_PULL="+dir, "ROCKPOOL_TEST_REFERENCE="+reference, "ROCKPOOL_TEST_DIGEST="+digest)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, func() bool { // it unpacks, or is done
+			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, "a"))
+			done, _ := filepath.Glob(filepath.Join(dir, "sha256-*"))
+			return len(begun)+len(done) > 0
+		})
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if left, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*")); len(left) > 0 {
+			half++
+		}
+	}
+	if half == 0 {
+		t.Error("no kill came in the middle")
+	}
+	b := newBox(t, dir, nil)
+	if s := b.want(reference); s.State != runtime.ImageReady {
+		t.Fatalf("%+v", s)
+	}
+	root, _ := b.Root(digest)
+	if text, err := os.ReadFile(filepath.Join(root, "b")); err != nil || len(text) != 3<<20 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	b.clean(digest)
+}
+
+func TestPlainHTTPIsForLoopback(t *testing.T) {
+	for _, c := range []struct {
+		url   string
+		plain []string
+		sent  bool
+	}{
+		{"http://127.0.0.1:1/", nil, true}, {"http://[::1]:1/", nil, true}, {"http://localhost:1/", nil, true},
+		{"http://10.0.0.1:1/", nil, false}, {"http://registry.local:1/", nil, false}, {"http://169.254.169.254/", nil, false},
+		{"http://127.0.0.1.example.org:1/", nil, false},
+		{"http://203.0.113.1:1/", []string{"203.0.113.1:2"}, false},
+	} {
+		r := newRegistries(c.plain)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.transport.RoundTrip(q)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "without TLS"); refused == c.sent {
+			t.Errorf("%s with %q: %v", c.url, c.plain, err)
+		}
+		cancel()
+		r.close()
+	}
+	b := newBox(t, t.TempDir(), nil)
+	if _, err := b.Resolve(t.Context(), "127.0.0.1:1/x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("a loopback address: %v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxID is the highest user id that a runner has, and nobody the one that
+// stands for those above it.
+const (
+	maxID  = 1<<16 - 1
+	nobody = 65534
+)
+
+// owner returns the user or group that a file gets, as the runner counts them.
+func owner(id int) int {
+	if id < 0 || id > maxID {
+		return nobody
+	}
+	return id
+}
+
+// mode returns the permissions that an entry gets. What would give a program
+// another user's rights means nothing in a runner, and must not mean anything on
+// the machine.
+func mode(header *tar.Header) fs.FileMode {
+	m := fs.FileMode(header.Mode & 0o777)
+	if header.Typeflag == tar.TypeDir {
+		if header.Mode&0o1000 != 0 {
+			m |= fs.ModeSticky
+		}
+		if header.Mode&0o2000 != 0 {
+			m |= fs.ModeSetgid
+		}
+	}
+	return m
+}
+
+// put makes what an entry is. There is nothing in its place, but for a directory
+// where it is one.
+func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error {
+	switch header.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return u.file(base, header, content)
+	case tar.TypeDir:
+		return u.directory(base, header)
+	case tar.TypeSymlink:
+		return u.symlink(base, header)
+	case tar.TypeLink:
+		return u.link(base, header)
+	case tar.TypeFifo:
+		return u.fifo(base, header)
+	default:
+		return fmt.Errorf("its kind %q isn't known", header.Typeflag)
+	}
+}
+
+// roomEvery is after how many bytes the disk's room is looked at again.
+const roomEvery = 16 << 20
+
+func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
+	if header.Size > u.limits.Bytes-u.written {
+		return tooLarge("it takes more than %s", size(u.limits.Bytes))
+	}
+	u.written += header.Size
+	if u.written-u.checked >= roomEvery || u.entries%1024 == 0 {
+		u.checked = u.written
+		if err := u.room(); err != nil {
+			return err
+		}
+	}
+	file, err := u.parent.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := io.Copy(file, content); err != nil {
+		return err
+	}
+	if err := file.Chown(owner(header.Uid), owner(header.Gid)); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode(header)); err != nil {
+		return err
+	}
+	if err := attributes(file, header); err != nil {
+		return err
+	}
+	return u.parent.Chtimes(base, header.ModTime, header.ModTime)
+}
+
+func (u *unpacker) directory(base string, header *tar.Header) error {
+	if err := u.parent.Mkdir(base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := u.parent.Open(base)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Chown(owner(header.Uid), owner(header.Gid)); err != nil {
+		return err
+	}
+	if err := dir.Chmod(mode(header)); err != nil {
+		return err
+	}
+	u.endTime(path.Join(u.at, base), header.ModTime)
+	return attributes(dir, header)
+}
+
+// symlink makes a link that leads wherever it likes: it is followed in a
+// runner only.
+func (u *unpacker) symlink(base string, header *tar.Header) error {
+	if err := u.parent.Symlink(header.Linkname, base); err != nil {
+		return err
+	}
+	return u.parent.Lchown(base, owner(header.Uid), owner(header.Gid))
+}
+
+// link makes a hard link to a file of the image.
+func (u *unpacker) link(base string, header *tar.Header) error {
+	target, err := local(header.Linkname)
+	if err != nil {
+		return err
+	}
+	dir, name := path.Split(target)
+	if dir, err = u.follow(path.Clean(dir), false); err != nil {
+		return err
+	}
+	target = path.Join(dir, name)
+	info, err := u.root.Lstat(target)
+	if err != nil {
+		return fmt.Errorf("the file that it links to: %w", err)
+	}
+	if info.IsDir() {
+		return errors.New("it links to a directory")
+	}
+	return u.root.Link(target, path.Join(u.at, base))
+}
+
+func (u *unpacker) fifo(base string, header *tar.Header) error {
+	dir, err := u.parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Mkfifoat(int(dir.Fd()), base, 0o600); err != nil {
+		return err
+	}
+	if err := u.parent.Lchown(base, owner(header.Uid), owner(header.Gid)); err != nil {
+		return err
+	}
+	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody has changed what is there
+}
+
+// attributes sets those of the namespace user. The others give privileges, or are
+// a security module's of another machine.
+func attributes(file *os.File, header *tar.Header) error {
+	for key, value := range header.PAXRecords {
+		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+		if !ok || !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0)
+		if err != nil && !errors.Is(err, unix.ENOTSUP) { // a file system without them has none inside either
+			return fmt.Errorf("its attribute %.100q: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// blobs are the parts of an image that lies on this machine: what an OCI layout
+// has as files, and an archive as entries.
+type blobs interface {
+	// open returns a part and its size, and fs.ErrNotExist where there is none.
+	open(name string) (io.ReadCloser, int64, error)
+	Close() error
+}
+
+// openFile opens a layout's directory, or an archive, below dir. The caller closes
+// it when it has read the source.
+func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, broken("the server has no directory of image files, which --image-files names", err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(ref.file)
+	if err != nil {
+		return nil, nil, broken(fmt.Sprintf("there is no %s in the server's directory of image files", ref.file), err)
+	}
+	var parts blobs
+	if info.IsDir() {
+		below, err := root.OpenRoot(ref.file)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = directory{below}
+	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
+		return nil, nil, err
+	}
+	s, err := readFile(parts, ref)
+	if err != nil {
+		_ = parts.Close()
+		return nil, nil, err
+	}
+	return s, parts, nil
+}
+
+// readFile reads an OCI layout, else what "docker save" writes.
+func readFile(parts blobs, ref reference) (*source, error) {
+	index, err := document(parts, "index.json")
+	if err == nil {
+		return readLayout(parts, index, ref.tag)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	manifests, err := document(parts, "manifest.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, broken(ref.file+" is neither an OCI layout nor an archive of one, nor one that docker save wrote (compressed ones must be decompressed)", nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readSaved(parts, manifests, ref.tag)
+}
+
+// maxNesting is how deep indexes may name indexes.
+const maxNesting = 4
+
+func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
+	for range maxNesting {
+		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+		if err != nil {
+			return nil, broken("its index can't be read", err)
+		}
+		chosen, err := choose(index.Manifests, tag)
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = document(parts, blobName(chosen.Digest)); err != nil {
+			return nil, missing("manifest", err)
+		}
+		if err := matches("manifest", raw, chosen.Digest); err != nil {
+			return nil, err
+		}
+		if chosen.MediaType.IsIndex() {
+			tag = "" // it named the index
+			continue
+		}
+		return readManifest(parts, raw)
+	}
+	return nil, broken("its indexes are nested too deeply", nil)
+}
+
+// choose returns the one of some manifests that has the tag, and is for this
+// machine.
+func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
+	var fit []v1.Descriptor
+	var names []string
+	for _, m := range all {
+		name := m.Annotations["org.opencontainers.image.ref.name"]
+		names = append(names, name)
+		full := m.Annotations["io.containerd.image.name"]
+		if (tag == "" || tag == name || tag == full) && (m.Platform == nil || m.Platform.Satisfies(here())) {
+			fit = append(fit, m)
+		}
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(fit) == 0:
+		return v1.Descriptor{}, broken(fmt.Sprintf("it has no image %q for %s, but %q", tag, here(), names), nil)
+	default:
+		return v1.Descriptor{}, broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+	}
+}
+
+func readManifest(parts blobs, raw []byte) (*source, error) {
+	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, broken("its manifest can't be read", err)
+	}
+	config, err := document(parts, blobName(manifest.Config.Digest))
+	if err != nil {
+		return nil, missing("configuration", err)
+	}
+	return newSource(raw, config, func(l v1.Descriptor) func() (io.ReadCloser, error) {
+		return part(parts, blobName(l.Digest))
+	})
+}
+
+func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
+
+func part(parts blobs, name string) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) {
+		content, _, err := parts.open(name)
+		if err != nil {
+			return nil, missing("layer", err)
+		}
+		return content, nil
+	}
+}
+
+// readSaved reads what "docker save" wrote before it wrote layouts too. It has no
+// manifest whose digest could pin it: the configuration's does, which covers
+// what the layers hold.
+func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
+	var all []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, broken("its manifest.json can't be read", err)
+	}
+	var names []string
+	for _, m := range all {
+		names = append(names, m.RepoTags...)
+		fits := tag == "" && len(all) == 1
+		for _, name := range m.RepoTags {
+			fits = fits || name == tag
+		}
+		if !fits {
+			continue
+		}
+		config, err := document(parts, m.Config)
+		if err != nil {
+			return nil, missing("configuration", err)
+		}
+		s, err := configured(config, len(m.Layers))
+		if err != nil {
+			return nil, err
+		}
+		digest, _, err := v1.SHA256(bytes.NewReader(config))
+		if err != nil {
+			return nil, err
+		}
+		s.digest = digest.String()
+		for i, name := range m.Layers {
+			content, size, err := parts.open(name)
+			if err != nil {
+				return nil, missing("layer", err)
+			}
+			_ = content.Close()
+			s.layers = append(s.layers, layer{size: size, diffID: s.config.RootFS.DiffIDs[i], open: part(parts, name)})
+		}
+		return s, nil
+	}
+	return nil, broken(fmt.Sprintf("name one of its images after a #: it has %q", names), nil)
+}
+
+// document returns a part that is held in memory.
+func document(parts blobs, name string) ([]byte, error) {
+	content, size, err := parts.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	if size > maxDocument {
+		return nil, tooLarge("%s has %d bytes", name, size)
+	}
+	return io.ReadAll(content)
+}
+
+func missing(what string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return broken("its "+what+" is missing", err)
+}
+
+// A directory is a layout's.
+type directory struct{ *os.Root }
+
+func (d directory) open(name string) (io.ReadCloser, int64, error) {
+	file, err := d.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
+
+// An archive is an uncompressed tar file.
+type archive struct {
+	file    *os.File
+	entries map[string]span
+}
+
+type span struct{ at, size int64 }
+
+// maxParts bounds the entries of an archive: a layer has one to three.
+const maxParts = 10 * maxLayers
+
+func openArchive(ctx context.Context, root *os.Root, name string) (*archive, error) {
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{file: file, entries: map[string]span{}}
+	if err := a.index(ctx); err != nil {
+		_ = file.Close()
+		var known *runtime.Error
+		if errors.As(err, &known) {
+			return nil, err
+		}
+		return nil, broken(name+" is no tar archive (a compressed one must be decompressed)", err)
+	}
+	return a, nil
+}
+
+func (a *archive) index(ctx context.Context) error {
+	links := map[string]string{}
+	reader := tar.NewReader(a.file) // which seeks, where it can
+	for {
+		header, err := reader.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		at, err := a.file.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		name := path.Clean(header.Name)
+		switch header.Typeflag {
+		case tar.TypeReg:
+			a.entries[name] = span{at, header.Size}
+		case tar.TypeSymlink: // as docker save once wrote layers that are the same
+			links[name] = path.Join(path.Dir(name), header.Linkname)
+		case tar.TypeLink:
+			links[name] = path.Clean(header.Linkname)
+		}
+		if len(a.entries)+len(links) > maxParts {
+			return tooLarge("the archive has more than %d entries", maxParts)
+		}
+	}
+	for name, to := range links {
+		if target, ok := a.entries[to]; ok {
+			a.entries[name] = target
+		}
+	}
+	return nil
+}
+
+func (a *archive) open(name string) (io.ReadCloser, int64, error) {
+	s, ok := a.entries[strings.TrimPrefix(path.Clean(name), "/")]
+	if !ok {
+		return nil, 0, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return io.NopCloser(io.NewSectionReader(a.file, s.at, s.size)), s.size, nil
+}
+
+func (a *archive) Close() error { return a.file.Close() }

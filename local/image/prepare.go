@@ -1,0 +1,282 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A Skeleton is what every root has, whatever the image says of these places.
+type Skeleton struct {
+	Directories []string          // empty, for something to be mounted on
+	Files       map[string]string // with their text
+	Home        string            // of the user that programs run as
+}
+
+// User is the id of the user, and of the group, that programs run as.
+const User = 1000
+
+// prepare makes an unpacked tree a root for runners.
+func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirectory string) error {
+	u.layered = map[uint64]bool{}
+	if err := u.user(ctx, s.Home, user); err != nil {
+		return err
+	}
+	if workingDirectory != "" {
+		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
+			return broken("its working directory: "+reason(err), err)
+		}
+	}
+	for _, dir := range s.Directories {
+		if err := u.settle(dir); err != nil {
+			return err
+		}
+	}
+	for name, text := range s.Files {
+		if err := u.settle(path.Dir(name)); err != nil {
+			return err
+		}
+		if err := u.write(name, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle makes sure that a path consists of directories: what is mounted there
+// must not follow a link of the image's.
+func (u *unpacker) settle(name string) error {
+	at := "."
+	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+		at = path.Join(at, part)
+		info, err := u.root.Lstat(at)
+		if err == nil && info.IsDir() {
+			continue
+		}
+		if err == nil {
+			err = u.root.RemoveAll(at)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := u.makeDirectory(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write replaces a file, whose directory is one.
+func (u *unpacker) write(name string, data []byte) error {
+	name = strings.TrimPrefix(name, "/")
+	if err := u.root.RemoveAll(name); err != nil {
+		return err
+	}
+	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	return errors.Join(err, file.Chmod(0o644), file.Close())
+}
+
+// user makes the image's user the one that programs run as: the two change
+// places, so that what the image gave to its user is that one's. Root isn't
+// replaced: a program is root only where somebody asks for it.
+func (u *unpacker) user(ctx context.Context, home, user string) error {
+	if err := u.settle("/etc"); err != nil {
+		return err
+	}
+	passwd, err := u.names("etc/passwd")
+	if err != nil {
+		return err
+	}
+	groups, err := u.names("etc/group")
+	if err != nil {
+		return err
+	}
+	name, group, _ := strings.Cut(user, ":")
+	uid, gid, err := passwd.find(name)
+	if err != nil {
+		return broken(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
+	}
+	if group != "" {
+		if gid, _, err = groups.find(group); err != nil {
+			return broken(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
+		}
+	}
+	swap := swapping{uids: pair(uid), gids: pair(gid)}
+	if err := u.own(ctx, swap); err != nil {
+		return err
+	}
+	name = UserName(user)
+	passwd.swap(swap.uids, 2)
+	passwd.swap(swap.gids, 3)
+	groups.swap(swap.gids, 2)
+	if err := u.write("etc/passwd", passwd.led(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
+		return err
+	}
+	return u.write("etc/group", groups.led(name, fmt.Sprintf("%s:x:%d:", name, User)))
+}
+
+// DefaultUser is the name of the user that programs run as, where an image
+// names none.
+const DefaultUser = "runner"
+
+// UserName returns the name that the user has to whom an image's configuration
+// gives this one.
+func UserName(user string) string {
+	name, _, _ := strings.Cut(user, ":")
+	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, odd) {
+		return DefaultUser
+	}
+	return name
+}
+
+// odd reports whether a rune belongs in no user's name.
+func odd(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+}
+
+// A swapping is who changes places with User.
+type swapping struct{ uids, gids map[int]int }
+
+// pair returns which ids change places, so that id becomes User.
+func pair(id int) map[int]int {
+	if id <= 0 || id > maxID || id == User {
+		return nil
+	}
+	return map[int]int{id: User, User: id}
+}
+
+// own gives files to those who have changed places with their owners.
+func (u *unpacker) own(ctx context.Context, swap swapping) error {
+	if swap.uids == nil && swap.gids == nil {
+		return nil
+	}
+	done := map[uint64]bool{} // files with several links, by inode
+	return fs.WalkDir(u.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || stat.Nlink > 1 && !d.IsDir() && done[stat.Ino] {
+			return nil
+		}
+		uid, toUID := swap.uids[int(stat.Uid)]
+		gid, toGID := swap.gids[int(stat.Gid)]
+		if !toUID && !toGID {
+			return nil
+		}
+		if !toUID {
+			uid = -1
+		}
+		if !toGID {
+			gid = -1
+		}
+		if stat.Nlink > 1 {
+			done[stat.Ino] = true
+		}
+		return u.root.Lchown(name, uid, gid)
+	})
+}
+
+// names are the lines of /etc/passwd, or of /etc/group.
+type names [][]string
+
+// maxNames bounds the bytes of either.
+const maxNames = 1 << 20
+
+// names reads one of the two, if the image has it.
+func (u *unpacker) names(name string) (*names, error) {
+	var all names
+	at, err := u.follow(path.Dir(name), false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := u.root.Lstat(path.Join(at, path.Base(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &all, nil
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return &all, nil // write replaces it
+	case info.Size() > maxNames:
+		return nil, broken("its /"+name+" is too large", nil)
+	}
+	text, err := u.root.ReadFile(path.Join(at, path.Base(name)))
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		all = append(all, strings.Split(strings.TrimRight(string(line), "\n"), ":"))
+	}
+	return &all, nil
+}
+
+// find returns the id of a name or number, and the group's in a line of
+// /etc/passwd. "" is root.
+func (n *names) find(name string) (id, group int, err error) {
+	number, notNumber := strconv.Atoi(name)
+	if name == "" {
+		number, notNumber = 0, nil
+	}
+	for _, fields := range *n {
+		if len(fields) < 3 {
+			continue
+		}
+		id, err := strconv.Atoi(fields[2])
+		if err != nil || fields[0] != name && (notNumber != nil || id != number) {
+			continue
+		}
+		if len(fields) > 3 {
+			group, _ = strconv.Atoi(fields[3]) // 0 where it is none
+		}
+		return id, group, nil
+	}
+	if notNumber != nil {
+		return 0, 0, fs.ErrNotExist
+	}
+	return number, 0, nil
+}
+
+// swap changes ids in a column.
+func (n *names) swap(ids map[int]int, column int) {
+	for _, fields := range *n {
+		if len(fields) <= column {
+			continue
+		}
+		if id, err := strconv.Atoi(fields[column]); err == nil {
+			if to, ok := ids[id]; ok {
+				fields[column] = strconv.Itoa(to)
+			}
+		}
+	}
+}
+
+// led returns the lines after a first one, which takes the place of any of that
+// name: of several for an id the first counts.
+func (n *names) led(name, first string) []byte {
+	text := bytes.NewBufferString(first + "\n")
+	for _, fields := range slices.DeleteFunc(*n, func(fields []string) bool { return fields[0] == name }) {
+		text.WriteString(strings.Join(fields, ":") + "\n")
+	}
+	return text.Bytes()
+}

@@ -1,0 +1,413 @@
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A pull is an image that is wanted and isn't there.
+type pull struct {
+	digest string
+	again  chan struct{} // capacity 1: try at once
+	look   chan struct{} // capacity 1: it may not be wanted any more
+
+	reference string              // guarded by Cache.mu
+	status    runtime.ImageStatus // likewise; without BytesDone
+	arrived   atomic.Int64        // bytes of its layers
+	taken     atomic.Int64        // bytes on the disk
+}
+
+// shown returns its status. The caller holds Cache.mu.
+func (p *pull) shown() runtime.ImageStatus {
+	s := p.status
+	s.BytesDone = p.arrived.Load()
+	return s
+}
+
+// Want has an image be there: from now on it is tried again and again, at once
+// if it is being tried already and had failed, until it is there or unused. What
+// can't become another by itself is tried only when it is wanted once more.
+func (c *Cache) Want(reference, digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.images[digest] != nil {
+		return
+	}
+	p := c.pulls[digest]
+	if p == nil {
+		p = &pull{digest: digest, again: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+		p.status = runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
+		c.pulls[digest] = p
+		c.added = append(c.added, p)
+	}
+	p.reference = reference
+	hint(p.again)
+	hint(c.wake)
+}
+
+// Review says that what Config.Used returns has changed.
+func (c *Cache) Review() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pulls {
+		hint(p.look)
+	}
+}
+
+func hint(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run gets what is wanted, until ctx ends.
+func (c *Cache) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer c.registries.close()
+	defer work.Wait()
+	work.Go(func() {
+		for _, path := range c.leftovers {
+			if err := os.RemoveAll(path); err != nil {
+				c.config.Logger.Warn("what an earlier server left of an image could not be deleted", zap.Error(err))
+			}
+		}
+		c.collect() // the limit may be another than then
+	})
+	for {
+		c.mu.Lock()
+		added := c.added
+		c.added = nil
+		c.mu.Unlock()
+		for _, p := range added {
+			work.Go(func() { c.lead(ctx, p) })
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			c.note()
+			return
+		}
+	}
+}
+
+// How long a pull that failed pauses.
+const (
+	firstPause = 2 * time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// lead tries to get an image until it is there, or unused, or ctx ends.
+func (c *Cache) lead(ctx context.Context, p *pull) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		select { // this try is the one that was asked for
+		case <-p.again:
+		default:
+		}
+		if c.unused(p) {
+			return
+		}
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		err := c.try(ctx, p)
+		<-c.slots
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.fail(p, err)
+		var later <-chan time.Time // never, where trying again can't help
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
+			later = time.After(pause)
+		}
+		if !c.pause(ctx, p, later) {
+			return
+		}
+		c.change(p, func(s *runtime.ImageStatus) { *s = runtime.ImageStatus{Digest: p.digest, State: runtime.ImagePulling} })
+	}
+}
+
+// pause waits until it is time to try again, and reports whether it ever is.
+func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool {
+	for {
+		select {
+		case <-later:
+			return true
+		case <-p.again:
+			return true
+		case <-p.look:
+			if c.unused(p) {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// unused forgets a pull that nobody wants any more, and reports that.
+func (c *Cache) unused(p *pull) bool {
+	used := c.config.Used()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-p.again: // it is wanted since then
+		hint(p.again)
+		return false
+	default:
+	}
+	if used == nil || used[p.digest] {
+		return false
+	}
+	delete(c.pulls, p.digest)
+	return true
+}
+
+// change changes a pull's status, and says so.
+func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
+	c.mu.Lock()
+	change(&p.status)
+	c.mu.Unlock()
+	c.config.Changed(p.digest)
+}
+
+func (c *Cache) fail(p *pull, err error) {
+	c.config.Logger.Warn("an image could not be pulled", zap.String("digest", p.digest), zap.Error(err))
+	reason := "the server's log says why"
+	var told *runtime.Error
+	switch {
+	case isFull(err) && !errors.As(err, &told):
+		reason = "the server's disk is full: free some room in its data directory"
+	case errors.Is(err, errSlow):
+		reason = fmt.Sprintf("it took longer than %v, which --image-timeout allows", c.config.Within)
+	case errors.As(err, &told):
+		reason = told.Message
+	}
+	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })
+}
+
+// progressEvery is how often those who look at a pull are told.
+const progressEvery = 250 * time.Millisecond
+
+// try pulls an image once.
+func (c *Cache) try(ctx context.Context, p *pull) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Within, errSlow)
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer cancel()
+	telling.Go(func() {
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for seen := int64(0); ; {
+			select {
+			case <-tick.C:
+				if now := p.arrived.Load(); now != seen {
+					seen = now
+					c.config.Changed(p.digest)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	began := time.Now()
+	p.arrived.Store(0)
+	dir, err := os.MkdirTemp(c.temp(), "pull-*")
+	if err != nil {
+		return err
+	}
+	defer p.taken.Store(0)
+	s, err := c.fill(ctx, p, dir)
+	if err == nil {
+		err = c.keep(dir, s)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(context.Cause(ctx), err)
+		}
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	c.config.Logger.Info("an image is here", zap.String("reference", s.Reference), zap.String("digest", p.digest),
+		zap.Int64("bytes", s.Bytes), zap.Duration("took", time.Since(began)))
+	c.config.Changed(p.digest)
+	c.collect()
+	return nil
+}
+
+// fill makes an image in dir, which is synced to the disk.
+func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) {
+	c.mu.Lock()
+	reference := p.reference
+	c.mu.Unlock()
+	ref, err := parse(reference, c.config.Plain)
+	if err != nil {
+		return nil, err
+	}
+	source, closer, err := c.open(ctx, ref, p.digest)
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close()
+	if source.digest != p.digest {
+		return nil, broken("what it names is another image now than when the environment was put: put it again", nil)
+	}
+	pin, err := source.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
+	if err != nil {
+		return nil, err
+	}
+	c.change(p, func(s *runtime.ImageStatus) { s.Layers, s.Bytes = len(source.layers), source.size() })
+	if err := os.Mkdir(filepath.Join(dir, rootName), 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, rootName))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := root.Chmod(".", 0o755); err != nil { // whatever the umask
+		return nil, err
+	}
+	var u *unpacker
+	u = newUnpacker(root, c.config.Image, func() error {
+		p.taken.Store(u.disk())
+		return c.room()
+	})
+	if err := u.room(); err != nil {
+		return nil, err
+	}
+	for _, l := range source.layers {
+		if err := u.unpack(ctx, l, &p.arrived); err != nil {
+			return nil, err
+		}
+		c.change(p, func(s *runtime.ImageStatus) { s.LayersDone++ })
+	}
+	if err := u.prepare(ctx, c.config.Skeleton, source.config.Config.User, pin.WorkingDirectory); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(u.endTimes(), u.room()); err != nil {
+		return nil, err
+	}
+	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: u.disk(), used: time.Now()}
+	return s, s.write(dir)
+}
+
+// write writes an image's record, and syncs all that is there to the disk.
+func (s *stored) write(dir string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordName), text, 0o600); err != nil {
+		return err
+	}
+	return syncAll(dir, func(fd int) error { return unix.Syncfs(fd) })
+}
+
+func syncAll(dir string, sync func(fd int) error) error {
+	open, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	return sync(int(open.Fd()))
+}
+
+// keep makes what is in dir an image that is there.
+func (c *Cache) keep(dir string, s *stored) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := os.Rename(dir, filepath.Join(c.config.Dir, directoryName(s.Pin.Digest))); err != nil {
+		return err
+	}
+	if err := syncAll(c.config.Dir, unix.Fsync); err != nil {
+		return err
+	}
+	c.images[s.Pin.Digest] = s
+	delete(c.pulls, s.Pin.Digest)
+	return nil
+}
+
+// disk is about what an image takes there.
+func (u *unpacker) disk() int64 { return u.written + int64(u.entries)<<10 }
+
+// unpack applies a layer, and checks that it was the one that is meant.
+func (u *unpacker) unpack(ctx context.Context, l layer, arrived *atomic.Int64) error {
+	raw, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	content, end, err := decompressed(bufio.NewReaderSize(&transfer{raw, arrived}, 64<<10))
+	if err != nil {
+		return u.explain(ctx, "", err)
+	}
+	defer end()
+	sum := sha256.New()
+	if err := u.layer(ctx, io.TeeReader(content, sum)); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); l.diffID.Algorithm != "sha256" || got != l.diffID.Hex {
+		return mismatch("layer", "sha256:"+got, l.diffID.String())
+	}
+	return nil
+}
+
+// maxWindow bounds what decompressing a layer takes of the server's memory.
+const maxWindow = 64 << 20
+
+// decompressed returns what a layer is, however it comes.
+func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
+	head, err := r.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(r)
+		return z, func() {}, err
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}
+	return r, func() {}, nil
+}
+
+// A transfer counts what comes of a layer, and makes its errors those of where it
+// comes from.
+type transfer struct {
+	from    io.Reader
+	arrived *atomic.Int64
+}
+
+func (t *transfer) Read(p []byte) (int, error) {
+	n, err := t.from.Read(p)
+	t.arrived.Add(int64(n))
+	if err != nil && err != io.EOF {
+		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "a layer broke off, or isn't what its digest says")
+	}
+	return n, err
+}

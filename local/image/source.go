@@ -1,0 +1,112 @@
+package image
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	goruntime "runtime"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of what describes an image, and is held in memory.
+const (
+	maxDocument = 8 << 20
+	maxLayers   = 256
+)
+
+// A source is an image that can be read. All that it says is covered by its
+// digest: the manifest's, where there is one, else the configuration's.
+type source struct {
+	digest string
+	config *v1.ConfigFile
+	layers []layer
+}
+
+// A layer is one archive of an image.
+type layer struct {
+	size   int64 // as it comes, mostly compressed
+	diffID v1.Hash
+	open   func() (io.ReadCloser, error)
+}
+
+// newSource checks what an image says of itself: the digests of its parts, and
+// that it is for this machine.
+func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
+	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
+	if err != nil {
+		return nil, broken("its manifest can't be read", err)
+	}
+	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
+	if err != nil {
+		return nil, err
+	}
+	if err := matches("configuration", rawConfig, manifest.Config.Digest); err != nil {
+		return nil, err
+	}
+	s, err := configured(rawConfig, len(manifest.Layers))
+	if err != nil {
+		return nil, err
+	}
+	s.digest = digest.String()
+	for i, l := range manifest.Layers {
+		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
+	}
+	return s, nil
+}
+
+// configured returns a source that has its configuration, and no layers yet.
+func configured(rawConfig []byte, layers int) (*source, error) {
+	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
+	if err != nil {
+		return nil, broken("its configuration can't be read", err)
+	}
+	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
+	switch {
+	case !platform.Equals(here()):
+		return nil, broken(fmt.Sprintf("it is for %s, and this machine is %s", platform, here()), nil)
+	case layers > maxLayers:
+		return nil, broken(fmt.Sprintf("it has %d layers, and %d are allowed", layers, maxLayers), nil)
+	case len(config.RootFS.DiffIDs) != layers:
+		return nil, broken(fmt.Sprintf("it has %d layers, and its configuration names %d", layers, len(config.RootFS.DiffIDs)), nil)
+	}
+	return &source{config: config}, nil
+}
+
+// here is the platform that images are for.
+func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
+
+// size is what is left to be transferred at the start.
+func (s *source) size() (total int64) {
+	for _, l := range s.layers {
+		total += max(l.size, 0)
+	}
+	return total
+}
+
+func matches(what string, raw []byte, want v1.Hash) error {
+	got, _, err := v1.SHA256(bytes.NewReader(raw))
+	if err == nil && got != want {
+		err = mismatch(what, got.String(), want.String())
+	}
+	return err
+}
+
+// broken is the error of an image that will never do.
+func broken(why string, err error) error {
+	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + why, Err: err}
+}
+
+// mismatch is the error of bytes that aren't those that were promised. Asking
+// again can help: it may have been on the way.
+func mismatch(what, got, want string) error {
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s isn't what its digest says: it is %s, not %s", what, got, want)
+}
+
+// tooLarge is the error of an image that takes more than is allowed.
+func tooLarge(format string, args ...any) error {
+	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,159 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// whiteout begins the names of entries that delete what lower layers have; of
+// those that begin with it twice only the opaque one says something.
+const (
+	whiteout = ".wh."
+	opaque   = whiteout + whiteout + ".opq"
+)
+
+// whiteOut deletes what lower layers have at a place, or, for an opaque one, in
+// a directory. What this layer has there stays.
+func (u *unpacker) whiteOut(dir, base string) error {
+	name := strings.TrimPrefix(base, whiteout)
+	switch err := u.enter(dir, false); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer u.leave()
+	switch {
+	case base == opaque:
+		return u.clear(u.at)
+	case strings.HasPrefix(name, whiteout):
+		return nil // a note of an old tool's to itself
+	case name == "" || name == "." || name == "..":
+		return errors.New("it names nothing that could be deleted")
+	case u.layered[u.hash(path.Join(u.at, name))]:
+		return nil
+	}
+	return u.parent.RemoveAll(name)
+}
+
+// clear deletes all in a directory that isn't this layer's.
+func (u *unpacker) clear(dir string) error {
+	open, err := u.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	entries, err := open.ReadDir(-1)
+	for _, e := range entries {
+		at := path.Join(dir, e.Name())
+		switch {
+		case !u.layered[u.hash(at)]:
+			err = errors.Join(err, u.root.RemoveAll(at))
+		case e.IsDir():
+			err = errors.Join(err, u.clear(at))
+		}
+	}
+	return err
+}
+
+// enter makes the directory that an entry lies in the parent, and makes it, where
+// missing is set. The way of an image's directories is mostly the same as for the
+// entry before.
+func (u *unpacker) enter(dir string, missing bool) error {
+	if u.parent != nil && u.dir == dir {
+		return nil
+	}
+	u.leave()
+	at, err := u.follow(dir, missing)
+	if err != nil {
+		return err
+	}
+	parent, err := u.root.OpenRoot(at)
+	if err != nil {
+		return err
+	}
+	u.parent, u.dir, u.at = parent, dir, at
+	return nil
+}
+
+// leave forgets the parent.
+func (u *unpacker) leave() {
+	if u.parent != nil {
+		_ = u.parent.Close()
+	}
+	u.parent, u.dir, u.at = nil, "", ""
+}
+
+// maxLinks is how many links a way may lead through, as for the kernel, and
+// maxDepth how many directories: deleting a tree takes a descriptor for each.
+const (
+	maxLinks = 40
+	maxDepth = 256
+)
+
+// follow returns a directory of the image without links: they lead where they
+// would in a runner, so that an absolute one begins at the image's root and
+// ".." doesn't leave it. Where missing is set, directories that aren't there are
+// made. fs.ErrNotExist: there is none.
+func (u *unpacker) follow(dir string, missing bool) (string, error) {
+	at := "."
+	todo := strings.Split(dir, "/")
+	for links := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at) // that of "." is "."
+			continue
+		}
+		next := path.Join(at, part)
+		if strings.Count(next, "/") >= maxDepth {
+			return "", fmt.Errorf("it is more than %d directories deep", maxDepth)
+		}
+		info, err := u.root.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && missing:
+			if err := u.makeDirectory(next); err != nil {
+				return "", err
+			}
+			at = next
+		case err != nil:
+			return "", err
+		case info.IsDir():
+			at = next
+		case info.Mode()&fs.ModeSymlink != 0:
+			if links++; links > maxLinks {
+				return "", fmt.Errorf("its directory leads through more than %d links", maxLinks)
+			}
+			to, err := u.root.Readlink(next)
+			if err != nil {
+				return "", err
+			}
+			if path.IsAbs(to) {
+				at = "."
+			}
+			todo = slices.Concat(strings.Split(to, "/"), todo)
+		default:
+			return "", fmt.Errorf("%s isn't a directory", next)
+		}
+	}
+	return at, nil
+}
+
+// makeDirectory makes one that no layer describes.
+func (u *unpacker) makeDirectory(name string) error {
+	if u.entries++; u.entries > u.limits.Entries {
+		return tooLarge("it has more than %d files", u.limits.Entries)
+	}
+	u.layered[u.hash(name)] = true
+	if err := u.root.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return u.root.Chmod(name, 0o755) // whatever the umask
+}

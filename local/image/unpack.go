@@ -1,0 +1,226 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits bound what one image may take.
+type Limits struct {
+	Bytes   int64 // of all its layers, unpacked; what a later layer deletes counts
+	Entries int   // files, directories and links in all its layers
+}
+
+// maxPath is the kernel's, for a path at once.
+const maxPath = 4096
+
+// An unpacker applies an image's layers, one after the other, to a directory
+// that nobody else changes meanwhile. Every change is made beneath root, whatever
+// a layer says.
+type unpacker struct {
+	root   *os.Root
+	limits Limits
+	room   func() error // whether the disk still has any; asked every so often
+
+	stream  int64 // bytes that were read of the layers, unpacked
+	written int64 // bytes of files; sparse ones have more than they take of the stream
+	checked int64 // of written, when room was asked last
+	entries int
+
+	parent  *os.Root // the directory of the latest entry; nil: none
+	dir     string   // its name, as the layer writes it
+	at      string   // and as it is, without links
+	seed    maphash.Seed
+	layered map[uint64]bool      // hashes of the paths that this layer has made
+	times   map[string]time.Time // of directories, set when nothing more is put into them
+	naming  int                  // bytes that the names in times take
+}
+
+func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
+	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
+}
+
+// layer applies a layer, an uncompressed tar archive, and reads it to its very
+// end.
+func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
+	u.layered = map[uint64]bool{}
+	defer u.leave()
+	content = &metered{ctx, content, u}
+	reader := tar.NewReader(content)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return u.explain(ctx, "", err)
+		}
+		if u.entries++; u.entries > u.limits.Entries {
+			return tooLarge("it has more than %d files", u.limits.Entries)
+		}
+		if err := u.apply(header, reader); err != nil {
+			return u.explain(ctx, header.Name, err)
+		}
+	}
+	_, err := io.Copy(io.Discard, content)
+	return u.explain(ctx, "", err)
+}
+
+// explain says of which entry an error is, and whose fault it is: what isn't the
+// machine's is the image's.
+func (u *unpacker) explain(ctx context.Context, entry string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case known(err) || isFull(err):
+		return err
+	case errors.Is(err, unix.EIO), errors.Is(err, unix.EROFS), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("unpack %q: %w", entry, err)
+	case entry != "":
+		return broken(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
+	}
+	return broken("a layer can't be read", err)
+}
+
+// reason is what an error says without the machine's paths.
+func reason(err error) string {
+	var at *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &at):
+		return at.Err.Error()
+	case errors.As(err, &link):
+		return link.Err.Error()
+	}
+	return err.Error()
+}
+
+// apply does what one entry says.
+func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
+	switch header.Typeflag {
+	case tar.TypeXGlobalHeader, tar.TypeChar, tar.TypeBlock:
+		return nil // a runner has its own devices; these would be the machine's
+	}
+	name, err := local(header.Name)
+	if err != nil {
+		return err
+	}
+	if name == "." {
+		return u.top(header)
+	}
+	dir, base := path.Split(name)
+	if dir = path.Clean(dir); strings.HasPrefix(base, whiteout) {
+		return u.whiteOut(dir, base)
+	}
+	if err := u.enter(dir, true); err != nil {
+		return err
+	}
+	u.layered[u.hash(path.Join(u.at, base))] = true
+	info, err := u.parent.Lstat(base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.IsDir() && header.Typeflag == tar.TypeDir:
+	default:
+		if err := u.parent.RemoveAll(base); err != nil {
+			return err
+		}
+		if info.IsDir() || info.Mode()&fs.ModeSymlink != 0 {
+			defer u.leave() // the way to the latest directory may be another now
+		}
+	}
+	return u.put(base, header, content)
+}
+
+// top gives the image's own directory the owner and mode that a layer says.
+// Everybody may go there: not only root runs programs.
+func (u *unpacker) top(header *tar.Header) error {
+	if header.Typeflag != tar.TypeDir {
+		return errors.New("it stands for the root directory, and is none")
+	}
+	if err := u.root.Lchown(".", owner(header.Uid), owner(header.Gid)); err != nil {
+		return err
+	}
+	return u.root.Chmod(".", mode(header)|0o555)
+}
+
+// local returns an entry's name as a path beneath the root.
+func local(name string) (string, error) {
+	if len(name) > maxPath {
+		return "", fmt.Errorf("its name has %d bytes", len(name))
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", errors.New("it leads out of the image")
+		}
+	}
+	return path.Clean("./" + path.Clean("/"+name)), nil
+}
+
+// endTimes sets the times of directories, which making something in them has
+// changed.
+func (u *unpacker) endTimes() error {
+	for name, at := range u.times {
+		info, err := u.root.Lstat(name)
+		if err != nil || !info.IsDir() {
+			continue // another layer has replaced or deleted it
+		}
+		if err := u.root.Chtimes(name, at, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxNaming bounds what is remembered to set times: some ten times what real
+// images need. The times of further directories are lost.
+const maxNaming = 32 << 20
+
+func (u *unpacker) endTime(name string, at time.Time) {
+	if u.naming += len(name); u.naming <= maxNaming {
+		u.times[name] = at
+	}
+}
+
+func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
+
+// A metered reader is a layer's, and ends with an error when ctx ends, or when
+// there is more than is allowed.
+type metered struct {
+	ctx   context.Context
+	layer io.Reader
+	u     *unpacker
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	if m.ctx.Err() != nil {
+		return 0, context.Cause(m.ctx)
+	}
+	n, err := m.layer.Read(p)
+	if m.u.stream += int64(n); m.u.stream > m.u.limits.Bytes {
+		return n, tooLarge("it takes more than %s", size(m.u.limits.Bytes))
+	}
+	return n, err
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	if bytes < 10<<20 {
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}

@@ -1,0 +1,115 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// What images may take where the configuration doesn't say.
+const (
+	DefaultImageBytes   = 10 << 30 // of one
+	DefaultImageEntries = 1 << 20  // files of one
+	DefaultCacheBytes   = 20 << 30 // of all
+	DefaultImageTimeout = 30 * time.Minute
+)
+
+func (c *Cluster) openImages() (err error) {
+	config := c.config.Images
+	config.Dir = filepath.Join(c.config.Dir, "images")
+	config.Logger = c.log.Named("images")
+	config.Skeleton.Home = sandbox.Workspace
+	config.Skeleton.Directories, config.Skeleton.Files = sandbox.ImageRoot()
+	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)
+	config.Image.Entries = cmp.Or(config.Image.Entries, DefaultImageEntries)
+	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
+	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
+	config.Used, config.Changed = c.usedImages, c.imageChanged
+	if c.images, err = image.Open(config); err != nil {
+		return err
+	}
+	for _, env := range c.environments {
+		c.wantImage(env)
+	}
+	return nil
+}
+
+// PinImage implements engine.Images.
+func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
+	if reference == runtime.DefaultImage {
+		return runtime.ImagePin{}, nil
+	}
+	return c.images.Resolve(ctx, reference)
+}
+
+// ImageStatus implements engine.Images.
+func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
+	if pin.Digest == "" {
+		return runtime.ImageStatus{}
+	}
+	return c.images.Status(pin.Digest)
+}
+
+func (c *Cluster) wantImage(env runtime.Environment) {
+	if env.Pin.Digest != "" {
+		c.images.Want(env.Image, env.Pin.Digest)
+	}
+}
+
+// rootOf returns what an environment's sandboxes are made around.
+func (c *Cluster) rootOf(env runtime.Environment) (sandbox.Root, error) {
+	if env.Pin.Digest == "" {
+		return sandbox.Root{Path: c.rootDir()}, nil
+	}
+	dir, err := c.images.Root(env.Pin.Digest)
+	return sandbox.Root{Path: dir, Image: true, Agent: filepath.Join(c.rootDir(), sandbox.AgentPath)}, err
+}
+
+// usedImages returns the digests of the images that environments and runners are
+// made from; nil while some runner's isn't known.
+func (c *Cluster) usedImages() map[string]bool {
+	used := map[string]bool{}
+	var awaited []runtime.Environment
+	c.mu.Lock()
+	for _, env := range c.environments {
+		used[env.Pin.Digest] = true
+		if env.Previous != nil {
+			awaited = append(awaited, env)
+		}
+	}
+	known := c.restored
+	for _, e := range c.entries {
+		used[e.runner.Environment.Pin.Digest] = true
+		known = known && e.runner.Environment.ID != ""
+	}
+	c.mu.Unlock()
+	if !known {
+		return nil
+	}
+	for _, env := range awaited { // its previous revision is served until then
+		if c.images.Status(env.Pin.Digest).State != runtime.ImageReady {
+			used[env.Previous.Pin.Digest] = true
+		}
+	}
+	return used
+}
+
+// imageChanged tells those whose runners are made from an image.
+func (c *Cluster) imageChanged(digest string) {
+	var changed []runtime.EnvironmentID
+	c.mu.Lock()
+	for id, env := range c.environments {
+		if env.Pin.Digest == digest {
+			changed = append(changed, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range changed {
+		c.changes.send(id)
+	}
+}

@@ -1,0 +1,132 @@
+package local
+
+import (
+	"archive/tar"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// imageEnvironment returns an environment of an image, whose image is here.
+func (b *bench) imageEnvironment(id runtime.EnvironmentID, reference string) runtime.Environment {
+	b.t.Helper()
+	env := hostEnvironment()
+	pin, err := b.PinImage(b.t.Context(), reference)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	env.ID, env.Image, env.Pin = id, reference, pin
+	if err := b.PutEnvironment(b.t.Context(), env); err != nil {
+		b.t.Fatal(err)
+	}
+	if s := b.awaitImage(env.Pin); s.State != runtime.ImageReady {
+		b.t.Fatalf("the image is %+v", s)
+	}
+	return env
+}
+
+// awaitImage waits until an image is here, or can't be had now.
+func (b *bench) awaitImage(pin runtime.ImagePin) runtime.ImageStatus {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if s := b.ImageStatus(pin); s.State != runtime.ImagePulling {
+			return s
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			b.t.Fatalf("the image is still %+v", b.ImageStatus(pin))
+		}
+	}
+}
+
+func TestRunnerFromImage(t *testing.T) {
+	b := running(t)
+	registry := imagetest.NewRegistry(t, nil)
+	own := tar.Header{Name: "srv/secret", Mode: 0o600, Uid: 4321, Gid: 4321}
+	setuid := tar.Header{Name: "bin/setuid", Mode: 0o4755}
+	private := tar.Header{Name: "srv/root", Mode: 0o600}
+	layers := append(imagetest.Busybox(t),
+		imagetest.File("etc/hosts", "6.6.6.6 localhost\n"),
+		imagetest.Entry{Header: own, Content: []byte("mine")},
+		imagetest.Entry{Header: private, Content: []byte("root's")},
+		imagetest.Entry{Header: setuid, Content: []byte("#!/bin/sh\n")},
+		imagetest.Kind(tar.TypeSymlink, "proc", "/etc"),
+		imagetest.Kind(tar.TypeSymlink, "workspace", "/etc"),
+		imagetest.Kind(tar.TypeSymlink, ".rockpool", "/etc"),
+	)
+	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:tag")
+	env := b.imageEnvironment("image", reference)
+	id := b.begin(env)
+	b.expect(id, "whoami; id -u; id -g; pwd", "runner\n1000\n1000\n/workspace")
+	b.expect(id, "cat /srv/secret; stat -c ' %u:%g:%a' /srv/secret /bin/setuid", "mine 1000:1000:600\n 0:0:755")
+	b.expect(id, "cat /srv/root 2>/dev/null || echo denied", "denied")
+	b.expect(id, "head -n 1 /etc/hosts; readlink /proc || echo none", "127.0.0.1 localhost runner\nnone")
+	b.expect(id, "touch /x /etc/x /srv/x 2>/dev/null || echo readonly; touch /workspace/x /tmp/x && echo writable", "readonly\nwritable")
+	other := b.begin(env)
+	b.expect(other, "cat /srv/secret; ls /workspace", "mine")
+}
+
+// What a runner is made from stays, also when nothing but that runner, which
+// outlived its server, needs it and another image finds no room.
+func TestImageInUseOutlivesItsServer(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Keep = true
+	b.config.Images.Bytes = 3 << 20
+	b.open()
+	b.run()
+	registry := imagetest.NewRegistry(t, nil)
+	first := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.Busybox(t)...)), "x:1")
+	env := b.imageEnvironment("first", first)
+	id := b.begin(env)
+	if err := b.Mark(t.Context(), id, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeleteEnvironment(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.config.Keep = false
+	b.open()
+	b.run()
+	large := imagetest.File("large", strings.Repeat("x", 2<<20))
+	second := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, large)), "x:2")
+	pin, err := b.PinImage(t.Context(), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := env
+	other.ID, other.Image, other.Pin = "second", second, pin
+	if err := b.PutEnvironment(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.awaitImage(pin); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "in use") {
+		t.Errorf("%+v", s)
+	}
+	b.expect(id, "whoami; ls /etc", "runner\ngroup\nhostname\nhosts\npasswd\nresolv.conf")
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.wantImage(other)
+	until := time.Now().Add(20 * time.Second)
+	for b.awaitImage(pin).State != runtime.ImageReady && time.Now().Before(until) {
+		<-time.After(50 * time.Millisecond)
+	}
+	if s := b.awaitImage(pin); s.State != runtime.ImageReady {
+		t.Errorf("%+v", s)
+	}
+	if s := b.ImageStatus(env.Pin); s.State == runtime.ImageReady {
+		t.Error("what nobody uses any more is still there, without room")
+	}
+}

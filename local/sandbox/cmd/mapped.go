@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// holdCommand starts this program as a process that does nothing: a user
+// namespace is there as long as somebody is in it, or has it open.
+const holdCommand = "hold"
+
+func hold() {
+	for {
+		_ = unix.Pause()
+	}
+}
+
+// mountMapped mounts the spec's root at rootMount so that its files belong to the
+// sandbox's users: what belongs to user 1000 there, to the sandbox's user 1000.
+// It is read-only, and nothing in it gives privileges or is a device.
+func mountMapped(spec *specs.Spec) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, spec.Root.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", spec.Root.Path, err)
+	}
+	defer func() { _ = unix.Close(tree) }()
+	users, err := openUsers(spec.Linux.UIDMappings, spec.Linux.GIDMappings)
+	if err != nil {
+		return fmt.Errorf("user namespace: %w", err)
+	}
+	defer users.Close()
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
+		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Userns_fd: uint64(users.Fd()),
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("map owners of %s: %w", spec.Root.Path, err)
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
+	}
+	return nil
+}
+
+// openUsers returns a user namespace with these mappings. A process has to be
+// made for it; none is left.
+func openUsers(users, groups []specs.LinuxIDMapping) (*os.File, error) {
+	runtime.LockOSThread() // whose end would be the signal
+	defer runtime.UnlockOSThread()
+	process, err := os.StartProcess("/proc/self/exe", []string{"rockpool-sandbox", holdCommand}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: mappings(users),
+		GidMappings: mappings(groups),
+		Pdeathsig:   unix.SIGKILL,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = process.Kill()
+		_, _ = process.Wait()
+	}()
+	return os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+}
+
+func mappings(of []specs.LinuxIDMapping) (all []syscall.SysProcIDMap) {
+	for _, m := range of {
+		all = append(all, syscall.SysProcIDMap{ContainerID: int(m.ContainerID), HostID: int(m.HostID), Size: int(m.Size)})
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package pool
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// imageBed is a pool of an environment with images, and says how they are.
+type imageBed struct {
+	*Pool
+	t    *testing.T
+	fake *clustertest.Fake
+
+	mu     sync.Mutex // guards images
+	images map[string]runtime.ImageStatus
+}
+
+func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
+	b := &imageBed{t: t, fake: clustertest.NewFake(), images: map[string]runtime.ImageStatus{}}
+	b.Pool = New(env, nil, Options{
+		Cluster: b.fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {},
+		Ending: func(context.Context, runtime.Runner) error { return nil },
+		Image: func(pin runtime.ImagePin) runtime.ImageStatus {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.images[pin.Digest]
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = b.Run(ctx) })
+	group.Go(func() { _ = b.fake.Watch(ctx, func(runtime.EnvironmentID) { b.Hint() }) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	return b
+}
+
+func (b *imageBed) is(digest string, state runtime.ImageState, reason string) {
+	b.mu.Lock()
+	b.images[digest] = runtime.ImageStatus{Digest: digest, State: state, Reason: reason}
+	b.mu.Unlock()
+	b.Hint()
+	settle(time.Second)
+}
+
+// made fails the test unless the runners are of these revisions.
+func (b *imageBed) made(revision, idle int) {
+	b.t.Helper()
+	runners, err := b.fake.Runners(b.t.Context(), "")
+	if err != nil || len(runners) != idle {
+		b.t.Errorf("%d runners (%v), not %d", len(runners), err, idle)
+	}
+	for _, r := range runners {
+		if r.Environment.Revision != revision || r.Environment.Previous != nil {
+			b.t.Errorf("a runner of revision %d, not %d", r.Environment.Revision, revision)
+		}
+	}
+}
+
+func revision(n int, digest string, previous *runtime.Environment) runtime.Environment {
+	return runtime.Environment{ID: "a", Revision: n, RunnerRevision: n, PoolSize: 2, Pin: runtime.ImagePin{Digest: digest}, Previous: previous}
+}
+
+// Nothing is asked for before the first image is there.
+func TestNoRunnerBeforeItsImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newImageBed(t, revision(1, "one", nil))
+		b.is("one", runtime.ImagePulling, "")
+		b.made(0, 0)
+		if s := b.Status(); s.Image.State != runtime.ImagePulling || !strings.Contains(s.Reason, "being pulled") {
+			t.Errorf("%+v", s)
+		}
+		b.is("one", runtime.ImageFailed, "no such thing")
+		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), "no such thing") {
+			t.Errorf("a claim: %v", err)
+		}
+		claimed := make(chan error, 1)
+		go func() {
+			_, err := b.Claim(t.Context(), Claim{WaitFor: time.Hour})
+			claimed <- err
+		}()
+		settle(time.Minute)
+		b.made(0, 0)
+		b.is("one", runtime.ImageReady, "")
+		if err := <-claimed; err != nil {
+			t.Errorf("what waited: %v", err)
+		}
+		settle(time.Second)
+		if s := b.Status(); s.Reason != "" || s.Idle != 2 || s.Claimed != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The revision before is served, and grows, until the new one's image is there.
+func TestPreviousRevisionIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := revision(1, "one", nil)
+		b := newImageBed(t, first)
+		b.is("one", runtime.ImageReady, "")
+		b.made(1, 2)
+		next := revision(2, "two", &first)
+		next.PoolSize = 4
+		if err := b.SetEnvironment(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		b.is("two", runtime.ImagePulling, "")
+		b.made(1, 4)
+		b.is("two", runtime.ImageFailed, "no such thing")
+		b.made(1, 4)
+		r, err := b.Claim(t.Context(), Claim{})
+		if err != nil || r.Environment.Revision != 1 {
+			t.Errorf("%+v %v", r, err)
+		}
+		if s := b.Status(); s.Reason != "" || s.Image.Reason != "no such thing" || s.Revision != 2 {
+			t.Errorf("%+v", s)
+		}
+		if _, err := b.Release(t.Context(), r.ID); err != nil {
+			t.Error(err)
+		}
+		settle(time.Second)
+		b.made(1, 4)
+		b.is("two", runtime.ImageReady, "")
+		settle(time.Second)
+		b.made(2, 4)
+	})
+}
