@@ -38,6 +38,7 @@ type sim struct {
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]context.CancelFunc // by allocation
+	wedged     bool                            // its client executes nothing, though tasks run
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is told in place of an event
@@ -62,6 +63,7 @@ func (s *sim) serve(t *testing.T) {
 		"GET /v1/allocations": s.listAllocations, "GET /v1/evaluations": s.listEvaluations, "GET /v1/evaluation/{id}": s.readEvaluation,
 		"GET /v1/vars": s.listVariables, "GET /v1/var/{path...}": s.readVariable, "PUT /v1/var/{path...}": s.writeVariable,
 		"DELETE /v1/var/{path...}": s.deleteVariable, "GET /v1/nodes": s.listNodes,
+		"GET /v1/client/allocation/{id}/stats": s.readUsage,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, pattern, handle) })
 	}
@@ -384,6 +386,17 @@ func (s *sim) breakStreams() {
 	}
 }
 
+// readUsage tells that a task runs.
+func (s *sim) readUsage(r *http.Request) (any, error) {
+	usage := api.AllocResourceUsage{Tasks: map[string]*api.TaskResourceUsage{}}
+	for _, a := range s.allocs {
+		if a.ID == r.PathValue("id") && !ended(a) {
+			usage.Tasks[taskName] = &api.TaskResourceUsage{}
+		}
+	}
+	return usage, nil
+}
+
 // bridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
 func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
@@ -394,6 +407,9 @@ func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
 	defer s.mu.Unlock()
 	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
+	}
+	if s.wedged {
+		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
 	life, cancel := context.WithCancel(context.Background())
 	s.bridges[allocation] = append(s.bridges[allocation], cancel)
