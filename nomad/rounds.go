@@ -14,6 +14,7 @@ type rounds struct {
 	running bool
 	next    *round    // that begins when the one under way is done
 	free    time.Time // when the next may begin
+	good    time.Time // when the last one that succeeded began
 }
 
 // gap bounds how often lists are asked for: an event for every step of fifty
@@ -54,6 +55,13 @@ func (r *rounds) join(ctx context.Context, spawn func(func(context.Context)) boo
 	}
 }
 
+// since is how long ago the last round began that found the truth.
+func (r *rounds) since() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.good)
+}
+
 // work runs rounds for as long as somebody waits for one.
 func (r *rounds) work(ctx context.Context, look func(context.Context) error) {
 	for {
@@ -72,6 +80,9 @@ func (r *rounds) work(ctx context.Context, look func(context.Context) error) {
 		current.err = err
 		close(current.done)
 		r.mu.Lock()
+		if err == nil {
+			r.good = began
+		}
 		r.free = began.Add(min(max(gap, share*time.Since(began)), mostGap))
 		if r.next == nil {
 			r.running = false

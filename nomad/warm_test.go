@@ -51,17 +51,17 @@ func TestPace(t *testing.T) {
 	}
 	for _, test := range []struct{ took, first time.Duration }{
 		{time.Minute, lastFirstTry}, // the image was pulled
-		{time.Second, 800 * time.Millisecond},
-		{2 * time.Second, 800 * time.Millisecond},
-		{2 * time.Second, 800 * time.Millisecond},
-		{2 * time.Second, 800 * time.Millisecond},
-		{2 * time.Second, 1600 * time.Millisecond}, // the quickest is forgotten
+		{time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, time.Second}, // the quickest is forgotten
 	} {
 		if p.took(test.took); p.first() != test.first {
 			t.Errorf("after one of %v: %v, want %v", test.took, p.first(), test.first)
 		}
 	}
-	for since, want := range map[time.Duration]time.Duration{0: leastPause, 200 * time.Millisecond: 50 * time.Millisecond, time.Hour: mostPause} {
+	for since, want := range map[time.Duration]time.Duration{0: leastPause, 400 * time.Millisecond: 50 * time.Millisecond, time.Hour: mostPause} {
 		for range 100 {
 			if pause := p.next(since); pause < want*3/4 || pause > want*5/4 {
 				t.Errorf("after %v: %v, want about %v", since, pause, want)
