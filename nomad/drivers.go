@@ -18,14 +18,13 @@ type taskDriver struct {
 	supports  func(runtime.Environment) error
 	configure func(Config, runtime.Environment, map[string]any)
 	disk      func(runtime.Environment) int // MiB that a workspace takes of it
-	tells     bool                          // a task that runs has statistics within milliseconds
 }
 
 var drivers = map[Driver]taskDriver{
-	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk, false},
-	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk, false},
-	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, workspaceDisk, true},
-	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk, true},
+	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
+	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
+	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, workspaceDisk},
+	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
 }
 
 func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory

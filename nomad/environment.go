@@ -188,7 +188,7 @@ func (c Config) runnerJob(template *api.Job, id runtime.RunnerID, env runtime.En
 		return nil, err
 	}
 	d := drivers[Driver(task.Driver)]
-	how := bridgeWay{Task: task.Name, Driver: Driver(task.Driver), Command: d.bridge(c.agentPath())}
+	how := bridgeWay{Task: task.Name, Command: d.bridge(c.agentPath())}
 	if c.Agent.None {
 		how.Command = nil
 		if d.contained {
@@ -207,7 +207,6 @@ func (c Config) runnerJob(template *api.Job, id runtime.RunnerID, env runtime.En
 // server are by then.
 type bridgeWay struct {
 	Task      string   `json:"task"`
-	Driver    Driver   `json:"driver,omitempty"`
 	Command   []string `json:"command,omitempty"`   // none: there is no agent
 	Workspace string   `json:"workspace,omitempty"` // without an agent; "": in the task's directory
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // A pace says when to try whether a runner's agent answers. Nothing tells it:
-// Nomad says a second late that a task runs. A try costs 1 to 4 ms of CPU time,
-// ours and Nomad's, which runners that start together take from each other; so
-// the first one is made after half the time that the quickest of the last starts
-// took, and each pause is an eighth of the time that has passed. The zero value
-// is ready.
+// Nomad says a second late that a task runs. A try costs 4 ms of CPU time, ours
+// and Nomad's, which runners that start together take from each other; so the
+// first one is made after half the time that the quickest of the last starts
+// took, and each pause is a sixth of the time that has passed. The zero value is
+// ready.
 type pace struct {
 	mu     sync.Mutex // guards latest
 	latest []time.Duration
@@ -39,7 +39,7 @@ func (p *pace) first() time.Duration {
 // next is the pause before the next try of one that was first tried so long
 // ago, with jitter: those that started together needn't be tried together.
 func (p *pace) next(since time.Duration) time.Duration {
-	pause := min(max(since/8, leastPause), mostPause)
+	pause := min(max(since/6, leastPause), mostPause)
 	return pause*3/4 + rand.N(pause/2)
 }
 

@@ -63,7 +63,6 @@ func (s *sim) serve(t *testing.T) {
 		"GET /v1/allocations": s.listAllocations, "GET /v1/evaluations": s.listEvaluations, "GET /v1/evaluation/{id}": s.readEvaluation,
 		"GET /v1/vars": s.listVariables, "GET /v1/var/{path...}": s.readVariable, "PUT /v1/var/{path...}": s.writeVariable,
 		"DELETE /v1/var/{path...}": s.deleteVariable, "GET /v1/nodes": s.listNodes,
-		"GET /v1/client/allocation/{id}/stats": s.readUsage,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, pattern, handle) })
 	}
@@ -384,17 +383,6 @@ func (s *sim) breakStreams() {
 		close(stream)
 		delete(s.streams, stream)
 	}
-}
-
-// readUsage tells that a task runs.
-func (s *sim) readUsage(r *http.Request) (any, error) {
-	usage := api.AllocResourceUsage{Tasks: map[string]*api.TaskResourceUsage{}}
-	for _, a := range s.allocs {
-		if a.ID == r.PathValue("id") && !ended(a) {
-			usage.Tasks[taskName] = &api.TaskResourceUsage{}
-		}
-	}
-	return usage, nil
 }
 
 // bridge stands for alloc exec and the agent's bridge: package yamux shares

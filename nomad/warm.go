@@ -64,10 +64,7 @@ func (c *Cluster) warm(e *entry) {
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
 	for pause := c.pace.first(); wait(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
-		err := c.begun(ctx, e, allocation)
-		if err == nil {
-			err = c.bridges.keep(ctx, e.id, false) // which has the agent answer
-		}
+		err := c.bridges.keep(ctx, e.id, false) // which has the agent answer
 		if err == nil {
 			c.pace.took(time.Since(began))
 			err = c.makeReady(ctx, e, allocation)

@@ -61,7 +61,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("after one of %v: %v, want %v", test.took, p.first(), test.first)
 		}
 	}
-	for since, want := range map[time.Duration]time.Duration{0: leastPause, 400 * time.Millisecond: 50 * time.Millisecond, time.Hour: mostPause} {
+	for since, want := range map[time.Duration]time.Duration{0: leastPause, 300 * time.Millisecond: 50 * time.Millisecond, time.Hour: mostPause} {
 		for range 100 {
 			if pause := p.next(since); pause < want*3/4 || pause > want*5/4 {
 				t.Errorf("after %v: %v, want about %v", since, pause, want)
