@@ -16,7 +16,7 @@ import (
 func TestE2EBenchOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true})
 	temporary := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--cluster", "nomad", "--quick", "--json",
+	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--cluster", "nomad", "--quick", "--rounds", "1", "--json",
 		"--row", "nomad/start/*", "--row", "nomad/refill/raw_exec", "--row", "nomad/claim", "--row", "nomad/first-output/raw_exec", "--row", "nomad/true/8")
 	ca, cert, key := n.TLS()
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "NOMAD_ADDR="+n.Address(), "NOMAD_TOKEN="+n.Token(),
