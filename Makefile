@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .PHONY: help build agent sandbox web run dev nomad test e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
+CLUSTER ?= local
 ARCHES := amd64 arm64
 # Go fails where git refuses, for example for root in another user's clone.
 VCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
@@ -57,9 +58,9 @@ lighthouse: build ## have Lighthouse judge the overview; it fails under 95 (as r
 	@scripts/needs root
 	@scripts/web lighthouse
 
-bench: build ## measure it all beside its floors, in some minutes (as root); BENCHFLAGS='--row claim --quick'
+bench: build ## measure it all beside its floors, in some minutes (as root); BENCHFLAGS='--row claim --quick', CLUSTER=nomad
 	@scripts/needs root
-	@exec bin/rockpool bench $(BENCHFLAGS)
+	@scripts/bench $(CLUSTER) $(BENCHFLAGS)
 
 chaos: build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'
 	@scripts/needs root

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/bench"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/nomad/bare"
 )
 
 type benchCommand struct {
@@ -19,6 +20,9 @@ type benchCommand struct {
 	List        bool     `help:"Say what each row measures, and beside what, and end."`
 	JSON        bool     `name:"json" help:"Print the report as JSON."`
 	Rounds      int      `default:"0" placeholder:"N" help:"Rounds of each row, 1 to 1000. (10; with --quick 2)"`
+	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad, the one of $$NOMAD_ADDR; make bench CLUSTER=nomad starts one. (${default})"`
+	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image of the driver docker's runners; it needs sh, echo, true, yes and head."`
+	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: where nodes and images have the agent already."`
 	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
 	Profile     string   `placeholder:"DIR" help:"Write a CPU profile of the server for each row, for go tool pprof."`
 	ServeFloors bool     `hidden:""`
@@ -27,6 +31,8 @@ type benchCommand struct {
 // Help is what rockpool bench --help says beyond the flags.
 func (benchCommand) Help() string {
 	return `Measures servers of its own, on loopback and with directories that it removes; no other server is asked or disturbed. Needs root, as serving does, and some minutes for all rows.
+
+With --cluster nomad, servers on the Nomad of $NOMAD_ADDR (and the other variables NOMAD_...) take turns with that Nomad alone. Its clients have to be on this machine, since they fetch the agent from servers on loopback. What it registers there has names that begin with rockpool-bench-, and goes at the end; the environments' jobs take 64 MiB and 10 MHz each, and up to 200 of them run at once.
 
 Every row takes turns with its floor: with the same done without Rockpool, in the same run on the same machine. The ratio of their medians is what can be compared between machines. "inside" is the CPU time of what runs in the runners.
 
@@ -41,7 +47,10 @@ func (c *benchCommand) Run(s cli.Streams) error {
 	case c.ServeFloors:
 		return bench.ServeFloors(s.In, s.Out)
 	case c.List:
-		return bench.List(s.Out)
+		if c.Cluster == clusterNomad {
+			return bench.List(s.Out, bench.NomadRows())
+		}
+		return bench.List(s.Out, bench.Rows())
 	case c.Rounds < 0 || c.Rounds > 1000:
 		return &settingError{"rounds", strconv.Itoa(c.Rounds), "1 to 1000"}
 	case os.Geteuid() != 0:
@@ -59,8 +68,12 @@ func (c *benchCommand) Run(s cli.Streams) error {
 	// What was started is ended first, also after a second signal: it takes 5 s at most.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	onNomad, err := c.nomad()
+	if err != nil {
+		return err
+	}
 	report, err := bench.Run(ctx, bench.Config{
-		Program: program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, Profiles: c.Profile, Progress: s.Err,
+		Nomad: onNomad, Program: program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, Profiles: c.Profile, Progress: s.Err,
 		Engine: openBenchEngine, Fill: fillStore, Schedule: schedule,
 	})
 	interrupted := ctx.Err() != nil
@@ -85,4 +98,19 @@ func (c *benchCommand) Run(s cli.Streams) error {
 		err = errors.Join(err, fmt.Errorf("%d of %d rows could not be measured", failed, len(report.Rows)))
 	}
 	return err
+}
+
+// nomad returns the Nomad whose servers are measured, or nil.
+func (c *benchCommand) nomad() (*bench.Nomad, error) {
+	if c.Cluster != clusterNomad {
+		if c.Image != "" || c.AgentPath != "" {
+			return nil, errors.New("--image and --agent-path are for --cluster nomad")
+		}
+		return nil, nil
+	}
+	alone, err := bare.Open(fmt.Sprintf("rockpool-bench-%d", os.Getpid()), c.Image)
+	if err != nil {
+		return nil, err
+	}
+	return &bench.Nomad{Nomad: alone, Image: c.Image, AgentPath: c.AgentPath}, nil
 }

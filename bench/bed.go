@@ -72,7 +72,12 @@ func (b *bed) serve(ctx context.Context, runners, executions int) (*server, erro
 	if err := b.config.Fill(ctx, data, executions); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	s, err := startServer(ctx, b.config.Program, data, newGroup(), b.config.Profiles != "")
+	group := newGroup()
+	s, err := startServer(ctx, launch{
+		program: b.config.Program, data: data, group: group, listen: "127.0.0.1:0", profiled: b.config.Profiles != "",
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove"},
+		env:     map[string]any{"resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 // Config says what is measured and how long.
 type Config struct {
+	Nomad    *Nomad   // that servers use; nil: they are on this machine
 	Program  string   // rockpool's own binary; "serve" starts a server
 	Rows     []string // see Select; none: all
 	Rounds   int      // of each row; 0: 10, or 2 if Quick
@@ -51,22 +52,23 @@ type Row struct {
 	Per   string // what CPU time is counted for: "claim", "MB"
 	Goals []Goal
 
-	open func(ctx context.Context, b *bed) (pair, error)
+	driver string // of Nomad, without which there is nothing to measure; "": none
+	open   func(ctx context.Context, b *bed) (pair, error)
 }
 
 // A pair takes turns. Both have been used once before they are measured.
 type pair struct {
 	row, floor probe
-	rounds     int // at most; 0: as many as asked for
+	rounds     int           // at most; 0: as many as asked for
+	note       func() string // nil: there is nothing to note
 }
 
 // A probe takes one round's samples.
 type probe func(ctx context.Context, r *round) error
 
-// Select returns the rows that any of the names selects: a row's own name, else
-// a pattern (path.Match) or a part of names.
-func Select(names []string) ([]Row, error) {
-	all := Rows()
+// Select returns those of all rows that any of the names selects: a row's own
+// name, else a pattern (path.Match) or a part of names.
+func Select(all []Row, names []string) ([]Row, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -93,7 +95,7 @@ func Select(names []string) ([]Row, error) {
 	return rows, nil
 }
 
-// Rows returns all rows, in the order in which they are measured.
+// Rows returns all rows of this machine, in the order in which they are measured.
 func Rows() []Row {
 	return slices.Concat(claimRows(), outputRows(), trueRows(), runRows(), watchRows(), terminalRows(), transferRows(), memoryRows(), makingRows(), recoverRows(), scheduleRows(), flatRows())
 }
@@ -102,7 +104,7 @@ func Rows() []Row {
 // measured has an Error, and the others go on. It ends when ctx does, with
 // what there is until then.
 func Run(ctx context.Context, c Config) (Report, error) {
-	rows, err := Select(c.Rows)
+	rows, err := c.rows(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -127,6 +129,19 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		report.Rows = append(report.Rows, result)
 	}
 	return report, nil
+}
+
+// rows returns those that are asked for, and that this machine, or this Nomad,
+// can have.
+func (c Config) rows(ctx context.Context) ([]Row, error) {
+	if c.Nomad == nil {
+		return Select(Rows(), c.Rows)
+	}
+	rows, err := Select(NomadRows(), c.Rows)
+	if err != nil {
+		return nil, err
+	}
+	return c.Nomad.able(ctx, rows, c.Progress)
 }
 
 // measure measures one row with servers of its own.
@@ -180,5 +195,8 @@ func alternate(ctx context.Context, b *bed, p pair, result *Result) error {
 		result.CPU = &CPU{Server: ours.server.Seconds() * 1e3 / n, Inside: ours.inside.Seconds() * 1e3 / n}
 	}
 	result.ServerMiB = b.peakMiB()
+	if p.note != nil {
+		result.Note = p.note()
+	}
 	return nil
 }

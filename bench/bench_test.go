@@ -31,19 +31,19 @@ func TestSelect(t *testing.T) {
 		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls"}},
 		{[]string{"lag", "lag/1"}, []string{"lag/1", "lag/100", "lag/1000"}},
 	} {
-		rows, err := Select(test.names)
+		rows, err := Select(Rows(), test.names)
 		if got := names(rows); err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%q: %q, %v", test.names, got, err)
 		}
 	}
-	if _, err := Select([]string{"claim", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
+	if _, err := Select(Rows(), []string{"claim", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
 		t.Errorf("a name that selects nothing: %v", err)
 	}
 }
 
 func TestRowsSayWhatTheyAre(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range Rows() {
+	for _, row := range append(Rows(), NomadRows()...) {
 		if seen[row.Name] {
 			t.Errorf("%s is there twice", row.Name)
 		}

@@ -40,9 +40,9 @@ func openRecover(ctx context.Context, b *bed) (pair, error) {
 		return pair{}, err
 	}
 	row := func(ctx context.Context, r *round) error {
-		return full.recover(ctx, b.config.Program, r, idle, claimed)
+		return full.recover(ctx, r, idle, claimed)
 	}
-	floor := func(ctx context.Context, r *round) error { return empty.recover(ctx, b.config.Program, r, 0, 0) }
+	floor := func(ctx context.Context, r *round) error { return empty.recover(ctx, r, 0, 0) }
 	return pair{row: row, floor: floor}, warm(ctx, row, floor)
 }
 
@@ -56,9 +56,9 @@ func eachOnce(all []string, do func(context.Context, string) error) func(context
 }
 
 // recover kills the server, and times until the next one has all of its runners.
-func (s *server) recover(ctx context.Context, program string, r *round, idle, claimed int) error {
+func (s *server) recover(ctx context.Context, r *round, idle, claimed int) error {
 	began := time.Now()
-	if err := s.replace(ctx, program); err != nil {
+	if err := s.replace(ctx); err != nil {
 		return err
 	}
 	const query = `query($id: ID!) { environment(id: $id) { pool { idle claimed starting stopping } } }`

@@ -41,6 +41,7 @@ type Result struct {
 	CPU       *CPU      `json:"cpu,omitempty"`
 	ServerMiB float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; of several the largest
 	Goals     []Verdict `json:"goals,omitempty"`
+	Note      string    `json:"note,omitempty"` // where its time went, or what else was counted
 	Took      float64   `json:"tookSeconds"`
 	Error     string    `json:"error,omitempty"`
 }
@@ -49,7 +50,7 @@ type Result struct {
 // milliseconds; what the client took is in neither.
 type CPU struct {
 	Server float64 `json:"serverMs"`
-	Inside float64 `json:"insideMs"` // agents and programs, in the runners
+	Inside float64 `json:"insideMs"` // agents and programs, in the runners; 0 where these aren't the bench's to see
 }
 
 // A Goal is what a row is to reach: a bound of one of its figures.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,13 +18,24 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
+// A launch says how a server is started.
+type launch struct {
+	program  string
+	data     string // its directory, beside which nothing else is
+	group    string // the cgroup below which its runners are; "": they aren't on this machine
+	listen   string
+	profiled bool
+	prefix   string         // of what it has in Nomad, if it is there
+	cluster  []string       // what it is told of its cluster
+	env      map[string]any // what an environment needs there
+}
+
 // A server is a process of rockpool serve.
 type server struct {
 	*client.Client
+	launch
 	url      string
 	profiles string // address of its profiles; "" if it serves none
-	data     string
-	group    string // the cgroup below which its runners are
 	kept     int    // runners, at most
 	cmd      *exec.Cmd
 	stderr   string        // a file: a pipe would end with this process, and a server that has one cut off dies of it
@@ -32,25 +44,24 @@ type server struct {
 
 var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
 
-// startServer starts a server with its data in a directory beside which nothing
-// else is, and waits until it is ready. Signals from a terminal miss it: it ends
+// startServer starts a server, and waits until it is ready. Signals from a terminal miss it: it ends
 // when it is stopped, or when this process is killed. No settings of another
 // server are taken, be they variables or a file.
-func startServer(ctx context.Context, program, data, group string, profiled bool) (*server, error) {
-	s := &server{data: data, group: group, stderr: filepath.Join(filepath.Dir(data), "server.log"), copied: make(chan struct{})}
+func startServer(ctx context.Context, l launch) (*server, error) {
+	s := &server{launch: l, stderr: filepath.Join(filepath.Dir(l.data), "server.log"), copied: make(chan struct{})}
 	stderr, err := os.Create(s.stderr)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stderr.Close() }() // the server has its own
-	args := []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", group, "--on-stop", "remove", "--log-level", "warn"}
-	if profiled {
+	args := append([]string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", l.listen, "--data", l.data, "--log-level", "warn"}, l.cluster...)
+	if l.profiled {
 		if s.profiles, err = freeAddress(ctx); err != nil {
 			return nil, err
 		}
 		args = append(args, "--debug-address", s.profiles)
 	}
-	s.cmd = exec.Command(program, args...)
+	s.cmd = exec.Command(l.program, args...)
 	s.cmd.Env = ownEnvironment()
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stderr = stderr
@@ -117,7 +128,7 @@ func ownEnvironment() []string {
 // complained of when it ends otherwise than it should.
 func (s *server) stop() error {
 	const patience = 10 * time.Second // it takes 5 s at most
-	if s.kept > manyRunners {
+	if s.kept > manyRunners && s.group != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = s.keep(ctx, 0) // what is left then shows in its end
@@ -136,12 +147,12 @@ func (s *server) stop() error {
 }
 
 // replace kills the server, and starts the next one on its data.
-func (s *server) replace(ctx context.Context, program string) error {
+func (s *server) replace(ctx context.Context) error {
 	_ = s.cmd.Process.Kill()
 	<-s.copied
 	_ = s.cmd.Wait() // its end is the kill
 	s.CloseIdle()
-	next, err := startServer(ctx, program, s.data, s.group, s.profiles != "")
+	next, err := startServer(ctx, s.launch)
 	if err != nil {
 		return err
 	}
@@ -153,8 +164,8 @@ func (s *server) replace(ctx context.Context, program string) error {
 // keep has the server keep so many idle runners, and waits for them.
 func (s *server) keep(ctx context.Context, runners int) error {
 	const mutation = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`
-	in := map[string]any{"id": environment, "poolSize": runners, "outputLimit": 1 << 40, "defaultTimeLimit": 0,
-		"resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}} // a replaced file is there twice for a moment
+	in := map[string]any{"id": environment, "poolSize": runners, "outputLimit": 1 << 40, "defaultTimeLimit": 0}
+	maps.Copy(in, s.env)
 	s.kept = max(s.kept, runners)
 	if err := s.Ask(ctx, mutation, map[string]any{"in": in}, nil); err != nil {
 		return err

@@ -21,7 +21,10 @@ func (r Report) Table(out io.Writer) error {
 		}
 		server, inside := "", ""
 		if row.CPU != nil {
-			server, inside = figure(row.CPU.Server)+" ms/"+row.Per, figure(row.CPU.Inside)+" ms"
+			server = figure(row.CPU.Server) + " ms/" + row.Per
+			if row.CPU.Inside > 0 {
+				inside = figure(row.CPU.Inside) + " ms"
+			}
 		}
 		memory := ""
 		if row.ServerMiB > 0 {
@@ -36,6 +39,9 @@ func (r Report) Table(out io.Writer) error {
 		if row.Floor.N > 0 {
 			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t\t    its floor\n", row.Unit, row.Floor.figures())
 		}
+		if row.Note != "" {
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t    %s\n", row.Note)
+		}
 	}
 	if r.Interrupted {
 		_, _ = fmt.Fprintln(w, "interrupted: the rows that were to follow are missing\t\t\t\t\t\t\t\t\t")
@@ -44,8 +50,8 @@ func (r Report) Table(out io.Writer) error {
 }
 
 // List writes what each row measures, and beside what.
-func List(out io.Writer) error {
-	for _, row := range Rows() {
+func List(out io.Writer, rows []Row) error {
+	for _, row := range rows {
 		if _, err := fmt.Fprintf(out, "%s (%s)\n    %s\n    Floor: %s\n", row.Name, row.Unit, row.What, row.Floor); err != nil {
 			return err
 		}

@@ -17,7 +17,10 @@ func (s *server) cpu() (server, inside time.Duration, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	return own + childrenCPU(s.cmd.Process.Pid), groupCPU(s.group), true
+	if s.group != "" {
+		inside = groupCPU(s.group)
+	}
+	return own + childrenCPU(s.cmd.Process.Pid), inside, true
 }
 
 // processCPU reads the clock that the kernel keeps for each process, to the

@@ -24,6 +24,7 @@ type Cluster struct {
 	calls   chan struct{} // a token for each call under way
 	execs   chan struct{} // likewise for each exec in a runner without an agent
 	turns   turns         // of registrations
+	pace    pace          // of runners' starts
 	changes hints
 	lists   rounds
 	bridges *bridges

@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"context"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -17,9 +18,10 @@ type entry struct {
 	way        bridgeWay
 	registered uint64 // the index of its job, as far as we know; 0: not registered yet
 	priority   runtime.Priority
-	allocation string // where its agent is, or may be; "": unknown
-	node       string // of the allocation; "": not known yet
-	restarts   uint64 // of the task there, as listed
+	allocation string    // where its agent is, or may be; "": unknown
+	node       string    // of the allocation; "": not known yet
+	restarts   uint64    // of the task there, as listed
+	runs       time.Time // when it was first listed as running; zero: it isn't
 	ready      *readiness
 	variable   uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
 	oom        int64

@@ -18,8 +18,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-var figures = flag.Bool("figures", false, "measure")
-
 // sample is an environment that uses everything.
 func sample() runtime.Environment {
 	return runtime.Environment{

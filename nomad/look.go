@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/errgroup"
@@ -278,8 +279,15 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	o := judge(s)
 	e.oom = max(e.oom, o.oom)
+	known := e.allocation
 	e.allocation, e.node = "", ""
 	if o.allocation != nil {
+		if o.allocation.ID != known || o.allocation.ClientStatus != api.AllocClientStatusRunning {
+			e.runs = time.Time{}
+		}
+		if o.allocation.ClientStatus == api.AllocClientStatusRunning && e.runs.IsZero() {
+			e.runs = time.Now()
+		}
 		e.allocation, e.node, e.restarts = o.allocation.ID, o.allocation.NodeID, restarts(o.allocation)
 		if e.ready != nil && e.ready.allocation == "" { // its next claim says so again
 			e.ready.allocation, e.ready.restarts = e.allocation, e.restarts

@@ -64,13 +64,18 @@ func stale(id runtime.RunnerID, stored runtime.Claim) error {
 	return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, stored.Epoch)
 }
 
-// Runners implements runtime.Cluster, with a list that begins after the call.
+// Runners implements runtime.Cluster, with what a list said that began after the
+// call, or half a second before it at most. What this server itself did is
+// always in it: that a runner got ready needn't wait for a list. What is found
+// out later is hinted at.
 func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.look(ctx); err != nil {
-		return nil, err
+	if c.lists.since() > mostGap {
+		if err := c.look(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,17 +8,23 @@ import (
 
 // rounds lets all who ask for a look at the truth share one that begins after
 // they asked. One is under way at a time, and they begin no closer together than
-// gap. The zero value is ready.
+// a gap that grows with what the last one took. The zero value is ready.
 type rounds struct {
 	mu      sync.Mutex // guards what follows
 	running bool
-	next    *round // that begins when the one under way is done
-	began   time.Time
+	next    *round    // that begins when the one under way is done
+	free    time.Time // when the next may begin
+	good    time.Time // when the last one that succeeded began
 }
 
 // gap bounds how often lists are asked for: an event for every step of fifty
-// runners that start must not make a list each.
-const gap = 50 * time.Millisecond
+// runners that start must not make a list each. Where a look takes long, since
+// CPUs are busy or there is much to list, it goes on for a fifth of the time.
+const (
+	gap     = 50 * time.Millisecond
+	mostGap = 500 * time.Millisecond
+	share   = 5
+)
 
 type round struct {
 	done chan struct{}
@@ -49,23 +55,35 @@ func (r *rounds) join(ctx context.Context, spawn func(func(context.Context)) boo
 	}
 }
 
+// since is how long ago the last round began that found the truth.
+func (r *rounds) since() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.good)
+}
+
 // work runs rounds for as long as somebody waits for one.
 func (r *rounds) work(ctx context.Context, look func(context.Context) error) {
 	for {
 		r.mu.Lock()
-		pause := time.Until(r.began.Add(gap))
+		pause := time.Until(r.free)
 		r.mu.Unlock()
 		err := wait(ctx, max(pause, 0))
 		r.mu.Lock()
 		current := r.next
-		r.next, r.began = nil, time.Now()
+		r.next = nil
 		r.mu.Unlock()
+		began := time.Now()
 		if err == nil {
 			err = look(ctx)
 		}
 		current.err = err
 		close(current.done)
 		r.mu.Lock()
+		if err == nil {
+			r.good = began
+		}
+		r.free = began.Add(min(max(gap, share*time.Since(began)), mostGap))
 		if r.next == nil {
 			r.running = false
 			r.mu.Unlock()

@@ -38,6 +38,7 @@ type sim struct {
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]context.CancelFunc // by allocation
+	wedged     bool                            // its client executes nothing, though tasks run
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is told in place of an event
@@ -394,6 +395,9 @@ func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
 	defer s.mu.Unlock()
 	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
+	}
+	if s.wedged {
+		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
 	life, cancel := context.WithCancel(context.Background())
 	s.bridges[allocation] = append(s.bridges[allocation], cancel)

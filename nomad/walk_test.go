@@ -121,6 +121,7 @@ func TestAMinuteWithoutALeader(t *testing.T) {
 			w.breakStreams()
 			w.change(w.live(lost), fails)
 		})
+		time.Sleep(2 * mostGap) // until then Runners says what it knows
 		began := time.Now()
 		_, err := w.cluster.Runners(t.Context(), "")
 		if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !runtime.CodeOf(err).Retryable() {

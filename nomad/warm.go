@@ -61,23 +61,19 @@ func (c *Cluster) warm(e *entry) {
 	c.mu.Unlock()
 }
 
-// warmPause bounds the pauses between tries: an image may take minutes.
-const warmPause = 500 * time.Millisecond
-
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
-	p := pauses{next: 20 * time.Millisecond}
-	for {
+	began := time.Now()
+	for pause := c.pace.first(); wait(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
 		err := c.bridges.keep(ctx, e.id, false) // which has the agent answer
 		if err == nil {
+			c.pace.took(time.Since(began))
 			err = c.makeReady(ctx, e, allocation)
 		}
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if ctx.Err() == nil {
-			c.log.Debug("an agent doesn't answer yet", zap.String("runner", string(e.id)), zap.Error(c.redact(err)))
-		}
-		if p.waitUpTo(ctx, warmPause) != nil {
+		c.log.Debug("an agent doesn't answer yet", zap.String("runner", string(e.id)), zap.Error(c.redact(err)))
+		if c.wedged(e, allocation, err) {
 			return
 		}
 	}

@@ -48,6 +48,9 @@ type Options struct {
 	// Programs are more of the machine's programs that tasks of the drivers exec
 	// and docker find.
 	Programs []string
+	// Files are more of the machine's files, absolute paths, that these tasks find
+	// at the same place.
+	Files []string
 }
 
 // A Nomad is one that runs. Its methods are for one goroutine at a time.
@@ -159,7 +162,7 @@ func (n *Nomad) open(ctx context.Context) error {
 		}
 	}
 	if n.has("exec") || n.has("docker") {
-		if err := makeRoot(ctx, n.root(), n.options.Programs); err != nil {
+		if err := makeRoot(ctx, n.root(), n.options.Programs, n.options.Files); err != nil {
 			return err
 		}
 	}

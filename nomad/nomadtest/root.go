@@ -19,7 +19,7 @@ var programs = strings.Fields(`
 
 // makeRoot makes the root file system of tasks, of the machine's own programs
 // with the libraries that they need: 15 MB rather than all of it.
-func makeRoot(ctx context.Context, root string, more []string) error {
+func makeRoot(ctx context.Context, root string, more, files []string) error {
 	for _, dir := range []string{"usr/bin", "etc", "tmp", "proc", "dev", "sys", "workspace"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
@@ -56,6 +56,11 @@ func makeRoot(ctx context.Context, root string, more []string) error {
 			if err := copyFile(library, filepath.Join(root, library)); err != nil {
 				return err
 			}
+		}
+	}
+	for _, file := range files {
+		if err := copyFile(file, filepath.Join(root, file)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,11 +1,14 @@
-// Nomadtest runs a real Nomad as the tests have it, by hand: make nomad.
+// Nomadtest runs a real Nomad as the tests have it, by hand: make nomad. With a
+// command after its flags it runs that on it, and ends with it.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -14,7 +17,12 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	err := run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) { // the command has said why
+		os.Exit(max(ended.ExitCode(), 1))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -25,13 +33,21 @@ func run() error {
 	acl := flag.Bool("acl", false, "demand tokens")
 	tls := flag.Bool("tls", false, "demand certificates")
 	connections := flag.Int("connections", 0, "http_max_conns_per_client (2000)")
+	file := flag.String("file", "", "a file of the machine that tasks of exec and docker find at the same path")
 	flag.Parse()
+	var files []string
+	if *file != "" {
+		files = append(files, *file)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	n, err := nomadtest.Open(ctx, nomadtest.Options{Drivers: strings.Split(*drivers, ","), ACL: *acl, TLS: *tls, Connections: *connections})
+	n, err := nomadtest.Open(ctx, nomadtest.Options{Drivers: strings.Split(*drivers, ","), ACL: *acl, TLS: *tls, Connections: *connections, Files: files})
 	if err != nil {
 		return err
+	}
+	if flag.NArg() > 0 {
+		return errors.Join(use(ctx, n, flag.Args()), n.Close())
 	}
 	fmt.Printf("A Nomad runs at %s, until ^C. For its own command (scripts/nomad says where it is):\n\n", n.Address())
 	fmt.Printf("  export NOMAD_ADDR=%s\n", n.Address())
@@ -46,4 +62,20 @@ func run() error {
 	<-ctx.Done()
 	fmt.Println("ending it")
 	return n.Close()
+}
+
+// use runs a command on a Nomad, until its end. A signal that ends this ends it
+// first, in its own way.
+func use(ctx context.Context, n *nomadtest.Nomad, argv []string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "NOMAD_ADDR="+n.Address())
+	if n.Token() != "" {
+		cmd.Env = append(cmd.Env, "NOMAD_TOKEN="+n.Token())
+	}
+	if ca, cert, key := n.TLS(); ca != "" {
+		cmd.Env = append(cmd.Env, "NOMAD_CACERT="+ca, "NOMAD_CLIENT_CERT="+cert, "NOMAD_CLIENT_KEY="+key)
+	}
+	return cmd.Run()
 }

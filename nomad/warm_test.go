@@ -1,0 +1,96 @@
+package nomad
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Nomad's client can believe for good that a task hasn't begun. Such a runner
+// isn't waited for: it goes, and a pool makes another.
+func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.locked(func() { w.wedged = true })
+		id := runtime.NewRunnerID()
+		began := time.Now()
+		hinted := make(chan time.Duration, 100)
+		go func() {
+			_ = w.cluster.Watch(t.Context(), func(runtime.EnvironmentID) { hinted <- time.Since(began) })
+		}()
+		if err := w.cluster.Start(t.Context(), id, w.env, runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(wedgedAfter - 100*time.Millisecond)
+		if r := w.state(id); r.State != runtime.RunnerStarting {
+			t.Errorf("too soon it is %s: %s", r.State, r.Message)
+		}
+		for len(hinted) > 0 {
+			<-hinted
+		}
+		time.Sleep(2 * time.Second)
+		if r := w.state(id); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "executes nothing") {
+			t.Errorf("it is %s (%s): %s", r.State, r.GoneReason, r.Message)
+		}
+		if len(hinted) == 0 {
+			t.Error("nobody was told")
+		}
+		w.locked(func() { w.wedged = false })
+		w.idle()
+	})
+}
+
+func TestPace(t *testing.T) {
+	var p pace
+	if first := p.first(); first != firstTry {
+		t.Errorf("the very first runner is tried after %v", first)
+	}
+	for _, test := range []struct{ took, first time.Duration }{
+		{time.Minute, lastFirstTry}, // the image was pulled
+		{time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, 500 * time.Millisecond},
+		{2 * time.Second, time.Second}, // the quickest is forgotten
+	} {
+		if p.took(test.took); p.first() != test.first {
+			t.Errorf("after one of %v: %v, want %v", test.took, p.first(), test.first)
+		}
+	}
+	for since, want := range map[time.Duration]time.Duration{0: leastPause, 300 * time.Millisecond: 50 * time.Millisecond, time.Hour: mostPause} {
+		for range 100 {
+			if pause := p.next(since); pause < want*3/4 || pause > want*5/4 {
+				t.Errorf("after %v: %v, want about %v", since, pause, want)
+			}
+		}
+	}
+}
+
+// Lists go on for a part of the time, however long they take.
+func TestLooksLeaveTime(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: mostGap, time.Minute: time.Minute,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var r rounds
+			spawn := func(work func(context.Context)) bool { go work(t.Context()); return true }
+			var began []time.Time
+			for range 3 {
+				if err := r.join(t.Context(), spawn, func(context.Context) error {
+					began = append(began, time.Now())
+					time.Sleep(took)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if every := began[2].Sub(began[1]); every != want {
+				t.Errorf("looks of %v begin every %v, want %v", took, every, want)
+			}
+		})
+	}
+}
