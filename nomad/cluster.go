@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/hints"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
@@ -24,7 +25,7 @@ type Cluster struct {
 	calls   chan struct{} // a token for each call under way
 	execs   chan struct{} // likewise for each exec in a runner without an agent
 	turns   turns         // of registrations
-	changes hints
+	changes hints.Watchers
 	lists   rounds
 	bridges *bridges
 	looking chan struct{} // capacity 1: Run is to look
@@ -179,7 +180,7 @@ func (c *Cluster) keepLooking(ctx context.Context) error {
 		}
 		p = pauses{}
 		if c.first() {
-			c.changes.send("")
+			c.changes.Send("")
 		}
 		select {
 		case <-c.looking:

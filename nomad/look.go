@@ -49,7 +49,7 @@ func (c *Cluster) lookNow(ctx context.Context) error {
 	}
 	c.forgetUnreadable(unreadable)
 	for _, env := range changed {
-		c.changes.send(env)
+		c.changes.Send(env)
 	}
 	c.warmAll()
 	return nil

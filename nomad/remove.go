@@ -70,7 +70,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	env := e.runner.Environment.ID
 	c.mu.Unlock()
 	close(r.done)
-	c.changes.send(env)
+	c.changes.Send(env)
 }
 
 // endRunner ends a runner, waits until its processes are gone, and deletes what
