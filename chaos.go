@@ -22,6 +22,7 @@ type chaosCommand struct {
 	For     time.Duration `default:"2m" placeholder:"DURATION" help:"How long faults go on, 10s to 3m. (${default})"`
 	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Time between two faults on average, 200ms to 1m. (${default})"`
 	Clients int           `default:"3" placeholder:"N" help:"Clients that claim and use runners, 1 to 16. (${default})"`
+	Nomad   string        `placeholder:"FILE" help:"Have the runners on a Nomad of the run's own, which is killed, frozen and drained too: the program that runs it, bin/nomadtest of make chaos CLUSTER=nomad. ()"`
 	Short   bool          `help:"Judge only what must not happen: a short run doesn't come by every part of the scheduler."`
 	JSON    bool          `name:"json" help:"Print the report as JSON."`
 }
@@ -54,11 +55,15 @@ func (c *chaosCommand) Run(s cli.Streams) error {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // no secret
 	}
-	_, _ = fmt.Fprintf(s.Err, "seed %d: rockpool chaos --seed %d --for %s --every %s --clients %d has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients)
+	where := ""
+	if c.Nomad != "" {
+		where = " --nomad " + c.Nomad
+	}
+	_, _ = fmt.Fprintf(s.Err, "seed %d: rockpool chaos --seed %d --for %s --every %s --clients %d%s has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	report, err := chaos.Run(ctx, chaos.Config{
-		Program: program, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
+		Program: program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
 	})
 	if ctx.Err() != nil {
 		return cli.ExitError(cli.CodeInterrupted)
