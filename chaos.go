@@ -29,7 +29,7 @@ type chaosCommand struct {
 
 // Help is what rockpool chaos --help says beyond the flags.
 func (chaosCommand) Help() string {
-	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does.
+	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does. With --nomad the runners are on a Nomad of its own, which is killed, frozen and drained as well.
 
     rockpool chaos --seed 7 --for 30s --short
 
@@ -67,6 +67,9 @@ func (c *chaosCommand) Run(s cli.Streams) error {
 	})
 	if ctx.Err() != nil {
 		return cli.ExitError(cli.CodeInterrupted)
+	}
+	if report.Took == 0 {
+		return err // it never began
 	}
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)

@@ -32,7 +32,7 @@ func (s *storm) drain(ctx context.Context, f fault) error {
 	ctx = context.WithoutCancel(ctx)
 	var nodes []struct{ ID string }
 	if err := s.nomad.ask(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) != 1 {
-		return errors.Join(fmt.Errorf("Nomad has %d nodes", len(nodes)), err)
+		return errors.Join(fmt.Errorf("%d nodes, not one", len(nodes)), err)
 	}
 	path := "/v1/node/" + nodes[0].ID + "/drain"
 	deadline := time.Duration(-1) // at once

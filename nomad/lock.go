@@ -100,7 +100,7 @@ func (c *Cluster) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.V
 		return err
 	})
 	if err == nil && lock == nil {
-		err = errors.New("Nomad's answer has no lock: is it 1.7 or newer?") //nolint:staticcheck // a name
+		err = errors.New("no lock came with Nomad's answer: is it 1.7 or newer?")
 	}
 	return &api.Variable{Path: wanted.Path, Lock: lock}, err
 }
