@@ -62,9 +62,10 @@ bench: build ## measure it all beside its floors, in some minutes (as root); BEN
 	@scripts/needs root
 	@scripts/bench $(CLUSTER) $(BENCHFLAGS)
 
-chaos: build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'
+chaos: build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'; CLUSTER=nomad
 	@scripts/needs root
-	@exec bin/rockpool chaos $(CHAOSFLAGS)
+	@$(if $(filter nomad,$(CLUSTER)),go build -o bin/nomadtest ./nomad/nomadtest/cmd,true)
+	@exec bin/rockpool chaos $(if $(filter nomad,$(CLUSTER)),--nomad bin/nomadtest) $(CHAOSFLAGS)
 
 lint: ## run the linters
 	@$(LINT) run ./...

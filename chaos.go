@@ -22,13 +22,14 @@ type chaosCommand struct {
 	For     time.Duration `default:"2m" placeholder:"DURATION" help:"How long faults go on, 10s to 3m. (${default})"`
 	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Time between two faults on average, 200ms to 1m. (${default})"`
 	Clients int           `default:"3" placeholder:"N" help:"Clients that claim and use runners, 1 to 16. (${default})"`
+	Nomad   string        `placeholder:"FILE" help:"Have the runners on a Nomad of the run's own, which is killed, frozen and drained too: the program that runs it, bin/nomadtest of make chaos CLUSTER=nomad. ()"`
 	Short   bool          `help:"Judge only what must not happen: a short run doesn't come by every part of the scheduler."`
 	JSON    bool          `name:"json" help:"Print the report as JSON."`
 }
 
 // Help is what rockpool chaos --help says beyond the flags.
 func (chaosCommand) Help() string {
-	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does.
+	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does. With --nomad the runners are on a Nomad of its own, which is killed, frozen and drained as well.
 
     rockpool chaos --seed 7 --for 30s --short
 
@@ -54,14 +55,21 @@ func (c *chaosCommand) Run(s cli.Streams) error {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // no secret
 	}
-	_, _ = fmt.Fprintf(s.Err, "seed %d: rockpool chaos --seed %d --for %s --every %s --clients %d has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients)
+	where := ""
+	if c.Nomad != "" {
+		where = " --nomad " + c.Nomad
+	}
+	_, _ = fmt.Fprintf(s.Err, "seed %d: rockpool chaos --seed %d --for %s --every %s --clients %d%s has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	report, err := chaos.Run(ctx, chaos.Config{
-		Program: program, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
+		Program: program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
 	})
 	if ctx.Err() != nil {
 		return cli.ExitError(cli.CodeInterrupted)
+	}
+	if report.Took == 0 {
+		return err // it never began
 	}
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)

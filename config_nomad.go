@@ -82,10 +82,9 @@ func (c *Config) checkCluster() error {
 		}
 		return nil
 	}
-	if c.OnStop == stopRemoves {
-		return &settingError{"on-stop", c.OnStop, "keep with --cluster nomad: its runners stay, and end with their jobs"}
+	if c.OnStop == "" { // a Config that was made in Go: others may use these runners
+		c.OnStop = stopKeeps
 	}
-	c.OnStop = stopKeeps
 	if err := c.checkAdvertised(); err != nil {
 		return err
 	}
@@ -102,7 +101,11 @@ func (c *Config) checkAdvertised() error {
 	}
 	u, err := url.Parse(c.AdvertiseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return &settingError{"advertise-url", c.AdvertiseURL, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-no-agent that there is none"}
+		advertised := c.AdvertiseURL
+		if at := strings.LastIndexByte(advertised, '@'); at >= 0 {
+			advertised = "…" + advertised[at:]
+		}
+		return &settingError{"advertise-url", advertised, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-no-agent that there is none"}
 	}
 	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
 	return nil
@@ -110,12 +113,12 @@ func (c *Config) checkAdvertised() error {
 
 func (n *NomadConfig) check() (err error) {
 	if n.Address != "" {
+		if at := strings.LastIndexByte(n.Address, '@'); at >= 0 {
+			return &settingError{"nomad-address", "…" + n.Address[at:], "without a user or password, which everybody on the machine could see: set NOMAD_HTTP_AUTH"}
+		}
 		u, err := url.Parse(n.Address)
 		if err != nil || !slices.Contains([]string{"http", "https", "unix"}, u.Scheme) {
 			return &settingError{"nomad-address", n.Address, "a URL, for example http://127.0.0.1:4646"}
-		}
-		if u.User != nil {
-			return &settingError{"nomad-address", u.Redacted(), "without a password: every user of the machine sees it; set NOMAD_HTTP_AUTH"}
 		}
 	}
 	for _, file := range []struct{ flag, path string }{
@@ -199,7 +202,7 @@ func (c *Config) nomadConfig(dir, sum string, logger *zap.Logger) nomad.Config {
 			Address: n.Address, Region: n.Region, Namespace: n.Namespace, Token: n.token,
 			CACert: n.CACert, ClientCert: n.ClientCert, ClientKey: n.ClientKey, TLSServerName: n.TLSServerName,
 		},
-		Logger: logger, Dir: dir, Prefix: n.Prefix, Agent: agent,
+		Logger: logger, Dir: dir, Prefix: n.Prefix, Remove: c.OnStop == stopRemoves, Agent: agent,
 		Driver: nomad.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints, Spread: n.Spread,
 		NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
 		Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.template,

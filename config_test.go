@@ -90,7 +90,6 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"nothing advertised", onNomad(func(c *Config) { c.AdvertiseURL = "" }), "--advertise-url"},
 		{"advertised without a scheme", onNomad(func(c *Config) { c.AdvertiseURL = "pool.example.org:8080" }), "--advertise-url"},
 		{"advertised with a password", onNomad(func(c *Config) { c.AdvertiseURL = "http://a:b@pool.example.org" }), "--advertise-url"},
-		{"removed at the stop", onNomad(func(c *Config) { c.OnStop = "remove" }), "--on-stop"},
 		{"Nomad nowhere", onNomad(func(c *Config) { c.Nomad.Address = "127.0.0.1:4646" }), "--nomad-address"},
 		{"Nomad's password", onNomad(func(c *Config) { c.Nomad.Address = "http://u:secret@n" }), "NOMAD_HTTP_AUTH"},
 		{"no CA", onNomad(func(c *Config) { c.Nomad.CACert = "/nonesuch" }), "--nomad-ca-cert"},
@@ -151,6 +150,12 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 	got := c.nomadConfig("d", sum, zap.NewNop())
 	if want := "https://pool.example.org:8443/agent/" + sum; got.Agent.URL != want || got.Agent.SHA256 != sum {
 		t.Errorf("%+v", got.Agent)
+	}
+	if got.Remove {
+		t.Error("runners are removed at the stop, though nobody said so")
+	}
+	if c.OnStop = stopRemoves; c.Check() != nil || !c.nomadConfig("d", sum, zap.NewNop()).Remove {
+		t.Error("runners aren't removed at the stop")
 	}
 	if _, err := nomad.New(t.Context(), got); err != nil {
 		t.Error(err)

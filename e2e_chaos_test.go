@@ -47,6 +47,7 @@ func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
 		{[]string{"chaos", "--for", "1h"}, "10s to 3m"},
 		{[]string{"chaos", "--every", "1ms"}, "200ms to 1m"},
 		{[]string{"chaos", "--clients", "0"}, "1 to 16"},
+		{[]string{"chaos", "--nomad", "/nonesuch"}, "make chaos CLUSTER=nomad builds it"},
 	} {
 		var out, errs strings.Builder
 		if code := execute(test.args, nil, &out, &errs); code == 0 || !strings.Contains(errs.String(), test.want) {

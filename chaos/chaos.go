@@ -25,6 +25,7 @@ import (
 // Config says what a run is.
 type Config struct {
 	Program  string // rockpool
+	Nomad    string // a program that runs a Nomad and obeys (nomad/nomadtest/cmd), which is to have the runners; "": this machine has them
 	Seed     uint64 // of the faults, and of what clients choose
 	For      time.Duration
 	Every    time.Duration // between two faults, on average
@@ -51,6 +52,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	defer h.CloseIdle()
+	defer func() { err = errors.Join(err, h.nomad.close()) }()
 	d, err := mountDisk(filepath.Join(dir, "disk"))
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
@@ -68,7 +70,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 		return report, errors.Join(err, os.RemoveAll(dir))
 	}
 	report.Log = h.log
-	return report, err
+	return report, errors.Join(err, h.nomad.keepLogs(dir))
 }
 
 // run is all of it but the end.
@@ -117,7 +119,11 @@ func (s *storm) run(ctx context.Context, config Config) error {
 
 // faults has one after the other, until the time is over.
 func (s *storm) faults(ctx context.Context, config Config) error {
-	plan := newSchedule(config.Seed, config.Every)
+	round := hereFaults()
+	if s.nomad != nil {
+		round = nomadFaults()
+	}
+	plan := newSchedule(config.Seed, config.Every, round)
 	began, filled := time.Now(), false
 	for ctx.Err() == nil {
 		f := plan.next()
@@ -156,9 +162,16 @@ func (s *storm) clear(ctx context.Context) error {
 			s.kill(last)
 			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.lastWords())
 		}
+		// One on Nomad answers before it has looked there.
+		if err := s.ask(ctx, "{ environments { id } }", nil, nil); err != nil {
+			return err
+		}
 		s.stop(last)
 	}
 	s.leaks()
+	if s.nomad != nil {
+		return s.nomad.leaks(ctx, s.ledger)
+	}
 	return nil
 }
 

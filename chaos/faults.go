@@ -29,7 +29,7 @@ const momentPatience = 3 * time.Second
 func (s *storm) strike(ctx context.Context, f fault) error {
 	s.say("%s", f)
 	switch f.kind {
-	case killServer, killRestore, stopRestore, destroyDown:
+	case killServer, killRestore, stopRestore, destroyDown, purgeDown:
 		if f.kind == stopRestore {
 			s.crowdIn(ctx, 50)
 		}
@@ -53,6 +53,8 @@ func (s *storm) strike(ctx context.Context, f fault) error {
 		return s.restart(ctx)
 	case fillDisk:
 		return s.fillAndKill(ctx, f)
+	case drainNode, killClient, killNomad, freezeClient, freezeNomad:
+		return s.strikeNomad(ctx, f)
 	default:
 		s.harmOne(ctx, f)
 		return nil
@@ -98,12 +100,19 @@ func (s *storm) replace(ctx context.Context, f fault) error {
 			}
 		}
 	}
+	if f.kind == purgeDown {
+		for _, held := range []bool{true, false} {
+			if runner := s.victim(f.choice, held); runner != "" && s.harm(runner, s.onNomad(ctx, purgeJob)) {
+				s.ledger.count(jobsEnded, 1)
+			}
+		}
+	}
 	pause(ctx, f.down)
 	if f.kind == stopRestore {
 		return s.stopTakingOver(ctx, f)
 	}
 	if f.kind == killRestore {
-		left := len(s.boxes.runners())
+		left := len(s.runners())
 		next, err := s.house.start("keep")
 		if err != nil {
 			return err
@@ -213,9 +222,14 @@ func (s *storm) harmOne(ctx context.Context, f fault) {
 		return
 	}
 	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
-		runner := s.victim(f.choice, f.kind != killIdle)
+		runner := s.victim(f.choice, f.kind != killIdle && f.kind != killIdleTask && f.kind != purgeIdle)
 		switch {
 		case runner == "":
+		case s.nomad != nil:
+			if s.harm(runner, s.onNomad(ctx, f.kind)) {
+				s.ledger.count(figureOf(f.kind), 1)
+				return
+			}
 		case f.kind == destroyHeld && s.harm(runner, s.boxes.destroy):
 			s.ledger.count(destroyed, 1)
 			return
@@ -244,12 +258,20 @@ func (s *storm) harm(runner string, how func(string) bool) bool {
 func (s *storm) victim(choice uint64, held bool) string {
 	all := s.ledger.held()
 	if !held {
-		all = slices.DeleteFunc(s.boxes.runners(), func(runner string) bool { return s.ledger.isHolder(runner) || s.ledger.wasHarmed(runner) })
+		all = slices.DeleteFunc(s.runners(), func(runner string) bool { return s.ledger.isHolder(runner) || s.ledger.wasHarmed(runner) })
 	}
 	if len(all) == 0 {
 		return ""
 	}
 	return all[choice%uint64(len(all))]
+}
+
+// runners returns the ids of what runs, or was there a moment ago.
+func (s *storm) runners() []string {
+	if s.nomad != nil {
+		return s.nomad.runners()
+	}
+	return s.boxes.runners()
 }
 
 // killNewborns kills some agents as soon as they are there: before they can have

@@ -13,6 +13,11 @@ const (
 	killedStarting  = "agents killed in starting runners"
 	destroyed       = "sandboxes destroyed"
 	fills           = "times that the disk was full"
+	tasksKilled     = "tasks killed or restarted"
+	jobsEnded       = "jobs and allocations stopped, or jobs purged"
+	drained         = "drains of Nomad's node"
+	nomadKills      = "kills of Nomad"
+	nomadFreezes    = "freezes of Nomad"
 	executions      = "executions"
 	claims          = "claims"
 	disconnects     = "disconnects"
@@ -42,6 +47,7 @@ const (
 	leakedCgroups   = "leaked cgroups"
 	leakedProcesses = "leaked processes"
 	leakedRest      = "leaked directories and user ids"
+	leakedJobs      = "leaked jobs, allocations and claims on Nomad"
 	unfinished      = "never finished"
 )
 
@@ -49,7 +55,7 @@ const (
 var mustBeNone = []string{
 	bytesSilent, bytesRepeated, bytesForeign, bytesCauseless, doubleClaims, reusedRunners, lostClaims, lostExecutions,
 	madeUp, changedOutcomes, startedTwice, halfFiles, falseErrors, unaskedEnds, unfinished,
-	leakedMounts, leakedCgroups, leakedProcesses, leakedRest,
+	leakedMounts, leakedCgroups, leakedProcesses, leakedRest, leakedJobs,
 }
 
 // killsDuring is the figure of kills at a moment.

@@ -18,7 +18,9 @@ type ledger struct {
 	runners  map[string]string    // by key
 	harmed   map[string]time.Time // by runner: since when its agent may be dead by our hand
 	released map[string]bool      // by runner: its holder let it go
+	claims   map[string]time.Time // by runner: when it was first given to somebody
 	full     []span               // when the disk was full
+	drains   []span               // when all that ran was to go
 	runs     map[string]*run      // by key
 }
 
@@ -34,7 +36,7 @@ type span struct{ from, to time.Time } // to zero: it still is
 func newLedger() *ledger {
 	return &ledger{
 		counts: map[string]int64{}, holders: map[string]string{}, runners: map[string]string{},
-		harmed: map[string]time.Time{}, released: map[string]bool{}, runs: map[string]*run{},
+		harmed: map[string]time.Time{}, released: map[string]bool{}, runs: map[string]*run{}, claims: map[string]time.Time{},
 	}
 }
 
@@ -82,6 +84,9 @@ func (l *ledger) claimed(key, runner string) {
 		l.counts[claims]++
 	}
 	l.holders[runner], l.runners[key] = key, runner
+	if _, known := l.claims[runner]; !known {
+		l.claims[runner] = time.Now()
+	}
 }
 
 // harm notes, before it is done, that a runner's agent is killed. Undo is for
@@ -111,7 +116,7 @@ func (l *ledger) release(runner string) {
 func (l *ledger) gone(runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, harmed := l.harmed[runner]; !harmed && !l.released[runner] {
+	if !l.hurt(runner) && !l.released[runner] {
 		l.note(lostClaims, 1, "runner %s of claim %s is gone, though nobody ended it", runner, l.holders[runner])
 	}
 }
@@ -125,14 +130,33 @@ func (l *ledger) harmedSince(at time.Time) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, at) })
 }
 
 func (l *ledger) wasHarmed(runner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.hurt(runner)
+}
+
+// hurt reports whether a runner was harmed, by itself or with all others.
+func (l *ledger) hurt(runner string) bool {
 	_, harmed := l.harmed[runner]
-	return harmed
+	since, held := l.claims[runner]
+	return harmed || held && slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, since) })
+}
+
+// drain notes that all that runs is to go from now on, until over.
+func (l *ledger) drain() (over func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := len(l.drains)
+	l.drains = append(l.drains, span{from: time.Now()})
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.drains[at].to = time.Now()
+	}
 }
 
 // held returns the runners that somebody holds and that weren't harmed.
@@ -141,7 +165,7 @@ func (l *ledger) held() []string {
 	defer l.mu.Unlock()
 	var all []string
 	for runner := range l.holders {
-		if _, harmed := l.harmed[runner]; !harmed && !l.released[runner] {
+		if !l.hurt(runner) && !l.released[runner] {
 			all = append(all, runner)
 		}
 	}
@@ -169,8 +193,12 @@ func (l *ledger) freeDisk() {
 	l.full[len(l.full)-1].to = time.Now()
 }
 
-// diskGrace is how long an answer may be on its way that tells of a full disk.
-const diskGrace = 3 * time.Second
+// How long an answer may be on its way that tells of a full disk; and how long
+// after a drain runners may be given away that it stopped.
+const (
+	diskGrace  = 3 * time.Second
+	drainGrace = 3 * time.Second
+)
 
 // wasFull reports whether the disk was full at some time from a time until now.
 func (l *ledger) wasFull(since time.Time) bool {
@@ -181,6 +209,11 @@ func (l *ledger) wasFull(since time.Time) bool {
 
 func (l *ledger) fullSince(since time.Time) bool {
 	return slices.ContainsFunc(l.full, func(s span) bool {
-		return s.to.IsZero() || s.to.Add(diskGrace).After(since)
+		return s.lasts(diskGrace, since)
 	})
+}
+
+// lasts reports whether a span, with its grace, ends after a time.
+func (s span) lasts(grace time.Duration, at time.Time) bool {
+	return s.to.IsZero() || s.to.Add(grace).After(at)
 }

@@ -50,6 +50,7 @@ func TestOutcomesAreJudged(t *testing.T) {
 	exited := func(code int) outcome { return outcome{Outcome: "EXITED", ExitCode: &code} }
 	signaled := func(name string) outcome { return outcome{Outcome: "SIGNALED", Signal: &name} }
 	other := func(name string) outcome { return outcome{Outcome: name} }
+	gone := outcome{Outcome: "RUNNER_GONE", GoneReason: new("AGENT_DIED")}
 	short := program{key: "p", blocks: 2, each: 1, pause: time.Second, code: 7}
 	with := func(ends ending) program {
 		p := short
@@ -79,9 +80,10 @@ func TestOutcomesAreJudged(t *testing.T) {
 		"a limit that it hasn't":    {short, time.Minute, nil, other("TIME_LIMIT"), madeUp},
 		"cancelled":                 {with(endsByCancel), 0, func(l *ledger, r *run) { l.cancel(r) }, other("CANCELLED"), ""},
 		"cancelled by nobody":       {short, 0, nil, other("CANCELLED"), madeUp},
-		"released":                  {with(endsByLeave), 0, func(l *ledger, _ *run) { l.release("r") }, other("RUNNER_GONE"), ""},
-		"killed":                    {short, 0, func(l *ledger, _ *run) { l.harm("r") }, other("RUNNER_GONE"), ""},
-		"gone, for no reason":       {short, 0, nil, other("RUNNER_GONE"), madeUp},
+		"released":                  {with(endsByLeave), 0, func(l *ledger, _ *run) { l.release("r") }, gone, ""},
+		"killed":                    {short, 0, func(l *ledger, _ *run) { l.harm("r") }, gone, ""},
+		"killed, without a reason":  {short, 0, func(l *ledger, _ *run) { l.harm("r") }, other("RUNNER_GONE"), madeUp},
+		"gone, for no reason":       {short, 0, nil, gone, madeUp},
 		"lost with its agent":       {short, 0, func(l *ledger, _ *run) { l.harm("r") }, other("LOST"), ""},
 		"lost, for no reason":       {short, 0, func(l *ledger, _ *run) { l.release("r") }, other("LOST"), madeUp},
 		"failed":                    {short, 0, func(l *ledger, _ *run) { l.harm("r") }, other("FAILED"), madeUp},
@@ -159,8 +161,11 @@ func TestBytesAreJudged(t *testing.T) {
 			}
 			r := l.begin(ten, "r")
 			o := outcome{Outcome: test.outcome}
-			if o.Outcome == "EXITED" {
+			switch o.Outcome {
+			case "EXITED":
 				o.ExitCode = &code
+			case "RUNNER_GONE":
+				o.GoneReason = new("AGENT_DIED")
 			}
 			l.ended(r, o)
 			var found reading
@@ -191,7 +196,7 @@ func TestReadersGetAsMuch(t *testing.T) {
 			l := newLedger()
 			l.harm("r")
 			r := l.begin(program{key: "p", blocks: endless, each: 1, ends: endsByCancel}, "r")
-			l.ended(r, outcome{Outcome: "RUNNER_GONE"})
+			l.ended(r, outcome{Outcome: "RUNNER_GONE", GoneReason: new("AGENT_DIED")})
 			var first, second reading
 			first.take(stdout, []byte(printed(0, 80)))
 			l.judge(r, first, "a watcher")
@@ -273,4 +278,48 @@ func TestReportFails(t *testing.T) {
 	if err := short.Table(&table); err != nil || !strings.Contains(table.String(), "2  double claims  FAILED") || !strings.Contains(table.String(), "runner r1") {
 		t.Errorf("%v\n%s", err, table.String())
 	}
+}
+
+// TestDrainsExcuseWhatTheyHit: whoever had a runner before the end of a drain, and
+// nobody who gets one well after it.
+func TestDrainsExcuseWhatTheyHit(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, during, after time.Duration // the claim's time: before the drain, since its end
+		wrong                 []string
+	}{
+		"claimed before it":     {before: time.Second},
+		"claimed during it":     {during: time.Second},
+		"claimed right after":   {after: drainGrace - time.Second},
+		"claimed well after it": {after: drainGrace + time.Second, wrong: []string{lostClaims}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLedger()
+				claim := func(now time.Duration) {
+					if now > 0 {
+						l.claimed("k", "r")
+						time.Sleep(now)
+					}
+				}
+				claim(test.before)
+				over := l.drain()
+				claim(test.during)
+				over()
+				if test.after > 0 {
+					time.Sleep(test.after)
+					claim(test.after)
+				}
+				time.Sleep(time.Minute)
+				l.gone("r")
+				wants(t, l, test.wrong...)
+				if held := l.held(); (len(held) == 0) != (test.wrong == nil) {
+					t.Errorf("to be harmed: %v", held)
+				}
+			})
+		})
+	}
+	l := newLedger()
+	l.drain()
+	l.gone("r") // that nobody was told of
+	wants(t, l, lostClaims)
 }

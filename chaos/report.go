@@ -15,6 +15,7 @@ type Report struct {
 	Seed   uint64           `json:"seed"`
 	Took   float64          `json:"tookSeconds"`
 	Short  bool             `json:"short"`
+	Nomad  bool             `json:"nomad"`  // the runners were there, and the servers had no scheduler
 	Parts  map[string]int64 `json:"parts"`  // how often each part of the scheduler was used, as the servers counted
 	Counts map[string]int64 `json:"counts"` // all other figures, by name
 	Wrongs []Wrong          `json:"wrongs"`
@@ -23,7 +24,7 @@ type Report struct {
 
 func newReport(config Config, l *ledger, used map[string]int64, took time.Duration) Report {
 	counts, wrongs := l.figures()
-	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Parts: used, Counts: counts, Wrongs: wrongs}
+	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Parts: used, Counts: counts, Wrongs: wrongs}
 }
 
 // Failures returns what should not have come out so: what must not happen and
@@ -51,15 +52,20 @@ func (r Report) Failures() []string {
 // some length.
 func (r Report) wanted() (always, long []string) {
 	always = []string{kills, disconnects, executions, bytesExpected, claims, uploads}
-	for _, part := range parts {
-		long = append(long, part.name)
-	}
-	for m := range moments {
-		if m != anyMoment {
-			long = append(long, killsDuring(m))
+	if r.Nomad {
+		long = append(long, tasksKilled, jobsEnded, drained, nomadKills, nomadFreezes)
+	} else {
+		for _, part := range parts {
+			long = append(long, part.name)
 		}
+		for m := range moments {
+			if m != anyMoment {
+				long = append(long, killsDuring(m))
+			}
+		}
+		long = append(long, stopsRestoring, killedHeld, killedIdle, killedStarting, destroyed)
 	}
-	return always, append(long, killsRestoring, stops, stopsRestoring, killedHeld, killedIdle, killedStarting, destroyed, fills, cutUploads, rewinds)
+	return always, append(long, killsRestoring, stops, fills, cutUploads, rewinds)
 }
 
 // Table writes a report for people.
@@ -67,13 +73,17 @@ func (r Report) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, n int64, remark string) { _, _ = fmt.Fprintf(w, "%d\t  %s%s\n", n, name, remark) }
 	section := func(title string) { _, _ = fmt.Fprintf(w, "\t\n\t  %s\n", strings.ToUpper(title)) }
-	section("parts of the scheduler that were used")
-	for _, part := range parts {
-		row(part.name, r.Parts[part.name], r.remark(part.name, r.Parts[part.name]))
+	var used []string
+	if !r.Nomad {
+		section("parts of the scheduler that were used")
+		for _, part := range parts {
+			used = append(used, part.name)
+			row(part.name, r.Parts[part.name], r.remark(part.name, r.Parts[part.name]))
+		}
 	}
 	section("what happened")
 	always, long := r.wanted()
-	shown := append(slices.Clone(always), long[len(parts):]...)
+	shown := append(slices.Clone(always), long[len(used):]...)
 	rest := slices.Sorted(maps.Keys(r.Counts))
 	for _, name := range append(shown, slices.DeleteFunc(rest, func(name string) bool {
 		return slices.Contains(shown, name) || slices.Contains(mustBeNone, name)

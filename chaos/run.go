@@ -21,6 +21,7 @@ type outcome struct {
 	Outcome     string
 	ExitCode    *int
 	Signal      *string
+	GoneReason  *string // of RUNNER_GONE
 	OutputBytes int64
 	FinishedAt  time.Time
 }
@@ -32,6 +33,9 @@ func (o outcome) String() string {
 	}
 	if o.Signal != nil {
 		text += " " + *o.Signal
+	}
+	if o.GoneReason != nil {
+		text += " " + *o.GoneReason
 	}
 	return fmt.Sprintf("%s, %d bytes, at %s", text, o.OutputBytes, o.FinishedAt.Format(time.RFC3339Nano))
 }
@@ -79,6 +83,9 @@ func (l *ledger) ended(r *run, o outcome) {
 		return
 	}
 	r.told = &o
+	if o.GoneReason != nil {
+		l.counts["runners gone: "+*o.GoneReason]++
+	}
 	l.counts["ended: "+o.Outcome]++
 	if o.Outcome == "EXITED" && o.ExitCode != nil && *o.ExitCode == alreadyRan {
 		l.note(startedTwice, 1, "program %s found that it had been started before", r.key)
@@ -91,7 +98,7 @@ func (l *ledger) ended(r *run, o outcome) {
 
 // impossible returns why a run can't have ended so; "" if it can.
 func (l *ledger) impossible(r *run, o outcome, now time.Time) string {
-	_, harmed := l.harmed[r.runner]
+	harmed := l.hurt(r.runner)
 	switch o.Outcome {
 	case "EXITED", "SIGNALED":
 		switch {
@@ -118,6 +125,9 @@ func (l *ledger) impossible(r *run, o outcome, now time.Time) string {
 	case "RUNNER_GONE":
 		if !harmed && !l.released[r.runner] {
 			return "nobody ended its runner"
+		}
+		if o.GoneReason == nil {
+			return "nobody says why its runner went"
 		}
 	case "LOST":
 		if !harmed {
@@ -149,7 +159,7 @@ func (l *ledger) judge(r *run, found reading, by string) {
 		l.note(bytesForeign, found.foreign, "program %s, read by %s: %+v", r.key, by, found)
 	}
 	lost := found.explained + found.declared
-	_, harmed := l.harmed[r.runner]
+	harmed := l.hurt(r.runner)
 	if lost > 0 && !harmed && !l.fullSince(r.asked) {
 		l.note(bytesCauseless, lost, "program %s, read by %s: %+v", r.key, by, found)
 	}

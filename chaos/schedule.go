@@ -28,8 +28,22 @@ const (
 	killStarting           // of one that is being made
 	destroyHeld            // all processes and groups of a held runner
 	destroyDown            // the same, while no server is there to see it
-	faultKinds             // below: not drawn
+	faultKinds             // of runners on this machine; below: not drawn there
 	fillDisk
+	stopAllocation // of a held runner, on Nomad
+	killTask       // that is its agent
+	killIdleTask
+	restartTask
+	stopJob
+	purgeJob
+	purgeIdle
+	purgeDown // the jobs of a held and an idle runner, while no server is there to see it
+	drainNode
+	killClient // Nomad's, on which the tasks are
+	killNomad  // its server
+	freezeClient
+	freezeNomad
+	nomadKinds
 )
 
 func (f fault) String() string {
@@ -52,9 +66,30 @@ func (f fault) String() string {
 		return "destroy a held sandbox"
 	case destroyDown:
 		return "kill the server, and destroy a held and an idle sandbox before the next one"
-	default:
+	case fillDisk:
 		return "fill the disk, kill the server, and free the disk"
+	case purgeDown:
+		return "kill the server, and purge the jobs of a held and an idle runner before the next one"
+	case drainNode:
+		return fmt.Sprintf("drain Nomad's node, and make it eligible %s later", f.down)
+	case killClient, killNomad:
+		return fmt.Sprintf("kill %s, and start it again %s later", f.part(), f.down)
+	case freezeClient, freezeNomad:
+		return fmt.Sprintf("freeze %s for %s", f.part(), f.down)
+	default:
+		return map[faultKind]string{
+			stopAllocation: "stop the allocation of a held runner", killTask: "kill the task of a held runner", killIdleTask: "kill the task of an idle runner",
+			restartTask: "restart the task of a held runner", stopJob: "stop the job of a held runner", purgeJob: "purge the job of a held runner", purgeIdle: "purge the job of an idle runner",
+		}[f.kind]
 	}
+}
+
+// part is the part of Nomad that a fault hits.
+func (f fault) part() string {
+	if f.kind == killClient || f.kind == freezeClient {
+		return "Nomad's client"
+	}
+	return "Nomad's server"
 }
 
 // A schedule is what a seed makes of a run: the same faults in the same order,
@@ -62,23 +97,47 @@ func (f fault) String() string {
 type schedule struct {
 	random *rand.Rand
 	every  time.Duration
+	round  []fault
 	deck   []fault
 }
 
-func newSchedule(seed uint64, every time.Duration) *schedule {
-	return &schedule{random: rand.New(rand.NewPCG(seed, 0)), every: every}
+func newSchedule(seed uint64, every time.Duration, round []fault) *schedule {
+	return &schedule{random: rand.New(rand.NewPCG(seed, 0)), every: every, round: round}
 }
 
-// next draws from a deck that has every kind, and every moment, and is shuffled
-// anew when it is used up.
+// hereFaults are what happens in a round to a server whose runners are on this
+// machine: every kind of fault, and a kill at every moment.
+func hereFaults() []fault {
+	var all []fault
+	for m := range moments {
+		all = append(all, fault{kind: killServer, moment: m})
+	}
+	for kind := killRestore; kind < faultKinds; kind++ {
+		all = append(all, fault{kind: kind})
+	}
+	return all
+}
+
+// nomadFaults are what happens to one whose runners are on Nomad.
+func nomadFaults() []fault {
+	var all []fault
+	for m := range moments {
+		if m != atMaking { // nobody sees when Nomad does
+			all = append(all, fault{kind: killServer, moment: m})
+		}
+	}
+	all = append(all, fault{kind: killRestore}, fault{kind: stopServer})
+	for kind := stopAllocation; kind < nomadKinds; kind++ {
+		all = append(all, fault{kind: kind})
+	}
+	return all
+}
+
+// next draws from a deck that has all of a round, and is shuffled anew when it
+// is used up.
 func (s *schedule) next() fault {
 	if len(s.deck) == 0 {
-		for m := range moments {
-			s.deck = append(s.deck, fault{kind: killServer, moment: m})
-		}
-		for kind := killRestore; kind < faultKinds; kind++ {
-			s.deck = append(s.deck, fault{kind: kind})
-		}
+		s.deck = append(s.deck, s.round...)
 		s.random.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	}
 	f := s.deck[0]
@@ -104,6 +163,9 @@ func (s *schedule) details(f fault) fault {
 	f.after = least + time.Duration(s.random.Int64N(int64(within))).Round(10*time.Microsecond)
 	if s.random.IntN(2) == 0 {
 		f.down = time.Duration(s.random.IntN(700)) * time.Millisecond
+	}
+	if f.kind >= drainNode && f.kind < nomadKinds {
+		f.down = 500*time.Millisecond + time.Duration(s.random.IntN(2500))*time.Millisecond
 	}
 	f.choice = s.random.Uint64()
 	return f

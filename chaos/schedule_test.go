@@ -7,7 +7,7 @@ import (
 
 func TestSeedsReproduceSchedules(t *testing.T) {
 	const seed, faults = 7, 100
-	one, same, other := newSchedule(seed, time.Second), newSchedule(seed, time.Second), newSchedule(seed+1, time.Second)
+	one, same, other := newSchedule(seed, time.Second, nomadFaults()), newSchedule(seed, time.Second, nomadFaults()), newSchedule(seed+1, time.Second, nomadFaults())
 	differs := false
 	for range faults {
 		f := one.next()
@@ -24,7 +24,7 @@ func TestSeedsReproduceSchedules(t *testing.T) {
 // TestSchedulesHaveEverything: in every round there is every kind of fault, and a
 // kill at every moment.
 func TestSchedulesHaveEverything(t *testing.T) {
-	s := newSchedule(1, time.Second)
+	s := newSchedule(1, time.Second, hereFaults())
 	const round = int(moments) + int(faultKinds) - 1
 	for range 5 {
 		kinds, at := map[faultKind]int{}, map[moment]int{}
@@ -45,6 +45,33 @@ func TestSchedulesHaveEverything(t *testing.T) {
 		}
 		if len(at) != int(moments) {
 			t.Errorf("kills at %v", at)
+		}
+	}
+}
+
+// TestNomadHasEverything: in a round on Nomad, every fault of runners there
+// comes once, and none of what only this machine has.
+func TestNomadHasEverything(t *testing.T) {
+	kinds := map[faultKind]int{}
+	for _, f := range nomadFaults() {
+		kinds[f.kind]++
+		if f.moment == atMaking {
+			t.Errorf("nobody sees when: %s", f)
+		}
+		if f.String() == "" {
+			t.Errorf("%d has no name", f.kind)
+		}
+	}
+	for kind := range nomadKinds {
+		want := 1
+		switch kind {
+		case killServer:
+			want = int(moments) - 1
+		case stopRestore, killHeld, killIdle, killStarting, destroyHeld, destroyDown, faultKinds:
+			want = 0
+		}
+		if kind != fillDisk && kinds[kind] != want {
+			t.Errorf("%d faults are of kind %d, not %d", kinds[kind], kind, want)
 		}
 	}
 }

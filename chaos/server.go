@@ -32,6 +32,7 @@ type house struct {
 	ledger  *ledger
 	used    *usage
 	up      atomic.Bool // a server answers
+	nomad   *nomad      // that has the runners; nil: they are on this machine
 }
 
 // newHouse chooses an address that nobody else on this machine binds to or
@@ -55,6 +56,13 @@ func newHouse(ctx context.Context, config Config, dir string, l *ledger) (*house
 	// What a runner is promised is reckoned from the machine's memory, as it is.
 	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", address, "--data", h.data,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
+	if config.Nomad == "" {
+		return h, nil
+	}
+	if h.nomad, err = startNomad(ctx, config); err != nil {
+		return nil, err
+	}
+	h.args = append(h.args, h.nomad.flags(h.url)...)
 	return h, nil
 }
 
@@ -74,7 +82,7 @@ func (h *house) start(onStop string) (*server, error) {
 	defer func() { _ = log.Close() }() // the server has its own
 	s := &server{cmd: exec.Command(h.program, append(h.args[:len(h.args):len(h.args)], "--on-stop", onStop)...), ended: make(chan struct{})}
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "ROCKPOOL_") {
+		if !strings.HasPrefix(entry, "ROCKPOOL_") && !strings.HasPrefix(entry, "NOMAD_") {
 			s.cmd.Env = append(s.cmd.Env, entry)
 		}
 	}

@@ -94,7 +94,7 @@ const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEv
 	__typename cursor
 	... on ExecutionOutput { stream base64 }
 	... on ExecutionOutputLost { bytes }
-	... on ExecutionFinished { execution { outcome exitCode signal usage { outputBytes } marks { finishedAt } } } } }`
+	... on ExecutionFinished { execution { outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt } } } } }`
 
 type event struct {
 	Type      string `json:"__typename"`
@@ -107,15 +107,16 @@ type event struct {
 
 // finished is an execution's end, as a server tells it.
 type finished struct {
-	Outcome  string
-	ExitCode *int
-	Signal   *string
-	Usage    struct{ OutputBytes int64 }
-	Marks    struct{ FinishedAt time.Time }
+	Outcome    string
+	ExitCode   *int
+	Signal     *string
+	GoneReason *string
+	Usage      struct{ OutputBytes int64 }
+	Marks      struct{ FinishedAt time.Time }
 }
 
 func (f finished) outcome() outcome {
-	return outcome{f.Outcome, f.ExitCode, f.Signal, f.Usage.OutputBytes, f.Marks.FinishedAt}
+	return outcome{f.Outcome, f.ExitCode, f.Signal, f.GoneReason, f.Usage.OutputBytes, f.Marks.FinishedAt}
 }
 
 var errLeft = errors.New("the reader leaves")
@@ -215,7 +216,7 @@ func (h *house) again(ctx context.Context, r *run) {
 				}
 			}
 		}
-		err := h.ask(ctx, `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal usage { outputBytes } marks { finishedAt }
+		err := h.ask(ctx, `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
 			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`,
 			object{"id": r.id, "after": after, "size": min(size, 1<<20)}, &out)
 		x := out.Execution

@@ -34,6 +34,7 @@ import (
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -83,7 +84,7 @@ type Cluster struct {
 	unready   error // why nothing can be started; Check tells it
 	lock      *os.File
 	runners   *os.File // the directory of the runners' directories
-	changes   hints
+	changes   hints.Watchers
 	turns     turns
 	scheduler *scheduler.Scheduler
 	images    *image.Cache
@@ -353,4 +354,10 @@ func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
+}
+
+// Watch gives a first hint for all as soon as it watches, and none for a Mark:
+// who marked knows.
+func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
+	return c.changes.Watch(ctx, hint)
 }

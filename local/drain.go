@@ -42,7 +42,7 @@ func (c *Cluster) SetDraining(ctx context.Context, draining bool) error {
 		c.draining = since
 		c.mu.Unlock()
 	}
-	defer c.changes.send("")
+	defer c.changes.Send("")
 	if !draining {
 		c.scheduler.Resume()
 		return nil

@@ -25,7 +25,7 @@ func (c *Cluster) openScheduler(ctx context.Context, left []*entry) error {
 	}
 	c.scheduler, err = scheduler.New(scheduler.Config{
 		Logger: c.log.Named("scheduler"), Machine: machine, Overcommit: c.config.Overcommit, Collect: c.config.Collect,
-		Changed: c.changes.send,
+		Changed: c.changes.Send,
 	})
 	if err == nil {
 		err = c.restoreDraining(ctx) // before it has anything to place
@@ -184,7 +184,7 @@ func (c *Cluster) freed(e *entry) {
 	}
 	c.mu.Unlock()
 	c.tell(e.id, id, status, message)
-	c.changes.send(e.environment)
+	c.changes.Send(e.environment)
 }
 
 // lose takes back the wish for a runner of the last server that isn't there any

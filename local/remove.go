@@ -56,7 +56,7 @@ func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 		if !known {
 			return nil
 		}
-		defer c.changes.send(e.environment)
+		defer c.changes.Send(e.environment)
 		return c.delete(ctx, e) // it had ended before it was to be forgotten
 	})
 }

@@ -53,7 +53,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	if removing { // meanwhile; see Remove
 		c.unwish(e)
 	}
-	c.changes.send(e.environment)
+	c.changes.Send(e.environment)
 	return err
 }
 

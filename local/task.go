@@ -77,7 +77,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		if state.Phase == taskrunner.Running {
 			c.ran(e)
 		}
-		c.changes.send(e.environment)
+		c.changes.Send(e.environment)
 	case state.Phase == taskrunner.Dead: // it has ended, stored or not
 		c.log.Warn("a runner's end wasn't stored", zap.String("runner", string(e.id)), zap.Error(err))
 		c.mu.Lock()

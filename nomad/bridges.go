@@ -24,7 +24,8 @@ type bridges struct {
 
 	mu    sync.Mutex // guards what follows
 	all   map[runtime.RunnerID]*link
-	freed chan struct{} // closed, and made anew, when there may be room
+	short map[runtime.RunnerID]int // how many wait for room for a runner's
+	freed chan struct{}            // closed, and made anew, when there may be room
 }
 
 // A session carries streams. bridge.Client is one.
@@ -58,7 +59,7 @@ func (l *link) broken() bool {
 }
 
 func newBridges(budget int, open func(context.Context, runtime.RunnerID) (session, error)) *bridges {
-	b := &bridges{budget: budget, open: open, all: map[runtime.RunnerID]*link{}, freed: make(chan struct{})}
+	b := &bridges{budget: budget, open: open, all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
@@ -108,6 +109,12 @@ func (b *bridges) keep(ctx context.Context, id runtime.RunnerID, claimed bool) e
 
 // get returns a runner's bridge, and counts streams that are to be opened.
 func (b *bridges) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
+	waiting := false
+	defer func() {
+		if waiting {
+			b.note(id, -1)
+		}
+	}()
 	for {
 		b.mu.Lock()
 		br := b.all[id]
@@ -128,6 +135,10 @@ func (b *bridges) get(ctx context.Context, id runtime.RunnerID, claimed bool, st
 		}
 		b.mu.Unlock()
 		if br == nil {
+			if !waiting {
+				waiting = true
+				b.note(id, 1)
+			}
 			select {
 			case <-freed:
 				continue
@@ -150,6 +161,22 @@ func (b *bridges) get(ctx context.Context, id runtime.RunnerID, claimed bool, st
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// note counts one more, or one fewer, who waits for room for a runner's bridge.
+func (b *bridges) note(id runtime.RunnerID, more int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.short[id] += more; b.short[id] == 0 {
+		delete(b.short, id)
+	}
+}
+
+// starves reports whether somebody waits for room for a runner's bridge.
+func (b *bridges) starves(id runtime.RunnerID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.short[id] > 0
 }
 
 // work opens a bridge, and forgets it when it breaks.

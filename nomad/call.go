@@ -169,11 +169,20 @@ func (c *Cluster) explained(what string, err error) error {
 	}
 }
 
-// redact returns err without the token, should anything ever repeat it.
+// redact returns err without token and password, should anything ever repeat them.
 func (c *Cluster) redact(err error) error {
-	secret := c.nomad.settings.SecretID
-	if secret == "" || !strings.Contains(err.Error(), secret) {
+	secrets := []string{c.nomad.settings.SecretID}
+	if auth := c.nomad.settings.HttpAuth; auth != nil {
+		secrets = append(secrets, auth.Password)
+	}
+	text := err.Error()
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[secret]")
+		}
+	}
+	if text == err.Error() {
 		return err
 	}
-	return errors.New(strings.ReplaceAll(err.Error(), secret, "[token]"))
+	return errors.New(text)
 }

@@ -52,6 +52,12 @@ func (c Config) connect() (*connections, error) {
 	if err != nil || (address.Scheme != "http" && address.Scheme != "https" && address.Scheme != "unix") {
 		return nil, runtime.Invalid("api.address", "must be an http, https or unix address of Nomad's API")
 	}
+	if user := address.User; user != nil { // which NOMAD_ADDR may have: nobody is to read it where the address is told
+		password, _ := user.Password()
+		settings.HttpAuth = &api.HttpBasicAuth{Username: user.Username(), Password: password}
+		address.User = nil
+		settings.Address = address.String()
+	}
 	dial := (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	if address.Scheme == "unix" {
 		path := address.Path

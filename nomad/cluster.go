@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/hints"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
@@ -25,7 +26,7 @@ type Cluster struct {
 	execs   chan struct{} // likewise for each exec in a runner without an agent
 	turns   turns         // of registrations
 	pace    pace          // of runners' starts
-	changes hints
+	changes hints.Watchers
 	lists   rounds
 	bridges *bridges
 	looking chan struct{} // capacity 1: Run is to look
@@ -83,6 +84,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		entries:   map[runtime.RunnerID]*entry{},
 		removed:   map[runtime.RunnerID]int{},
 		nodesOld:  true,
+		problems:  []runtime.Problem{{Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now()}},
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	budget := config.Bridges
@@ -136,9 +138,9 @@ func (c *Cluster) ready(ctx context.Context) error {
 }
 
 // Run owns what is Nomad's, and makes runners, until ctx ends, and returns its
-// cause; or until it finds that another server owns it. Runners stay. Where
-// another server owns it first, Run waits for its end. The Cluster can't be
-// used afterwards.
+// cause; or until it finds that another server owns it. Runners stay, unless
+// Config.Remove has them end when ctx does: the error says then if some are left. Where another server owns it first,
+// Run waits for its end. The Cluster can't be used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -158,7 +160,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { c.follow(ctx) })
-	return c.keepLooking(ctx)
+	err = c.keepLooking(ctx)
+	if c.config.Remove && lost.Err() == nil {
+		if left := c.removeAll(lost); left != nil {
+			return left
+		}
+	}
+	return err
 }
 
 // keepLooking looks at the truth whenever something may have changed, and at an
@@ -180,7 +188,7 @@ func (c *Cluster) keepLooking(ctx context.Context) error {
 		}
 		p = pauses{}
 		if c.first() {
-			c.changes.send("")
+			c.changes.Send("")
 		}
 		select {
 		case <-c.looking:
@@ -256,6 +264,9 @@ func addCapacity(sum *runtime.Capacity, node *api.NodeListStub) {
 	sum.CPUMHz += int(mhz)
 	sum.MemoryMiB += mib
 }
+
+// nomadSubject is what a problem with all of Nomad is about.
+const nomadSubject = "nomad"
 
 // report has Status tell a problem, the latest of each subject, and logs a new
 // one.

@@ -19,6 +19,7 @@ type Config struct {
 	Logger *zap.Logger
 	Dir    string // where the ownership lock's id is kept, so that a restarted server goes on at once; "": nowhere
 	Prefix string // of the names of all that is ours in Nomad: "rockpool"
+	Remove bool   // the end of Run ends all runners
 
 	Agent Agent // what runs in the runners
 
@@ -176,8 +177,14 @@ func (a Agent) check() error {
 	return nil
 }
 
-// String leaves the token out, wherever a Config is printed.
-func (a API) String() string { return fmt.Sprintf("Nomad at %s", a.Address) }
+// String leaves secrets out, wherever a Config is printed.
+func (a API) String() string {
+	if u, err := url.Parse(a.Address); err == nil {
+		u.User = nil
+		return fmt.Sprintf("Nomad at %s", u)
+	}
+	return "Nomad"
+}
 
 // GoString is String.
 func (a API) GoString() string { return a.String() }

@@ -64,7 +64,6 @@ func (k *connections) execAt(ctx context.Context, address *url.URL, client *http
 		return nil, err
 	}
 	at := *address
-	at.User = nil
 	at.Path = "/v1/client/allocation/" + url.PathEscape(allocation) + "/exec"
 	parameters := url.Values{"task": {task}, "tty": {"false"}, "command": {string(command)}}
 	if k.settings.Region != "" {

@@ -6,11 +6,19 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // topics are what Nomad is asked to tell events of.
 var topics = map[api.Topic][]string{
 	api.TopicAllocation: {"*"}, api.TopicEvaluation: {"*"}, api.TopicJob: {"*"}, api.TopicNode: {"*"},
+}
+
+// Watch gives a first hint for all as soon as it watches, and none for a Mark:
+// who marked knows.
+func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
+	return c.changes.Watch(ctx, hint)
 }
 
 // follow follows Nomad's events until ctx ends. Each is a hint to look. After a

@@ -19,11 +19,14 @@ import (
 // standbyPause is how often a standby tries whether the owner is gone.
 const standbyPause = time.Second
 
+// releaseWithin is how long the lock is seen to once the server is to end.
+const releaseWithin = 2 * time.Second
+
 // errLost says that another server may own what is Nomad's by now.
 var errLost = errors.New("another server may have taken over: this one could not renew its lock in Nomad in time")
 
 // own waits until no other server owns the prefix, and owns it until release is
-// called. Lost ends as soon as another server could own it. The lock is one of
+// called, also after ctx. Lost ends as soon as another server could own it. The lock is one of
 // Nomad's variables; its id is kept in Config.Dir, so that a server that was
 // killed goes on at once when it is started again.
 func (c *Cluster) own(ctx context.Context) (lost context.Context, release func(), err error) {
@@ -32,7 +35,7 @@ func (c *Cluster) own(ctx context.Context) (lost context.Context, release func()
 		return nil, nil, err
 	}
 	lost, lose := context.WithCancelCause(context.WithoutCancel(ctx))
-	renewing, stop := context.WithCancel(ctx)
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -54,17 +57,15 @@ func (c *Cluster) acquire(ctx context.Context) (held *api.Variable, since time.T
 	}
 	for {
 		since = time.Now()
-		err := c.attempt(ctx, func(ctx context.Context) error {
-			var err error
-			held, _, err = c.nomad.calls.Variables().AcquireLock(wanted, writing(ctx))
-			return err
-		})
-		if err == nil && held.Lock != nil {
+		held, err := c.acquireOnce(ctx, wanted)
+		switch code, _ := status(err); {
+		case err == nil && ctx.Err() != nil:
+			c.release(held)
+			return nil, since, context.Cause(ctx)
+		case err == nil:
 			c.clear("lock")
 			c.keepLock(held.Lock.ID)
-			return &api.Variable{Path: wanted.Path, Lock: held.Lock}, since, nil
-		}
-		switch code, _ := status(err); {
+			return held, since, nil
 		case ctx.Err() != nil:
 			return nil, since, context.Cause(ctx)
 		case code == http.StatusConflict:
@@ -77,6 +78,31 @@ func (c *Cluster) acquire(ctx context.Context) (held *api.Variable, since time.T
 			return nil, since, err
 		}
 	}
+}
+
+// acquireOnce tries to get the lock, for a moment longer than ctx: nobody knows
+// the lock that an answer would have told which isn't heard any more, so that it
+// would be in everybody's way until its TTL.
+func (c *Cluster) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Variable, error) {
+	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		_ = wait(calling, releaseWithin)
+		cancel()
+	})
+	defer stop()
+	var lock *api.VariableLock
+	err := c.attempt(calling, func(ctx context.Context) error {
+		answer, _, err := c.nomad.calls.Variables().AcquireLock(wanted, writing(ctx))
+		if err == nil && answer != nil {
+			lock = answer.Lock
+		}
+		return err
+	})
+	if err == nil && lock == nil {
+		err = errors.New("no lock came with Nomad's answer: is it 1.7 or newer?")
+	}
+	return &api.Variable{Path: wanted.Path, Lock: lock}, err
 }
 
 // renew renews the lock until ctx ends, or until it can't be known any more that
@@ -112,7 +138,7 @@ func (c *Cluster) renewOnce(ctx context.Context, held *api.Variable, end time.Ti
 
 // release lets a standby take over at once.
 func (c *Cluster) release(held *api.Variable) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if _, _, err := c.nomad.calls.Variables().ReleaseLock(held, writing(ctx)); err != nil {
 		c.log.Info("the lock in Nomad wasn't released; it ends by itself", zap.Error(c.redact(err)))

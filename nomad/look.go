@@ -39,18 +39,18 @@ func (c *Cluster) lookNow(ctx context.Context) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			c.report("nomad", err.Error())
+			c.report(nomadSubject, err.Error())
 		}
 		return err
 	}
-	c.clear("nomad")
+	c.clear(nomadSubject)
 	changed, unreadable := c.take(l)
 	for id, err := range unreadable {
 		c.report(runnerSubject(id), fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", c.names.runner(id), err))
 	}
 	c.forgetUnreadable(unreadable)
 	for _, env := range changed {
-		c.changes.send(env)
+		c.changes.Send(env)
 	}
 	c.warmAll()
 	return nil
@@ -306,6 +306,9 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.message
+		if o.message == "" && c.bridges.starves(e.id) {
+			e.runner.Message = fmt.Sprintf("it waits for a connection: runners in use have all %d of --nomad-bridges (rockpool doctor says how many Nomad takes)", c.config.Bridges)
+		}
 	}
 	return moved || e.runner.Message != before.Message
 }

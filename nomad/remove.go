@@ -2,7 +2,11 @@ package nomad
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -12,6 +16,47 @@ import (
 
 // removeWithin bounds one try to remove a runner.
 const removeWithin = time.Minute
+
+// removeAllWithin bounds the end of all runners, so that a server that is asked
+// to end does so within 5 s. The jobs of those that take longer are purged by
+// then, and what Nomad keeps of them goes with the next server.
+const removeAllWithin = 3 * time.Second
+
+// stragglers is how long a registration may still be on its way to Nomad whose
+// Start was given up.
+const stragglers = 200 * time.Millisecond
+
+// removeAll removes every runner that Nomad has, until it has none. The error
+// says how many may be left.
+func (c *Cluster) removeAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, removeAllWithin,
+		runtime.Errorf(runtime.CodeClusterUnavailable, "not within %s", removeAllWithin))
+	defer cancel()
+	began := time.Now()
+	for {
+		if err := c.look(ctx); err != nil {
+			return runtime.Wrap(runtime.CodeClusterUnavailable, err, "runners are left: Nomad doesn't tell which there are")
+		}
+		c.first()
+		c.mu.Lock()
+		all := slices.Collect(maps.Keys(c.entries))
+		c.mu.Unlock()
+		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
+			return nil
+		} else if len(all) == 0 {
+			_ = wait(ctx, left)
+		}
+		errs := make([]error, len(all))
+		var removals sync.WaitGroup
+		for i, id := range all {
+			removals.Go(func() { errs[i] = c.Remove(ctx, id) })
+		}
+		removals.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return runtime.Wrap(runtime.CodeClusterUnavailable, c.redact(err), "some of %d runners aren't known to have ended: a server that is started and stopped again sees to them", len(all))
+		}
+	}
+}
 
 // A removal is under way.
 type removal struct {
@@ -70,7 +115,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	env := e.runner.Environment.ID
 	c.mu.Unlock()
 	close(r.done)
-	c.changes.send(env)
+	c.changes.Send(env)
 }
 
 // endRunner ends a runner, waits until its processes are gone, and deletes what

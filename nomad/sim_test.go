@@ -34,7 +34,11 @@ type sim struct {
 	evals      []*api.Evaluation
 	vars       map[string]*api.Variable
 	locks      int
-	lockedAt   time.Time // when the lock was acquired or renewed last
+	locked     bool
+	lockless   bool          // it answers, but gives no lock
+	slowLock   time.Duration // how long its answer takes
+	unplaced   bool          // jobs get no place yet
+	lockedAt   time.Time     // when the lock was acquired or renewed last
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]context.CancelFunc // by allocation
@@ -148,6 +152,9 @@ func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, han
 		}
 		return
 	}
+	if r.URL.Query().Has("lock-acquire") {
+		_ = wait(r.Context(), s.slowLock)
+	}
 	_, _ = w.Write(text)
 }
 
@@ -191,7 +198,11 @@ func (s *sim) register(r *http.Request) (any, error) {
 	s.tell("Job", *job.ID)
 	eval := &api.Evaluation{ID: s.id("eval"), JobID: *job.ID, Status: api.EvalStatusComplete, CreateIndex: s.index}
 	s.evals = append(s.evals, eval)
-	if job.ParameterizedJob == nil && old == nil {
+	if s.unplaced {
+		eval.Status = api.EvalStatusBlocked
+		eval.FailedTGAllocs = map[string]*api.AllocationMetric{taskName: {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"memory": 1}}}
+	}
+	if job.ParameterizedJob == nil && old == nil && !s.unplaced {
 		s.place(*job.ID)
 	}
 	return api.JobRegisterResponse{EvalID: eval.ID, JobModifyIndex: s.index}, nil
@@ -295,8 +306,12 @@ func (s *sim) writeVariable(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	if query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release") {
 		s.locks++
-		s.lockedAt = time.Now()
-		v.Lock = &api.VariableLock{ID: "lock", TTL: "10s"}
+		s.lockedAt, s.locked = time.Now(), !query.Has("lock-release")
+		if !s.lockless {
+			v.Lock = &api.VariableLock{ID: "lock", TTL: "10s"}
+		} else {
+			v.Lock = nil
+		}
 		return v, nil
 	}
 	old, index := s.vars[v.Path], query.Get("cas")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type world struct {
 	config  Config
 	cluster *Cluster
 	stop    func()
+	ended   error // of the last stop
 	env     runtime.Environment
 	started []runtime.RunnerID
 	removed map[runtime.RunnerID]bool          // false: it was tried
@@ -57,10 +59,10 @@ func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	w.cluster, w.stop = c, func() {
+	w.cluster, w.stop = c, sync.OnceFunc(func() {
 		cancel()
-		<-ended
-	}
+		w.ended = <-ended
+	})
 }
 
 // idle starts a runner and waits until it is idle.

@@ -109,6 +109,6 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	c.changed(e)
 	env := e.runner.Environment.ID
 	c.mu.Unlock()
-	c.changes.send(env)
+	c.changes.Send(env)
 	return nil
 }

@@ -338,6 +338,26 @@ func TestHostileFramesEndTheBridge(t *testing.T) {
 	}
 }
 
+// cancelled is a stream whose own context has ended.
+type cancelled struct{ net.Conn }
+
+func (cancelled) Read([]byte) (int, error) { return 0, fmt.Errorf("read: %w", context.Canceled) }
+
+// What ended the stream below is none of the context of whoever uses the bridge.
+func TestABrokenBridgeIsNoCancelledCaller(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	c, err := NewClient(cancelled{here})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-c.Done()
+	if err := c.Err(); !errors.Is(err, ErrBroken) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("%v", err)
+	}
+}
+
 func FuzzGuardSeesFramesHoweverTheyArrive(f *testing.F) {
 	f.Add(append(frame(0, frameData, 0, 1, 3, 'a', 'b', 'c'), frame(0, framePing, flagSYN, 0, 1)...), uint8(5))
 	f.Add(frame(0, frameGoAway, 0, 0, 0), uint8(1))

@@ -86,6 +86,9 @@ func (c *Client) broken(err error) error {
 	if err == nil || errors.Is(err, yamux.ErrSessionShutdown) {
 		return ErrBroken
 	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %v", ErrBroken, err) //nolint:errorlint // that of the stream below, for who asks here it would be his own
+	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 

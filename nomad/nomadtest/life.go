@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -44,6 +45,12 @@ func (n *Nomad) RestartClient(ctx context.Context) error {
 	}
 	return n.clientReady(ctx)
 }
+
+// SignalServer sends the server a signal that doesn't end it: SIGSTOP or SIGCONT.
+func (n *Nomad) SignalServer(signal syscall.Signal) error { return n.server.send(signal) }
+
+// SignalClient sends the client one.
+func (n *Nomad) SignalClient(signal syscall.Signal) error { return n.client.send(signal) }
 
 // serverReady waits until the server leads, and has its keys.
 func (n *Nomad) serverReady(ctx context.Context) error {

@@ -222,6 +222,9 @@ func (n *Nomad) Address() string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, n.slot.ports.server.http)
 }
 
+// Dir has everything of it: what its tasks are is in client/alloc below.
+func (n *Nomad) Dir() string { return n.dir }
+
 // Namespace is the one that its policy is about.
 func (n *Nomad) Namespace() string { return n.options.Namespace }
 

@@ -69,10 +69,18 @@ func (p *process) signal(signal syscall.Signal) error {
 	if p == nil || p.cmd == nil {
 		return nil
 	}
-	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.send(signal); err != nil {
 		return err
 	}
 	<-p.ended
+	return nil
+}
+
+// send sends a signal, if it runs, and doesn't wait.
+func (p *process) send(signal syscall.Signal) error {
+	if err := p.cmd.Process.Signal(signal); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
 	return nil
 }
 

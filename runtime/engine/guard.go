@@ -56,7 +56,7 @@ func (s *session) watchTime(ctx context.Context, x runtime.Execution) {
 		s.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	s.mu.Lock()
-	overdue := s.killed != "" && time.Now().After(s.late) && s.gone == ""
+	overdue := s.killed != "" && s.gone == "" && s.isLate(time.Now())
 	s.mu.Unlock()
 	if !overdue || s.burnt.Swap(true) {
 		return
@@ -66,6 +66,17 @@ func (s *session) watchTime(ctx context.Context, x runtime.Execution) {
 	if _, err := s.pool.Release(ctx, x.RunnerID); err != nil {
 		s.engine.logger.Warn("a runner could not be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
 	}
+}
+
+// isLate reports whether an agent should have ended what it was told to end. One
+// that couldn't be reached, since the cluster's own ways to it were broken, may
+// have ended it long ago, and has its time to tell; but not for ever. The caller
+// holds mu.
+func (s *session) isLate(now time.Time) bool {
+	if now.After(s.late.Add(agentAway)) {
+		return true
+	}
+	return now.After(s.late) && s.away.IsZero() && now.After(s.back.Add(agentLate))
 }
 
 // watchRunner closes the stream of a runner that went, once its last output had

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ const (
 	guardTick  = 100 * time.Millisecond // how often limits are looked after
 	goneGrace  = 200 * time.Millisecond // for the last output of a runner that went
 	agentLate  = 5 * time.Second        // by which an agent may be late with what it has to end
+	agentAway  = time.Minute            // by which it may be later where it can't be reached
 	flushBytes = 64 << 10
 	firstPause = 20 * time.Millisecond // between attempts, growing
 	lastPause  = 2 * time.Second
@@ -57,6 +59,8 @@ type session struct {
 	joined chan struct{}      // closed and replaced when stream changes
 	killed runtime.Outcome    // why we killed it
 	late   time.Time          // by which that must have worked
+	away   time.Time          // since when no stream can be opened; zero: one was
+	back   time.Time          // when one was opened again
 	gone   runtime.GoneReason // why the runner went
 	goneAt time.Time
 }
@@ -196,7 +200,7 @@ func (s *session) follow(ctx context.Context) (facts execution.Facts, exit agent
 func (s *session) connect(ctx context.Context, started bool) (*agent.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	conn, err := s.engine.cluster.Dial(ctx, s.runner.ID)
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +220,26 @@ func (s *session) connect(ctx context.Context, started bool) (*agent.Session, er
 		start.Limits = &limits
 	}
 	return agent.StartExecution(ctx, conn, start)
+}
+
+// dial opens a stream to the agent, and notes for how long none could be opened.
+func (s *session) dial(ctx context.Context) (net.Conn, error) {
+	s.mu.Lock()
+	if s.away.IsZero() {
+		s.away = time.Now()
+	}
+	s.mu.Unlock()
+	conn, err := s.engine.cluster.Dial(ctx, s.runner.ID)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.away) > guardTick { // one that lets every stream be opened has no such excuse
+		s.back = time.Now()
+	}
+	s.away = time.Time{}
+	return conn, nil
 }
 
 // pump takes in what one stream brings; complete means that the exit came.

@@ -32,6 +32,7 @@ func run() error {
 	drivers := flag.String("drivers", "raw_exec,exec", "task drivers that are on; docker needs docker.io")
 	acl := flag.Bool("acl", false, "demand tokens")
 	tls := flag.Bool("tls", false, "demand certificates")
+	control := flag.Bool("control", false, "for a program: say where it is as JSON, take lines such as \"kill server\", and end with the input")
 	connections := flag.Int("connections", 0, "http_max_conns_per_client (2000)")
 	file := flag.String("file", "", "a file of the machine that tasks of exec and docker find at the same path")
 	flag.Parse()
@@ -48,6 +49,9 @@ func run() error {
 	}
 	if flag.NArg() > 0 {
 		return errors.Join(use(ctx, n, flag.Args()), n.Close())
+	}
+	if *control {
+		return errors.Join(obey(ctx, n, os.Stdin, os.Stdout), n.Close())
 	}
 	fmt.Printf("A Nomad runs at %s, until ^C. For its own command (scripts/nomad says where it is):\n\n", n.Address())
 	fmt.Printf("  export NOMAD_ADDR=%s\n", n.Address())

@@ -1,0 +1,159 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// reloadAfter is far below the time after which lists are asked for in any case.
+const reloadAfter = 5 * time.Second
+
+// overEngine runs an engine over the world's server until the test ends, with a pool
+// of three, of which one runner is claimed. It returns that one, and what is
+// told of alerts.
+func (w *world) overEngine() (*engine.Engine, runtime.Runner, func() string) {
+	w.t.Helper()
+	w.again(func(c *Config) { c.Relist = 10 * time.Minute })
+	dir := w.t.TempDir()
+	s, err := store.Open(w.t.Context(), filepath.Join(dir, "db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e := engine.New(w.cluster, s, engine.Config{Dir: dir, Logger: zap.NewNop(), Alert: pool.AlertRule{Threshold: 0.9, Timeout: reloadAfter}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() { _ = e.Run(ctx) })
+	w.t.Cleanup(func() {
+		cancel()
+		parts.Wait()
+		if err := s.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	<-e.Restored()
+	size, none := 3, runtime.IsolationNone
+	if _, _, err := e.PutEnvironment(w.t.Context(), engine.PutEnvironmentInput{ID: "a", PoolSize: &size, Isolation: &none}); err != nil {
+		w.t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
+	used, err := e.Claim(w.t.Context(), engine.ClaimInput{EnvironmentID: "a"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
+	alerts, err := e.WatchPoolAlerts(ctx, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var told []string
+	parts.Go(func() {
+		for a := range alerts {
+			mu.Lock()
+			told = append(told, string(a.State))
+			mu.Unlock()
+		}
+	})
+	return e, used, func() string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { told = nil }()
+		return strings.Join(told, " ")
+	}
+}
+
+// placeAll gives a place to every job that has none.
+func (w *world) placeAll() {
+	for id, job := range w.jobs {
+		if job.ParameterizedJob == nil && !slices.ContainsFunc(w.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id }) {
+			w.place(id)
+		}
+	}
+}
+
+// A pool that was short for the reload timeout says so, and is read anew: then it
+// knows what no event told, long before anything else would have it look. Who
+// has a runner notices nothing.
+func TestAPoolIsReloadedWhereEventsWereMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e, used, told := w.overEngine()
+		alone := func() string {
+			var state string
+			w.locked(func() {
+				name := w.cluster.names.runner(used.ID)
+				state = fmt.Sprintln(*w.jobs[name].JobModifyIndex, w.live(used.ID).ID, w.vars[w.cluster.names.claim(used.ID)].ModifyIndex)
+			})
+			r, there := e.Runner(used.ID)
+			return fmt.Sprintln(state, there, r.State, r.Claim.Epoch)
+		}
+		before := alone()
+		w.locked(func() { w.unplaced, w.disturb = true, func(string) []string { return nil } })
+		if _, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(reloadAfter - time.Second)
+		w.locked(w.placeAll)
+		time.Sleep(500 * time.Millisecond)
+		if status, _ := e.PoolStatus("a"); status.Idle != 2 || told() != "" {
+			t.Errorf("nobody can know yet, and it is %+v", status)
+		}
+		time.Sleep(time.Second)
+		if all := told(); !strings.HasPrefix(all, "RELOADING") || !strings.HasSuffix(all, "RESOLVED") {
+			t.Errorf("told: %q", all)
+		}
+		if status, _ := e.PoolStatus("a"); status.Idle != 3 || len(e.PoolAlerts()) > 0 {
+			t.Errorf("afterwards it is %+v", status)
+		}
+		if after := alone(); after != before || !strings.Contains(after, "CLAIMED") {
+			t.Errorf("the runner in use was %s, and is %s", before, after)
+		}
+	})
+}
+
+// Where there is no place the alert stands, says why, and the truth is read again
+// and again; it is resolved when there is one.
+func TestAnAlertStandsUntilThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e, _, told := w.overEngine()
+		w.locked(func() { w.unplaced = true })
+		for range 3 {
+			if _, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.locked(func() { clear(w.calls) })
+		time.Sleep(5*reloadAfter + time.Second)
+		alerts := e.PoolAlerts()
+		if len(alerts) != 1 || alerts[0].Idle != 0 || !strings.Contains(alerts[0].Reason, "memory exhausted on 1 node") {
+			t.Errorf("%+v", alerts)
+		}
+		w.locked(func() {
+			if n := w.calls["GET /v1/jobs"]; n < 4 || n > 20 {
+				t.Errorf("%d lists", n)
+			}
+			w.placeAll()
+		})
+		time.Sleep(time.Second)
+		if all := told(); !strings.HasPrefix(all, "RELOADING RAISED RELOADING") || !strings.HasSuffix(all, "RESOLVED") || len(e.PoolAlerts()) > 0 {
+			t.Errorf("told: %q", all)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// again runs the world's server anew, with another configuration.
+func (w *world) again(change func(*Config)) {
+	w.stop()
+	change(&w.config)
+	w.run()
+}
+
+// problem returns what Status tells of a subject; "": nothing.
+func problem(t *testing.T, c *Cluster, subject string) string {
+	t.Helper()
+	status, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Problems {
+		if p.Subject == subject {
+			return p.Message
+		}
+	}
+	return ""
+}
+
+// Where those in use have every connection, a runner that starts says what it
+// waits for.
+func TestARunnerThatWaitsForAConnectionSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.again(func(c *Config) { c.Bridges = 1 })
+		used := w.idle()
+		if err := w.cluster.Mark(t.Context(), used, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		id := runtime.NewRunnerID()
+		if err := w.cluster.Start(t.Context(), id, w.env, runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(w.cluster.config.Relist)
+		if r := w.state(id); r.State != runtime.RunnerStarting || !strings.Contains(r.Message, "all 1 of --nomad-bridges") {
+			t.Errorf("it is %s: %q", r.State, r.Message)
+		}
+		if err := w.cluster.Remove(t.Context(), used); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if r := w.state(id); r.State != runtime.RunnerIdle || r.Message != "" {
+			t.Errorf("it is %s: %q", r.State, r.Message)
+		}
+	})
+}
+
+// A Nomad that takes the write of the lock and tells of none gives none.
+func TestNoLockIsNoOwnership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.locked(func() { w.lockless = true })
+		w.again(func(*Config) {})
+		time.Sleep(5 * time.Second)
+		if told := problem(t, w.cluster, "lock"); !strings.Contains(told, "own rockpool") {
+			t.Errorf("it tells %q", told)
+		}
+		if err := w.cluster.ready(expired(t.Context())); err == nil {
+			t.Error("it works without a lock")
+		}
+		w.locked(func() { w.lockless = false })
+		w.idle()
+	})
+}
+
+// A lock that Nomad gives to a server that was asked to end just then would be in
+// the next one's way.
+func TestALockThatComesTooLateIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.stop()
+		w.slowLock = time.Second
+		w.run()
+		time.Sleep(500 * time.Millisecond)
+		w.stop()
+		w.locked(func() {
+			if w.sim.locked {
+				t.Error("nobody has the lock, and Nomad believes so")
+			}
+		})
+		w.slowLock = time.Minute // nobody waits for so long
+		w.run()
+		time.Sleep(500 * time.Millisecond)
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it ended after %s", took)
+		}
+	})
+}
+
+// Before Nomad was heard nobody knows whether all is well.
+func TestNothingIsWellBeforeNomadWasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.stop()
+		c, err := New(t.Context(), w.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if told := problem(t, c, nomadSubject); !strings.Contains(told, "starting") {
+			t.Errorf("it tells %q", told)
+		}
+		w.run()
+		w.idle()
+		if told := problem(t, w.cluster, nomadSubject); told != "" {
+			t.Errorf("and then %q", told)
+		}
+	})
+}
+
+// However many hints there are, lists come with pauses.
+func TestListsKeepTheirDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.idle()
+		w.locked(func() { clear(w.calls) })
+		for range 1000 {
+			w.cluster.lookSoon()
+			time.Sleep(time.Millisecond)
+		}
+		w.locked(func() {
+			if n := w.calls["GET /v1/jobs"]; n < 10 || n > 1000/int(gap/time.Millisecond)+1 {
+				t.Errorf("%d lists in a second", n)
+			}
+		})
+	})
+}
+
+// A list that was begun before a runner was removed may still have it, and one
+// that begins later has it only if it is there again.
+func TestAnOldListDoesNotBringARunnerBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.idle()
+		old, err := w.cluster.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.cluster.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		known := func() bool {
+			w.cluster.mu.Lock()
+			defer w.cluster.mu.Unlock()
+			return w.cluster.entries[id] != nil
+		}
+		if w.cluster.take(old); known() {
+			t.Error("it is back, and isn't there")
+		}
+		w.cluster.mu.Lock()
+		old.begun = w.cluster.change
+		w.cluster.mu.Unlock()
+		w.cluster.take(old) // by it nobody has to remember any more
+		if w.cluster.take(old); !known() {
+			t.Error("it is there, and nobody knows")
+		}
+	})
+}
+
+// A server that is to remove its runners at its end does, also those in use; one
+// that never had the prefix leaves them to who has.
+func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.idle()
+		if err := w.cluster.Mark(t.Context(), w.idle(), runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		count := func() (n int) {
+			w.locked(func() {
+				for id := range w.jobs {
+					if strings.HasPrefix(id, w.cluster.names.runners()) {
+						n++
+					}
+				}
+				n += len(w.vars)
+			})
+			return n
+		}
+		w.stop()
+		w.locked(func() { w.lockless = true })
+		w.config.Remove = true
+		w.run()
+		time.Sleep(time.Second)
+		if w.stop(); count() != 4 {
+			t.Errorf("%d jobs and variables are there after the end of one that didn't own them", count())
+		}
+		w.locked(func() { w.lockless = false })
+		w.run()
+		time.Sleep(time.Second)
+		late := *w.jobs[w.cluster.names.runner(first)]
+		late.ID = new(w.cluster.names.runner("late"))
+		go func() { // one that is on its way is none that stays
+			time.Sleep(stragglers - 20*time.Millisecond)
+			w.locked(func() { w.jobs[*late.ID] = &late })
+		}()
+		if w.stop(); count() != 0 || !errors.Is(w.ended, context.Canceled) {
+			t.Errorf("%d jobs and variables are left: %v", count(), w.ended)
+		}
+		w.run()
+		w.idle()
+		w.locked(func() { w.leaderless = true })
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took > 5*time.Second || w.ended == nil || !strings.Contains(w.ended.Error(), "left") {
+			t.Errorf("without Nomad it ended after %s: %v", took, w.ended)
+		}
+	})
+}
+
+// A password in Nomad's address is used, also for bridges, and told nowhere.
+func TestThePasswordOfAnAddressIsNotTold(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		mu.Lock()
+		defer mu.Unlock()
+		asked[r.URL.Path] = user == "pool" && password == "s3cret"
+		http.Error(w, "no: s3cret", http.StatusForbidden)
+	}))
+	defer server.Close()
+	for _, at := range []string{server.Listener.Addr().String(), "127.0.0.1:1"} {
+		address := "http://pool:s3cret@" + at
+		t.Setenv("NOMAD_ADDR", address)
+		c := Config{Driver: RawExec, Agent: Agent{Path: "/agent"}, Patience: 100 * time.Millisecond}
+		found, err := Examine(t.Context(), c)
+		if err != nil || len(found) == 0 {
+			t.Fatal(found, err)
+		}
+		cluster, err := New(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
+		defer cancel()
+		_, execErr := cluster.nomad.exec(ctx, "a", "t", []string{"true"})
+		ran := make(chan error, 1)
+		go func() { ran <- cluster.Run(ctx) }()
+		<-ran
+		text := fmt.Sprintln(found, cluster.Check(t.Context()), cluster.redact(execErr), problem(t, cluster, "lock"), API{Address: address}, fmt.Sprintf("%+v", cluster.config))
+		if strings.Contains(text, "s3cret") || !strings.Contains(text, at) {
+			t.Errorf("%s", text)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !asked["/v1/status/leader"] || !asked["/v1/client/allocation/a/exec"] {
+		t.Errorf("asked with the password: %v", asked)
+	}
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// far is a fake cluster whose ways to its agents can be cut.
+type far struct {
+	*clustertest.Fake
+	mu    sync.Mutex // guards what follows
+	away  bool
+	conns []net.Conn
+}
+
+func (c *far) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away {
+		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the agent of runner %s can't be reached", id)
+	}
+	conn, err := c.Fake.Dial(ctx, id)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *far) cut(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.away = away; len(c.conns) > 0; c.conns = c.conns[1:] {
+		_ = c.conns[0].Close()
+	}
+}
+
+// An agent that can't be reached for a while is none that didn't do as it was
+// told: its runner stays, and what it tells afterwards counts.
+func TestAgentOutOfReach(t *testing.T) {
+	t.Parallel()
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	c := &far{Fake: b.fake}
+	b.cluster = c
+	b.start(t)
+	t.Cleanup(func() {
+		b.stop()
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "1"}})
+	eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+	c.cut(true)
+	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := b.Execution(t.Context(), x.ID, agentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
+		t.Errorf("nobody can know its end, and it is %s: %+v, %v", x.State, x.End, err)
+	}
+	c.cut(false)
+	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%+v", x.End)
+	}
+	if _, there := b.Runner(r.ID); !there {
+		t.Error("its runner went")
+	}
+}
+
+func TestAnAgentIsLate(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, test := range map[string]struct {
+		s    *session
+		late bool
+	}{
+		"not yet":                       {&session{late: now.Add(time.Second)}, false},
+		"reached all the time":          {&session{late: ago(time.Second)}, true},
+		"out of reach":                  {&session{late: ago(time.Second), away: ago(time.Minute)}, false},
+		"reached again just now":        {&session{late: ago(time.Second), back: ago(agentLate - time.Second)}, false},
+		"reached again long ago":        {&session{late: ago(time.Second), back: ago(agentLate + time.Second)}, true},
+		"out of reach for all that":     {&session{late: ago(agentAway + time.Second), away: ago(time.Second)}, true},
+		"again and again, for all that": {&session{late: ago(agentAway + time.Second), back: ago(time.Second)}, true},
+	} {
+		if got := test.s.isLate(now); got != test.late {
+			t.Errorf("%s: late is %t", name, got)
+		}
+	}
+}
