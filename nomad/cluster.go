@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/past"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
@@ -40,8 +41,9 @@ type Cluster struct {
 	templates map[runtime.EnvironmentID]template
 	entries   map[runtime.RunnerID]*entry
 	removed   map[runtime.RunnerID]int // the change at which a runner was forgotten
-	change    int                      // counts changes of ours, which a list that began before doesn't know
-	highest   uint64                   // index of the latest job that was registered: an older list isn't believed
+	past      past.Runners
+	change    int    // counts changes of ours, which a list that began before doesn't know
+	highest   uint64 // index of the latest job that was registered: an older list isn't believed
 	nodes     map[string]*api.NodeListStub
 	nodesOld  bool
 	nodesAt   time.Time

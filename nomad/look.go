@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/errgroup"
@@ -262,6 +263,9 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	job := l.jobs[e.id]
 	allocations := l.allocations[e.id]
+	if len(allocations) > 0 {
+		e.allocations = allocations
+	}
 	if e.removing {
 		e.settled = allEnded(allocations)
 		return false
@@ -294,7 +298,7 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	moved := e.advance(o.state)
 	if moved && o.state == runtime.RunnerGone {
-		e.runner.GoneReason, e.runner.Message = o.reason, o.message
+		e.runner.GoneReason, e.runner.Message, e.goneAt = o.reason, o.message, time.Now()
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.message
@@ -315,7 +319,7 @@ func (c *Cluster) takeVariable(l *listing, e *entry) {
 	}
 	e.variable = v.ModifyIndex
 	if e.ready == nil {
-		e.ready = &readiness{index: v.CreateIndex}
+		e.ready = &readiness{index: v.CreateIndex, at: time.Unix(0, v.CreateTime)}
 	}
 	if read {
 		e.variable = max(e.variable, r.index)

@@ -23,6 +23,7 @@ type Evaluation struct {
 	Queued        int        // runners that it could not place
 	PreviousID    EvaluationID
 	NextID        EvaluationID
+	URL           string // where the cluster's own pages show it; "": nowhere
 
 	CreatedAt  time.Time
 	WaitUntil  time.Time // it isn't to be taken up before; zero: at once
@@ -52,6 +53,9 @@ const (
 	TriggerNoRoom         EvaluationTrigger = "NO_ROOM"
 	TriggerFailedFollowUp EvaluationTrigger = "FAILED_FOLLOW_UP"
 	TriggerInterval       EvaluationTrigger = "INTERVAL"
+	TriggerNodeChanged    EvaluationTrigger = "NODE_CHANGED"
+	TriggerPreempted      EvaluationTrigger = "PREEMPTED"
+	TriggerOther          EvaluationTrigger = "OTHER"
 )
 
 // An EvaluationStatus is where an evaluation is in its life. It only moves
