@@ -104,7 +104,9 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct {
-		Cluster struct{ Told, Never []struct{ At, Kind, Message string } }
+		Cluster struct {
+			Told, Never []struct{ At, Kind, Message string }
+		}
 	}
 	b.ask(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
 	var told []string

@@ -232,6 +232,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, job *api.JobListStub) error {
 	if err != nil {
 		return err
 	}
+	r.URL = c.ui.job(c.names.runner(id))
 	e := &entry{id: id, recorded: closed(), runner: r, way: way, registered: job.JobModifyIndex, priority: runtime.PriorityRefill}
 	if job.Priority >= c.config.priority(runtime.PriorityWaiting) {
 		e.priority = runtime.PriorityWaiting

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/past"
 )
 
 // removeWithin bounds one try to remove a runner.
@@ -67,8 +66,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 		}
 		c.change++
 		c.removed[e.id] = c.change
-		ended := runtime.TaskEvent{At: time.Now(), Kind: runtime.TaskEnded}
-		c.past.Add(e.id, past.Runner{Environment: e.runner.Environment.ID, Events: e.events(ended)})
+		c.remember(e)
 	}
 	env := e.runner.Environment.ID
 	c.mu.Unlock()

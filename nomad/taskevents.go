@@ -20,11 +20,17 @@ func (c *Cluster) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtim
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.happened(id), nil
+}
+
+// happened returns what happened to a runner that is there, or was. The caller
+// holds mu.
+func (c *Cluster) happened(id runtime.RunnerID) []runtime.TaskEvent {
 	if e := c.entries[id]; e != nil {
-		return e.events(), nil
+		return e.events()
 	}
 	gone, _ := c.past.Find(id)
-	return gone.Events, nil
+	return gone.Events
 }
 
 // events are those that Nomad tells of e's tasks, and those that we know of. The

@@ -2,7 +2,11 @@
 // bounded number of them, the latest.
 package past
 
-import "github.com/rockpool/rockpool/runtime"
+import (
+	"iter"
+
+	"github.com/rockpool/rockpool/runtime"
+)
 
 // most is how many runners are remembered, at some 1 KB each.
 const most = 500
@@ -11,6 +15,7 @@ const most = 500
 type Runner struct {
 	Environment runtime.EnvironmentID
 	Events      []runtime.TaskEvent
+	Allocations []runtime.Allocation // where its cluster forgets them with it
 }
 
 // Runners are the latest that were removed. The zero value has none. Methods
@@ -33,6 +38,17 @@ func (r *Runners) Add(id runtime.RunnerID, runner Runner) {
 	if len(r.order) > most {
 		delete(r.known, r.order[0])
 		r.order = r.order[1:]
+	}
+}
+
+// All returns those that are remembered, the oldest first.
+func (r *Runners) All() iter.Seq[Runner] {
+	return func(yield func(Runner) bool) {
+		for _, id := range r.order {
+			if !yield(r.known[id]) {
+				return
+			}
+		}
 	}
 }
 

@@ -26,4 +26,11 @@ func TestTheLatestRunnersAreRemembered(t *testing.T) {
 	if _, ok := r.Find("1"); !ok {
 		t.Error("another one went too")
 	}
+	var all []Runner
+	for runner := range r.All() {
+		all = append(all, runner)
+	}
+	if len(all) != most || all[most-1].Environment != "" {
+		t.Errorf("%d, the last %+v", len(all), all[len(all)-1])
+	}
 }
