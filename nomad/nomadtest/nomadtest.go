@@ -48,6 +48,9 @@ type Options struct {
 	// Programs are more of the machine's programs that tasks of the drivers exec
 	// and docker find.
 	Programs []string
+	// Networks are CNI's configurations by the names of their files; with any, the
+	// client has bridges and CNI's plugins of Debian's package containernetworking-plugins.
+	Networks map[string]string
 }
 
 // A Nomad is one that runs. Its methods are for one goroutine at a time.
@@ -167,6 +170,9 @@ func (n *Nomad) open(ctx context.Context) error {
 		if err := n.startDocker(ctx); err != nil {
 			return fmt.Errorf("docker: %w", err)
 		}
+	}
+	if err := n.writeNetworks(); err != nil {
+		return err
 	}
 	if err := n.writeConfigs(); err != nil {
 		return err
