@@ -17,7 +17,13 @@ func (n *Nomad) writeConfigs() error {
 	server := n.config("server", ports.server)
 	// With the default of 5 the first leader takes 17 s.
 	server["server"] = object{"enabled": true, "bootstrap_expect": 1, "raft_multiplier": 1}
-	client := n.config("client", ports.client)
+	return errors.Join(n.write("server.json", server), n.writeClient("client", ports.client), n.writeClient("second", ports.second))
+}
+
+// writeClient writes the configuration of a client of that name.
+func (n *Nomad) writeClient(name string, at agentPorts) error {
+	ports := n.slot.ports
+	client := n.config(name, at)
 	// Fingerprints of clouds ask addresses that don't answer.
 	denied := "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
 	if len(n.options.Networks) == 0 {
@@ -46,7 +52,7 @@ func (n *Nomad) writeConfigs() error {
 			"gc": object{"image": false},
 		}}},
 	}
-	return errors.Join(n.write("server.json", server), n.write("client.json", client))
+	return n.write(name+".json", client)
 }
 
 // writeNetworks writes CNI's configurations.

@@ -61,6 +61,7 @@ type Nomad struct {
 	files      *files   // certificates, where there are any
 	server     *process // these three may be nil, or not have been started
 	client     *process
+	second     *process // another client
 	docker     *process
 	api        *api.Client
 	management string
