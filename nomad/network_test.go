@@ -76,15 +76,18 @@ func TestNetworks(t *testing.T) {
 	nodePort := node.Listener.Addr().(*net.TCPAddr).Port
 
 	agents = newAgentServer() // in these networks
-	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec"}, Programs: []string{"busybox"}, Networks: map[string]string{
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec", "docker"}, Programs: []string{"busybox"}, Networks: map[string]string{
 		"runners.conflist": block(t, chapter, "```json\n"),
 		"none.conflist":    `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`,
 	}})
-	on := func(mode string) bed {
-		c := config(t, n, Exec)
+	on := func(t *testing.T, driver Driver, mode string) bed {
+		c := config(t, n, driver)
 		c.NetworkMode, c.NoNetworkMode = mode, "cni/none"
 		b := bed{Cluster: start(t, c), t: t, n: n, env: rawEnvironment()}
 		b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.Isolation = "a", 1, 1, runtime.IsolationNamespaces
+		if driver == Docker {
+			b.env.Image = nomadtest.Image
+		}
 		b.env.Network = runtime.Network{Access: true, ExposedPorts: []int{8000}}
 		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
 			t.Fatal(err)
@@ -92,13 +95,15 @@ func TestNetworks(t *testing.T) {
 		return b
 	}
 	t.Run("bridge", func(t *testing.T) {
-		b := on("bridge")
-		b.t = t
+		b := on(t, Exec, "bridge")
+		b.servesAtItsPort(b.claimed())
+	})
+	t.Run("bridge of containers", func(t *testing.T) {
+		b := on(t, Docker, "bridge")
 		b.servesAtItsPort(b.claimed())
 	})
 	t.Run("cni", func(t *testing.T) {
-		b := on("cni/runners")
-		b.t = t
+		b := on(t, Docker, "cni/runners")
 		id, other := b.claimed(), b.claimed()
 		b.servesAtItsPort(id)
 		b.servesAtItsPort(other)
@@ -117,8 +122,7 @@ func TestNetworks(t *testing.T) {
 		<-done
 	})
 	t.Run("none", func(t *testing.T) {
-		b := on("bridge")
-		b.t = t
+		b := on(t, Exec, "bridge")
 		b.env.Revision, b.env.RunnerRevision, b.env.Network = 2, 2, runtime.Network{}
 		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,8 @@ func (n *Nomad) writeClient(name string, at agentPorts) error {
 		{"docker": object{"config": object{
 			"endpoint": n.dockerHost(),
 			// The image is there from the start, and stays.
-			"gc": object{"image": false},
+			"gc":          object{"image": false},
+			"infra_image": pauseImage,
 		}}},
 	}
 	return n.write(name+".json", client)
