@@ -89,6 +89,7 @@ var onRawExec = object{"image": runtime.DefaultImage, "isolation": "NONE", "reso
 func TestE2ENomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
 	config := newNomadConfig(t, n)
+	config.Nomad.UIURL = "https://nomad.example.org/"
 	b, stop := serveNomad(t, config)
 	input := object{"id": "shell", "poolSize": 1}
 	for key, value := range onRawExec {
@@ -102,6 +103,27 @@ func TestE2ENomad(t *testing.T) {
 	runner := claimed.ClaimRunner.Runner.ID
 	if r := b.shell(t, runner, "echo hi; pwd; id -u; env | grep -c -e NOMAD -e TOKEN; cat >f; ls -A"); r.Outcome != "EXITED" || r.stream("STDOUT") != "hi\n/workspace\n1000\n0\nf\n" {
 		t.Errorf("%+v", r)
+	}
+
+	// What Nomad did for it is told, and where its own pages show it.
+	var told struct {
+		Runner  struct{ ClusterURL string }
+		Cluster struct {
+			TaskEvents               []struct{ Kind string }
+			Evaluations, Allocations struct {
+				Nodes []struct{ RunnerID, Status, ClusterURL string }
+			}
+		}
+	}
+	eventually(t, 30*time.Second, "its scheduling is told", func() bool {
+		b.call(t, `query($id: ID!) { runner(id: $id) { clusterUrl } cluster { taskEvents(runnerId: $id) { kind }
+			evaluations(runnerId: $id) { nodes { runnerId status clusterUrl } } allocations(runnerId: $id, status: [RUNNING]) { nodes { runnerId status } } } }`,
+			object{"id": runner}, &told)
+		c := told.Cluster
+		return len(c.TaskEvents) > 1 && c.TaskEvents[0].Kind == "PLACED" && len(c.Evaluations.Nodes) == 1 && c.Evaluations.Nodes[0].Status == "COMPLETE" && len(c.Allocations.Nodes) == 1
+	})
+	if at := "https://nomad.example.org/ui/"; told.Runner.ClusterURL != at+"jobs/rockpool-runner-"+runner+"@pool" || !strings.HasPrefix(told.Cluster.Evaluations.Nodes[0].ClusterURL, at) {
+		t.Errorf("%+v", told)
 	}
 
 	// A server that starts again knows the runner, its claim, and what is in it.

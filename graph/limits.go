@@ -25,6 +25,8 @@ func complexity() generated.ComplexityRoot {
 	c.Cluster.Allocations = func(child int, _, _ *string, _ []runtime.AllocationStatus, first *int, _ *string) int {
 		return counting + page(child, first)
 	}
+	c.Cluster.TaskEvents = func(child int, _ string) int { return 1 + child*runtime.KeptTaskEvents }
+	c.Runner.Events = func(child int) int { return 1 + child*runtime.KeptTaskEvents }
 	c.Runner.Files = func(child int, _ *string, _ *bool, first *int, _ *string) int {
 		return listing + page(child, first) // the whole directory is read for any page of it
 	}

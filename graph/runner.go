@@ -73,6 +73,14 @@ func (r runner) Claim(_ context.Context, of *runtime.Runner) (*runtime.Claim, er
 	return &of.Claim, nil
 }
 
+func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, error) {
+	return orNull(of.URL), nil
+}
+
+func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskEvent, error) {
+	return r.engine.TaskEvents(ctx, of.ID)
+}
+
 func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan engine.RunnerEvent, error) {
 	return r.engine.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }

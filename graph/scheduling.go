@@ -42,6 +42,10 @@ func (r cluster) Allocations(
 	return pagination.Loaded(found, key, page, total), err
 }
 
+func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id string) ([]runtime.TaskEvent, error) {
+	return r.engine.TaskEvents(ctx, runtime.RunnerID(id))
+}
+
 func scheduling[S ~string](env, runner *string, status []S, page pagination.Page) runtime.SchedulingFilter[S] {
 	return runtime.SchedulingFilter[S]{
 		EnvironmentID: runtime.EnvironmentID(orZero(env)), RunnerID: runtime.RunnerID(orZero(runner)), Statuses: status,
@@ -67,6 +71,10 @@ func (r evaluation) PreviousID(_ context.Context, of *runtime.Evaluation) (*stri
 
 func (r evaluation) NextID(_ context.Context, of *runtime.Evaluation) (*string, error) {
 	return orNull(string(of.NextID)), nil
+}
+
+func (r evaluation) ClusterURL(_ context.Context, of *runtime.Evaluation) (*string, error) {
+	return orNull(of.URL), nil
 }
 
 func (r evaluation) WaitMs(_ context.Context, of *runtime.Evaluation) (float64, error) {

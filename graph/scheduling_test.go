@@ -93,6 +93,34 @@ func TestSchedulingIsShown(t *testing.T) {
 	}
 }
 
+func TestWhatHappenedToARunnerIsTold(t *testing.T) {
+	fake := clustertest.NewFake()
+	b := newBedOver(t, fake, fake)
+	if err := fake.Start(t.Context(), "x", runtime.Environment{ID: "a"}, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	fake.Kill("x", runtime.GoneEvicted)
+	if err := fake.Remove(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Cluster struct {
+			Told, Never []struct{ At, Kind, Message string }
+		}
+	}
+	b.ask(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
+	var told []string
+	for _, event := range got.Cluster.Told {
+		if at, err := time.Parse(time.RFC3339Nano, event.At); err == nil && time.Since(at) < time.Minute && event.Kind != "READY" {
+			told = append(told, event.Kind+" "+event.Message)
+		}
+	}
+	want := []string{"PLACED It got its place.", "GONE It is gone: killed by a test.", "ENDED Nothing of it runs any more."}
+	if diff := cmp.Diff(want, told); diff != "" || got.Cluster.Never == nil || len(got.Cluster.Never) > 0 {
+		t.Errorf("%s, and of one that never was %v", diff, got.Cluster.Never)
+	}
+}
+
 // A cluster that doesn't tell has empty pages, and wrong questions are refused
 // there too.
 func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {

@@ -35,6 +35,7 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -106,6 +107,7 @@ type Cluster struct {
 	entries      map[runtime.RunnerID]*entry
 	placed       []*entry // whose task Run is to lead
 	problems     []runtime.Problem
+	past         past.Runners
 	leaked       int       // entries that are
 	draining     time.Time // since when; zero: not
 	stopping     bool

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -34,6 +35,7 @@ type entry struct {
 	groups     *cgroup.Groups         // known while there is a sandbox
 	oomSeen    int64                  // OOM kills that Evidence has told
 	evidence   *runtime.Evidence
+	events     []runtime.TaskEvent // the latest; never changed in place
 }
 
 // private is what the record of a runner says beside the runner itself: all
@@ -55,7 +57,28 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, state ta
 		runner:      r,
 	}
 	e.task = c.newTask(e, state)
+	for _, event := range state.Events {
+		e.tell(event)
+	}
 	return e
+}
+
+// tell notes an event that clients are told of. The caller holds Cluster.mu.
+func (e *entry) tell(event taskrunner.Event) {
+	if told, is := event.Told(); is {
+		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), told)
+	}
+}
+
+// TaskEvents implements runtime.Cluster, from memory.
+func (c *Cluster) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[id]; e != nil {
+		return e.events, nil
+	}
+	gone, _ := c.past.Find(id)
+	return gone.Events, nil
 }
 
 // advance moves the runner forward to state, and reports whether it did; it

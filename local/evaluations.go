@@ -2,8 +2,6 @@ package local
 
 import (
 	"context"
-	"iter"
-	"slices"
 	"strings"
 
 	"github.com/rockpool/rockpool/local/scheduler"
@@ -15,12 +13,12 @@ import (
 func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	all := func(yield func(runtime.Evaluation) bool) {
 		for e := range c.scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
-			if picked(filter, e.Environment, runtime.EvaluationStatus(e.Status)) && !yield(shownEvaluation(e)) {
+			if filter.Picks(e.Job, e.Environment, runtime.EvaluationStatus(e.Status)) && !yield(shownEvaluation(e)) {
 				return
 			}
 		}
 	}
-	page, total := cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
+	page, total := runtime.Cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
 	return page, total, nil
 }
 
@@ -30,29 +28,13 @@ func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter
 func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	all := func(yield func(runtime.Allocation) bool) {
 		for a := range c.scheduler.Snapshot().EachAllocation(filter.RunnerID) {
-			if picked(filter, a.Environment, runtime.AllocationStatus(a.Status)) && !yield(shownAllocation(a)) {
+			if filter.Picks(a.Job, a.Environment, runtime.AllocationStatus(a.Status)) && !yield(shownAllocation(a)) {
 				return
 			}
 		}
 	}
-	page, total := cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
+	page, total := runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
 	return page, total, nil
-}
-
-func picked[Status ~string](f runtime.SchedulingFilter[Status], env runtime.EnvironmentID, status Status) bool {
-	return (f.EnvironmentID == "" || f.EnvironmentID == env) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
-}
-
-// cut returns the page of all, which come in falling order of their ids, and
-// their number.
-func cut[T any, Status ~string](all iter.Seq[T], f runtime.SchedulingFilter[Status], id func(T) string) (page []T, total int) {
-	for row := range all {
-		total++
-		if (f.After == "" || id(row) < f.After) && (f.Limit == 0 || len(page) < f.Limit) {
-			page = append(page, row)
-		}
-	}
-	return page, total
 }
 
 func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {

@@ -110,6 +110,6 @@ func (c *Cluster) imageChanged(digest string) {
 	}
 	c.mu.Unlock()
 	for _, id := range changed {
-		c.changes.send(id)
+		c.changes.Send(id)
 	}
 }

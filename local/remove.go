@@ -5,6 +5,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/past"
 )
 
 // Remove implements runtime.Cluster. It goes on when ctx ends; another Remove
@@ -81,5 +82,6 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.entries, e.id)
+	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
 	return nil
 }

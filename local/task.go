@@ -109,7 +109,11 @@ func (c *Cluster) tellLeak(e *entry, leak string) {
 
 // Note implements taskrunner.Keeper.
 func (k *keeper) Note(event taskrunner.Event) {
-	k.c.log.Debug("a runner: "+event.Message, zap.String("runner", string(k.e.id)))
+	k.c.log.Debug("something happened to a runner", zap.String("runner", string(k.e.id)),
+		zap.String("kind", string(event.Kind)), zap.String("detail", event.Detail), zap.String("message", event.Message))
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	k.e.tell(event)
 }
 
 // shown returns r as it is with its task in a state.

@@ -13,25 +13,28 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/past"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
 // Watch wait until Run owns the namespace and prefix, and has looked once.
 type Cluster struct {
-	config  Config
-	log     *zap.Logger
-	names   names
-	nomad   *connections
-	calls   chan struct{} // a token for each call under way
-	execs   chan struct{} // likewise for each exec in a runner without an agent
-	turns   turns         // of registrations
-	pace    pace          // of runners' starts
-	changes hints.Watchers
-	lists   rounds
-	bridges *bridges
-	looking chan struct{} // capacity 1: Run is to look
-	synced  chan struct{} // closed when this server owns what is Nomad's, and has looked once
-	envTurn chan struct{} // held by who writes an environment
+	config    Config
+	log       *zap.Logger
+	names     names
+	nomad     *connections
+	calls     chan struct{} // a token for each call under way
+	execs     chan struct{} // likewise for each exec in a runner without an agent
+	turns     turns         // of registrations
+	pace      pace          // of runners' starts
+	changes   hints.Watchers
+	lists     rounds
+	schedules rounds
+	ui        ui
+	bridges   *bridges
+	looking   chan struct{} // capacity 1: Run is to look
+	synced    chan struct{} // closed when this server owns what is Nomad's, and has looked once
+	envTurn   chan struct{} // held by who writes an environment
 
 	life    context.Context // of the goroutines that no caller waits for
 	end     context.CancelCauseFunc
@@ -42,8 +45,10 @@ type Cluster struct {
 	templates map[runtime.EnvironmentID]template
 	entries   map[runtime.RunnerID]*entry
 	removed   map[runtime.RunnerID]int // the change at which a runner was forgotten
-	change    int                      // counts changes of ours, which a list that began before doesn't know
-	highest   uint64                   // index of the latest job that was registered: an older list isn't believed
+	past      past.Runners
+	schedule  *schedule // nil: not listed yet; never changed
+	change    int       // counts changes of ours, which a list that began before doesn't know
+	highest   uint64    // index of the latest job that was registered: an older list isn't believed
 	nodes     map[string]*api.NodeListStub
 	nodesOld  bool
 	nodesAt   time.Time
@@ -74,6 +79,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		log:       config.Logger,
 		names:     names{config.Prefix},
 		nomad:     k,
+		ui:        newUI(config.UIURL, k.settings),
 		execs:     make(chan struct{}, config.Bridges),
 		calls:     make(chan struct{}, config.Calls),
 		turns:     turns{free: config.Parallel},

@@ -21,6 +21,8 @@ type Config struct {
 	Prefix string // of the names of all that is ours in Nomad: "rockpool"
 	Remove bool   // the end of Run ends all runners
 
+	UIURL string // of Nomad's own pages as browsers reach them: the API's address
+
 	Agent Agent // what runs in the runners
 
 	// How the built-in template makes runners. An environment that is stored keeps
@@ -149,6 +151,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if !(c.MemoryReserve >= 0.01 && c.MemoryReserve <= 1) { // not a number is neither
 		return c, runtime.Invalid("memoryReserve", "must be 0.01 to 1, a share of the memory limit, not %g", c.MemoryReserve)
+	}
+	if err := checkUI(c.UIURL); err != nil {
+		return c, err
 	}
 	return c, c.Agent.check()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -13,22 +15,24 @@ type entry struct {
 	recorded chan struct{} // closed when Start has registered its job, or failed
 
 	// Guarded by Cluster.mu.
-	runner     runtime.Runner
-	change     int // the last change of ours
-	way        bridgeWay
-	registered uint64 // the index of its job, as far as we know; 0: not registered yet
-	priority   runtime.Priority
-	allocation string    // where its agent is, or may be; "": unknown
-	node       string    // of the allocation; "": not known yet
-	restarts   uint64    // of the task there, as listed
-	runs       time.Time // when it was first listed as running; zero: it isn't
-	ready      *readiness
-	variable   uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
-	oom        int64
-	warming    *warming // the work on it while it starts
-	removal    *removal // under way
-	removing   bool     // Remove was called: it ends, whatever is listed
-	settled    bool     // the last list says that its processes have ended
+	runner      runtime.Runner
+	change      int // the last change of ours
+	way         bridgeWay
+	registered  uint64 // the index of its job, as far as we know; 0: not registered yet
+	priority    runtime.Priority
+	allocations []*api.AllocationListStub // as they were listed last
+	goneAt      time.Time                 // when it was found to be
+	allocation  string                    // where its agent is, or may be; "": unknown
+	node        string                    // of the allocation; "": not known yet
+	restarts    uint64                    // of the task there, as listed
+	runs        time.Time                 // when it was first listed as running; zero: it isn't
+	ready       *readiness
+	variable    uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
+	oom         int64
+	warming     *warming // the work on it while it starts
+	removal     *removal // under way
+	removing    bool     // Remove was called: it ends, whatever is listed
+	settled     bool     // the last list says that its processes have ended
 }
 
 // A warming is one goroutine's work on a runner that starts.

@@ -232,6 +232,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, job *api.JobListStub) error {
 	if err != nil {
 		return err
 	}
+	r.URL = c.ui.job(c.names.runner(id))
 	e := &entry{id: id, recorded: closed(), runner: r, way: way, registered: job.JobModifyIndex, priority: runtime.PriorityRefill}
 	if job.Priority >= c.config.priority(runtime.PriorityWaiting) {
 		e.priority = runtime.PriorityWaiting
@@ -263,6 +264,9 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	job := l.jobs[e.id]
 	allocations := l.allocations[e.id]
+	if len(allocations) > 0 {
+		e.allocations = allocations
+	}
 	if e.removing {
 		e.settled = allEnded(allocations)
 		return false
@@ -302,7 +306,7 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	moved := e.advance(o.state)
 	if moved && o.state == runtime.RunnerGone {
-		e.runner.GoneReason, e.runner.Message = o.reason, o.message
+		e.runner.GoneReason, e.runner.Message, e.goneAt = o.reason, o.message, time.Now()
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.message
@@ -326,7 +330,7 @@ func (c *Cluster) takeVariable(l *listing, e *entry) {
 	}
 	e.variable = v.ModifyIndex
 	if e.ready == nil {
-		e.ready = &readiness{index: v.CreateIndex}
+		e.ready = &readiness{index: v.CreateIndex, at: time.Unix(0, v.CreateTime)}
 	}
 	if read {
 		e.variable = max(e.variable, r.index)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -27,6 +28,7 @@ type readiness struct {
 	allocation string // "": an earlier server knew
 	restarts   uint64 // of its task, by then
 	index      uint64 // of Nomad's state: a younger allocation is another one
+	at         time.Time
 }
 
 // outcome is what a runner has come to.

@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -176,6 +177,68 @@ func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.await(waiting, runtime.RunnerIdle)
+}
+
+// With several nodes, runners are on each; nothing new starts on one that is
+// drained, and what takes the place of its runners does elsewhere.
+func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	if err := n.AddClient(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// As docs/nomad.md has it: a job's own spread counts that job's allocations, and a runner is a job.
+	spread := &api.SchedulerConfiguration{SchedulerAlgorithm: api.SchedulerAlgorithmSpread}
+	if _, _, err := n.API().Operator().SchedulerSetConfiguration(spread, nil); err != nil {
+		t.Fatal(err)
+	}
+	b := bedOn(t, n, config(t, n, RawExec))
+	on := map[string][]runtime.RunnerID{}
+	for range 6 {
+		id := b.idle()
+		node := b.allocation(id).NodeID
+		on[node] = append(on[node], id)
+	}
+	if len(on) != 2 {
+		t.Fatalf("all runners are on one node: %v", on)
+	}
+	all := slices.Collect(maps.Keys(on))
+	drained, other := all[0], all[1]
+	claimed := on[drained][0]
+	b.mark(claimed, 1)
+	nodes := n.API().Nodes()
+	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: time.Hour}, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range on[drained][1:] {
+		if r := b.awaitGone(id); r.GoneReason != runtime.GoneDrained {
+			t.Errorf("an idle one there: %s, %s", r.GoneReason, r.Message)
+		}
+	}
+	for range 3 {
+		if got := b.allocation(b.idle()).NodeID; got != other {
+			t.Errorf("a new one is on %s, which is drained", got)
+		}
+	}
+	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
+		t.Errorf("the claimed one there prints %q", got)
+	}
+	for _, id := range on[other] {
+		if r, _ := b.find(id); r.State != runtime.RunnerIdle {
+			t.Errorf("one on the other node is %s: %s", r.State, r.Message)
+		}
+	}
+	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+		t.Fatal(err)
+	}
+	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {
+		t.Errorf("the claimed one: %s, %s", r.GoneReason, r.Message)
+	}
+	events, err := b.TaskEvents(t.Context(), claimed)
+	if err != nil || len(events) == 0 || !slices.ContainsFunc(events, func(e runtime.TaskEvent) bool {
+		return e.Message() == "It is gone: its node is being drained."
+	}) {
+		t.Errorf("%+v, %v", events, err)
+	}
 }
 
 func TestRunnersOutliveNomad(t *testing.T) {

@@ -111,6 +111,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 		}
 		c.change++
 		c.removed[e.id] = c.change
+		c.remember(e)
 	}
 	env := e.runner.Environment.ID
 	c.mu.Unlock()

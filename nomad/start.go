@@ -22,7 +22,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		return err
 	}
 	e := &entry{id: id, recorded: make(chan struct{}), priority: priority, runner: runtime.Runner{
-		ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now(),
+		ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now(), URL: c.ui.job(c.names.runner(id)),
 	}}
 	c.mu.Lock()
 	known := c.entries[id]

@@ -101,7 +101,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 		c.mu.Unlock()
 		return nil // a list knows better
 	}
-	e.ready = &readiness{allocation: allocation, restarts: r.restarts, index: stored.created}
+	e.ready = &readiness{allocation: allocation, restarts: r.restarts, index: stored.created, at: stored.at}
 	e.variable = stored.index
 	if e.advance(runtime.RunnerIdle) {
 		e.runner.Message = ""

@@ -28,6 +28,6 @@ func (c *Cluster) wedged(e *entry, allocation string, err error) bool {
 	e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it"
 	c.changed(e)
 	env := e.runner.Environment.ID
-	c.workers.Go(func() { c.changes.send(env) })
+	c.workers.Go(func() { c.changes.Send(env) })
 	return true
 }

@@ -97,6 +97,13 @@ type Cluster interface {
 	// the counters of its cgroup.
 	Evidence(ctx context.Context, id RunnerID) (Evidence, error)
 
+	// TaskEvents returns what happened to a runner, the oldest first, the latest
+	// KeptTaskEvents at most. Of one that was removed they are known for a while,
+	// by the server that removed it; none where nothing is known (any more).
+	//
+	// Nomad: the allocation's task events, as the last list told them.
+	TaskEvents(ctx context.Context, id RunnerID) ([]TaskEvent, error)
+
 	// Status returns what the cluster is, and how much of it is taken by
 	// runners, those that are being started or removed included.
 	//

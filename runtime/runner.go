@@ -16,6 +16,7 @@ type Runner struct {
 	Claim       Claim         `json:"claim"`                // zero until it is claimed
 	Ports       []PortMapping `json:"ports,omitempty"`
 	CreatedAt   time.Time     `json:"createdAt"`
+	URL         string        `json:"-"` // where the cluster's own pages show it; "": nowhere
 }
 
 // A RunnerState is where a runner is in its life. It only moves forward:

@@ -1,6 +1,10 @@
 package runtime
 
-import "time"
+import (
+	"iter"
+	"slices"
+	"time"
+)
 
 // An EvaluationID names an evaluation; ids made later sort later.
 type EvaluationID string
@@ -23,6 +27,7 @@ type Evaluation struct {
 	Queued        int        // runners that it could not place
 	PreviousID    EvaluationID
 	NextID        EvaluationID
+	URL           string // where the cluster's own pages show it; "": nowhere
 
 	CreatedAt  time.Time
 	WaitUntil  time.Time // it isn't to be taken up before; zero: at once
@@ -52,6 +57,9 @@ const (
 	TriggerNoRoom         EvaluationTrigger = "NO_ROOM"
 	TriggerFailedFollowUp EvaluationTrigger = "FAILED_FOLLOW_UP"
 	TriggerInterval       EvaluationTrigger = "INTERVAL"
+	TriggerNodeChanged    EvaluationTrigger = "NODE_CHANGED"
+	TriggerPreempted      EvaluationTrigger = "PREEMPTED"
+	TriggerOther          EvaluationTrigger = "OTHER"
 )
 
 // An EvaluationStatus is where an evaluation is in its life. It only moves
@@ -160,6 +168,25 @@ type SchedulingFilter[Status ~string] struct {
 	Statuses      []Status
 	After         string // an id: only those that sort before it, since the youngest come first
 	Limit         int    // at most so many; 0: no limit
+}
+
+// Picks reports whether f picks what is of a runner and an environment, and has a
+// status.
+func (f SchedulingFilter[Status]) Picks(runner RunnerID, env EnvironmentID, status Status) bool {
+	return (f.RunnerID == "" || f.RunnerID == runner) && (f.EnvironmentID == "" || f.EnvironmentID == env) &&
+		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
+}
+
+// Cut returns the page that f asks for of all that it picks, which come in
+// falling order of their ids, and their number.
+func Cut[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id func(T) string) (page []T, total int) {
+	for row := range all {
+		total++
+		if (f.After == "" || id(row) < f.After) && (f.Limit == 0 || len(page) < f.Limit) {
+			page = append(page, row)
+		}
+	}
+	return page, total
 }
 
 // An EvaluationFilter asks for a page of evaluations.

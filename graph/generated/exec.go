@@ -113,6 +113,7 @@ type ComplexityRoot struct {
 		Draining    func(childComplexity int) int
 		Evaluations func(childComplexity int, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) int
 		Kind        func(childComplexity int) int
+		TaskEvents  func(childComplexity int, runnerID string) int
 	}
 
 	ComponentHealth struct {
@@ -164,6 +165,7 @@ type ComplexityRoot struct {
 	}
 
 	Evaluation struct {
+		ClusterURL    func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
 		DequeuedAt    func(childComplexity int) int
 		EndedAt       func(childComplexity int) int
@@ -436,8 +438,10 @@ type ComplexityRoot struct {
 
 	Runner struct {
 		Claim         func(childComplexity int) int
+		ClusterURL    func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
+		Events        func(childComplexity int) int
 		File          func(childComplexity int, path string) int
 		Files         func(childComplexity int, path *string, recursive *bool, first *int, after *string) int
 		GoneReason    func(childComplexity int) int
@@ -487,6 +491,12 @@ type ComplexityRoot struct {
 		RunnerEvents    func(childComplexity int, environmentID *string) int
 	}
 
+	TaskEvent struct {
+		At      func(childComplexity int) int
+		Kind    func(childComplexity int) int
+		Message func(childComplexity int) int
+	}
+
 	UpdateFilesPayload struct {
 		Deleted func(childComplexity int) int
 		Failed  func(childComplexity int) int
@@ -530,6 +540,7 @@ type AllocationResolver interface {
 type ClusterResolver interface {
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
 	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
+	TaskEvents(ctx context.Context, obj *runtime.ClusterStatus, runnerID string) ([]runtime.TaskEvent, error)
 }
 type EnvironmentResolver interface {
 	DefaultTimeLimit(ctx context.Context, obj *runtime.Environment) (int, error)
@@ -550,6 +561,7 @@ type EvaluationResolver interface {
 
 	WaitMs(ctx context.Context, obj *runtime.Evaluation) (float64, error)
 	WorkMs(ctx context.Context, obj *runtime.Evaluation) (*float64, error)
+	ClusterURL(ctx context.Context, obj *runtime.Evaluation) (*string, error)
 }
 type ExecutionResolver interface {
 	Runner(ctx context.Context, obj *runtime.Execution) (*runtime.Runner, error)
@@ -613,6 +625,8 @@ type RunnerResolver interface {
 	GoneReason(ctx context.Context, obj *runtime.Runner) (*runtime.GoneReason, error)
 	Claim(ctx context.Context, obj *runtime.Runner) (*runtime.Claim, error)
 
+	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
+	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
 	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
 }
@@ -882,6 +896,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Cluster.Kind(childComplexity), true
+	case "Cluster.taskEvents":
+		if e.ComplexityRoot.Cluster.TaskEvents == nil {
+			break
+		}
+
+		args, err := ec.field_Cluster_taskEvents_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Cluster.TaskEvents(childComplexity, args["runnerId"].(string)), true
 
 	case "ComponentHealth.message":
 		if e.ComplexityRoot.ComponentHealth.Message == nil {
@@ -1069,6 +1094,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Environment.Variables(childComplexity), true
 
+	case "Evaluation.clusterUrl":
+		if e.ComplexityRoot.Evaluation.ClusterURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.ClusterURL(childComplexity), true
 	case "Evaluation.createdAt":
 		if e.ComplexityRoot.Evaluation.CreatedAt == nil {
 			break
@@ -2207,6 +2238,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Claim(childComplexity), true
+	case "Runner.clusterUrl":
+		if e.ComplexityRoot.Runner.ClusterURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.ClusterURL(childComplexity), true
 	case "Runner.createdAt":
 		if e.ComplexityRoot.Runner.CreatedAt == nil {
 			break
@@ -2219,6 +2256,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.EnvironmentID(childComplexity), true
+	case "Runner.events":
+		if e.ComplexityRoot.Runner.Events == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Events(childComplexity), true
 	case "Runner.file":
 		if e.ComplexityRoot.Runner.File == nil {
 			break
@@ -2412,6 +2455,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.RunnerEvents(childComplexity, args["environmentId"].(*string)), true
+
+	case "TaskEvent.at":
+		if e.ComplexityRoot.TaskEvent.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TaskEvent.At(childComplexity), true
+	case "TaskEvent.kind":
+		if e.ComplexityRoot.TaskEvent.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TaskEvent.Kind(childComplexity), true
+	case "TaskEvent.message":
+		if e.ComplexityRoot.TaskEvent.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TaskEvent.Message(childComplexity), true
 
 	case "UpdateFilesPayload.deleted":
 		if e.ComplexityRoot.UpdateFilesPayload.Deleted == nil {
@@ -3095,7 +3157,7 @@ type Cluster {
   draining: Draining
 
   """
-  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes. Empty for a cluster that doesn't tell.
+  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes; of Nomad's, the latest 1000 are looked at. Empty for a cluster that doesn't tell.
   INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
   """
   evaluations(
@@ -3112,7 +3174,7 @@ type Cluster {
   ): EvaluationConnection!
 
   """
-  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes. Empty for a cluster that doesn't tell.
+  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes; of Nomad's, the latest 1000 are looked at, but those of runners that another server removed. Empty for a cluster that doesn't tell.
   INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
   """
   allocations(
@@ -3127,6 +3189,58 @@ type Cluster {
     "Only those after this cursor of an earlier page, which are older."
     after: String
   ): AllocationConnection!
+
+  "What happened to a runner, the oldest first: the latest ten. Also of one that is gone, as long as the server that removed it remembers: the latest 500. Empty where nothing is known (any more)."
+  taskEvents(
+    "The runner."
+    runnerId: ID!
+  ): [TaskEvent!]!
+}
+
+"Something that happened to a runner, as its cluster tells it."
+type TaskEvent {
+  "When."
+  at: Time!
+  "What."
+  kind: TaskEventKind!
+  "The same in a sentence, with what the kind doesn't say: an exit code, a reason."
+  message: String!
+}
+
+"What can happen to a runner, about in the order of its life. Clusters tell of it as far as they know; more kinds may come."
+enum TaskEventKind {
+  "It got its place on a machine."
+  PLACED
+  "What it needs there is being made."
+  PREPARING
+  "Its image, or its agent, is being fetched."
+  FETCHING
+  "Its first process was started."
+  STARTED
+  "Its agent answered: it can be claimed."
+  READY
+  "It could not be started, or not this time."
+  START_FAILED
+  "It is started again."
+  RESTARTING
+  "It went on while no server watched it."
+  RESTORED
+  "Its agent ended."
+  EXITED
+  "Its memory was full, and its agent was killed."
+  OUT_OF_MEMORY
+  "It is gone, and not because anybody here wanted it."
+  GONE
+  "It is being ended."
+  STOPPING
+  "It didn't end in time, and was killed."
+  FORCED
+  "Not all of it could be removed; that is tried again."
+  REMOVAL_FAILED
+  "Nothing of it runs any more."
+  ENDED
+  "Something else, which the message names."
+  OTHER
 }
 
 "How far a draining has come. It is done when all three counts are 0."
@@ -3157,9 +3271,9 @@ type Evaluation {
   trigger: EvaluationTrigger!
   "Where it is in its life."
   status: EvaluationStatus!
-  "Why it is BLOCKED, FAILED or CANCELLED, in words; else null."
+  "Why it is BLOCKED, FAILED or CANCELLED, in words; else null. On Nomad also what a COMPLETE one could not place, and why."
   reason: String
-  "What there is too little of for a BLOCKED one, as it was last looked at; empty for all others."
+  "What there is too little of for a BLOCKED one, as it was last looked at; empty for all others, and on Nomad, whose figures are in ` + "`" + `reason` + "`" + `."
   shortages: [Shortage!]!
   "Runners that it could not place: an evaluation that is BLOCKED, or goes on for it, is to."
   queued: Int!
@@ -3171,7 +3285,7 @@ type Evaluation {
   createdAt: Time!
   "It isn't taken up before; null: as soon as it can be."
   waitUntil: Time
-  "When it was last taken up; that of a BLOCKED one may be that of the one before it. Null until then."
+  "When it was last taken up; that of a BLOCKED one may be that of the one before it. Null until then, and on Nomad, which doesn't tell."
   dequeuedAt: Time
   "When it ended; null until then."
   endedAt: Time
@@ -3179,6 +3293,8 @@ type Evaluation {
   waitMs: Float!
   "Milliseconds of work from then until it ended; null until it has, and if it ended without."
   workMs: Float
+  "Where the cluster's own pages show it. Null like that of a runner."
+  clusterUrl: String
 }
 
 "What an evaluation is to achieve."
@@ -3207,6 +3323,12 @@ enum EvaluationTrigger {
   FAILED_FOLLOW_UP
   "It was time for it."
   INTERVAL
+  "A node came, went, was drained, or had something freed. On Nomad only."
+  NODE_CHANGED
+  "Its place was taken for one of a higher priority. On Nomad only."
+  PREEMPTED
+  "Something else. On Nomad only."
+  OTHER
 }
 
 "Where an evaluation is in its life. It only moves forward, and may skip BLOCKED."
@@ -3327,6 +3449,10 @@ type Runner {
   ports: [PortMapping!]!
   "When its start was asked for."
   createdAt: Time!
+  "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
+  clusterUrl: String
+  "What happened to it, the oldest first: the latest ten. See Cluster.taskEvents for one that is gone."
+  events: [TaskEvent!]!
   "What is in a directory, sorted by path. RUNNER_GONE; FILE_ERROR when the directory isn't one; INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   files(
     "A directory, absolute inside the runner or below /workspace. Default: /workspace."
@@ -4278,6 +4404,8 @@ func (ec *executionContext) childFields_Cluster(ctx context.Context, field graph
 		return ec.fieldContext_Cluster_evaluations(ctx, field)
 	case "allocations":
 		return ec.fieldContext_Cluster_allocations(ctx, field)
+	case "taskEvents":
+		return ec.fieldContext_Cluster_taskEvents(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Cluster", field.Name)
 }
@@ -4416,6 +4544,8 @@ func (ec *executionContext) childFields_Evaluation(ctx context.Context, field gr
 		return ec.fieldContext_Evaluation_waitMs(ctx, field)
 	case "workMs":
 		return ec.fieldContext_Evaluation_workMs(ctx, field)
+	case "clusterUrl":
+		return ec.fieldContext_Evaluation_clusterUrl(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Evaluation", field.Name)
 }
@@ -4816,6 +4946,10 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_ports(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Runner_createdAt(ctx, field)
+	case "clusterUrl":
+		return ec.fieldContext_Runner_clusterUrl(ctx, field)
+	case "events":
+		return ec.fieldContext_Runner_events(ctx, field)
 	case "files":
 		return ec.fieldContext_Runner_files(ctx, field)
 	case "file":
@@ -4888,6 +5022,18 @@ func (ec *executionContext) childFields_StartExecutionPayload(ctx context.Contex
 		return ec.fieldContext_StartExecutionPayload_execution(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartExecutionPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_TaskEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_TaskEvent_at(ctx, field)
+	case "kind":
+		return ec.fieldContext_TaskEvent_kind(ctx, field)
+	case "message":
+		return ec.fieldContext_TaskEvent_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TaskEvent", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateFilesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5155,6 +5301,20 @@ func (ec *executionContext) field_Cluster_evaluations_args(ctx context.Context, 
 		return nil, err
 	}
 	args["after"] = arg4
+	return args, nil
+}
+
+func (ec *executionContext) field_Cluster_taskEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg0
 	return args, nil
 }
 
@@ -6709,6 +6869,50 @@ func (ec *executionContext) fieldContext_Cluster_allocations(ctx context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _Cluster_taskEvents(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_taskEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Cluster().TaskEvents(ctx, obj, fc.Args["runnerId"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.TaskEvent) graphql.Marshaler {
+			return ec.marshalNTaskEvent2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_taskEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TaskEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Cluster_taskEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ComponentHealth_name(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7892,6 +8096,29 @@ func (ec *executionContext) _Evaluation_workMs(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_Evaluation_workMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Evaluation_clusterUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Evaluation_clusterUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Evaluation().ClusterURL(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Evaluation_clusterUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
@@ -12239,6 +12466,61 @@ func (ec *executionContext) fieldContext_Runner_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Runner_clusterUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_clusterUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Runner().ClusterURL(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_clusterUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Runner_events(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_events(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Runner().Events(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.TaskEvent) graphql.Marshaler {
+			return ec.marshalNTaskEvent2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_events(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Runner",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TaskEvent(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Runner_files(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12909,6 +13191,75 @@ func (ec *executionContext) fieldContext_Subscription_runnerEvents(ctx context.C
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _TaskEvent_at(ctx context.Context, field graphql.CollectedField, obj *runtime.TaskEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TaskEvent_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TaskEvent_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TaskEvent", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _TaskEvent_kind(ctx context.Context, field graphql.CollectedField, obj *runtime.TaskEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TaskEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TaskEventKind) graphql.Marshaler {
+			return ec.marshalNTaskEventKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TaskEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TaskEvent", field, false, false, errors.New("field of type TaskEventKind does not have child fields"))
+}
+
+func (ec *executionContext) _TaskEvent_message(ctx context.Context, field graphql.CollectedField, obj *runtime.TaskEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TaskEvent_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TaskEvent_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TaskEvent", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _UpdateFilesPayload_written(ctx context.Context, field graphql.CollectedField, obj *engine.FilesUpdated) (ret graphql.Marshaler) {
@@ -15879,6 +16230,44 @@ func (ec *executionContext) _Cluster(ctx context.Context, sel ast.SelectionSet, 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "taskEvents":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Cluster_taskEvents(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -16718,6 +17107,44 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 					}
 				}()
 				res = ec._Evaluation_workMs(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "clusterUrl":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Evaluation_clusterUrl(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -19536,6 +19963,82 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "clusterUrl":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Runner_clusterUrl(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "events":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Runner_events(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "files":
 			field := field
 
@@ -19930,6 +20433,54 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}
+}
+
+var taskEventImplementors = []string{"TaskEvent"}
+
+func (ec *executionContext) _TaskEvent(ctx context.Context, sel ast.SelectionSet, obj *runtime.TaskEvent) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, taskEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TaskEvent")
+		case "at":
+			out.Values[i] = ec._TaskEvent_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._TaskEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._TaskEvent_message(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
 }
 
 var updateFilesPayloadImplementors = []string{"UpdateFilesPayload"}
@@ -21784,6 +22335,43 @@ func (ec *executionContext) marshalNString2ᚕstringᚄ(ctx context.Context, sel
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalNTaskEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEvent(ctx context.Context, sel ast.SelectionSet, v runtime.TaskEvent) graphql.Marshaler {
+	return ec._TaskEvent(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNTaskEvent2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.TaskEvent) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNTaskEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEvent(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNTaskEventKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventKind(ctx context.Context, v any) (runtime.TaskEventKind, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.TaskEventKind(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTaskEventKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTaskEventKind(ctx context.Context, sel ast.SelectionSet, v runtime.TaskEventKind) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) unmarshalNTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // How often a removal that fails is tried, and the pauses between.
@@ -61,7 +63,7 @@ func (t *Task) end(ctx context.Context) {
 	defer cancel()
 	if t.handle.Wait(ctx) != nil {
 		t.config.Counts.forcedKills.Add(1)
-		t.note("signal %s didn't end it within %s: forcing it", t.config.Kill.Signal, t.config.Kill.Timeout)
+		t.tell(runtime.TaskForced, "", fmt.Errorf("signal %s didn't end it within %s", t.config.Kill.Signal, t.config.Kill.Timeout))
 	}
 }
 
@@ -81,7 +83,7 @@ func (t *Task) destroy(ctx context.Context) error {
 }
 
 func (t *Task) removalFailed(try int, err error) {
-	t.note("removing it failed for the %d. time: %v", try, err)
+	t.tell(runtime.TaskRemovalFailed, "", fmt.Errorf("for the %d. time: %w", try, err))
 	t.config.Counts.removalFailures.Add(1)
 	if try == removeTries {
 		t.config.Counts.leaks.Add(1)
@@ -113,12 +115,11 @@ func (t *Task) conclude() {
 		t.config.Counts.leaks.Add(1)
 		t.state.Leak = failed.Error()
 	}
-	t.mu.Lock()
-	end := t.stop
-	t.mu.Unlock()
+	end := t.stopped()
 	if t.state.End != nil {
 		end = t.state.End
 	}
+	t.tell(runtime.TaskEnded, "", nil)
 	_ = t.move(Dead, end) // it is dead, stored or not; an event says so
 	close(t.ended)
 }

@@ -3,6 +3,8 @@ package taskrunner
 import (
 	"context"
 	"errors"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // Restore finds a task again that ran when the last server died or stopped,
@@ -24,7 +26,7 @@ func (t *Task) Restore(ctx context.Context) error {
 		return err
 	}
 	t.config.Counts.restores.Add(1)
-	t.note("it went on while no server watched it")
+	t.tell(runtime.TaskRestored, "", nil)
 	return nil
 }
 
@@ -37,6 +39,7 @@ func (t *Task) Discard(ctx context.Context, end End) error {
 	}
 	if t.state.End == nil {
 		t.state.End = &end
+		t.tell(runtime.TaskGone, end.Message, nil)
 	}
 	t.conclude()
 	return nil

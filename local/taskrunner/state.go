@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // A Phase is where a task is in its life; see the package's diagram.
@@ -44,12 +46,16 @@ type State struct {
 
 // An Event is something that happened to a task, for people to read.
 type Event struct {
-	At      time.Time `json:"at"`
-	Message string    `json:"message"`
+	At      time.Time             `json:"at"`
+	Kind    runtime.TaskEventKind `json:"kind,omitempty"`    // "": it is for the log alone
+	Detail  string                `json:"detail,omitempty"`  // with Kind: what clients may know beside it
+	Message string                `json:"message,omitempty"` // for the log: it may name paths of the machine
 }
 
-// keepEvents is how many of the latest events a task has.
-const keepEvents = 10
+// Told returns the event as clients are told of it, and whether they are.
+func (e Event) Told() (runtime.TaskEvent, bool) {
+	return runtime.TaskEvent{At: e.At, Kind: e.Kind, Detail: e.Detail}, e.Kind != ""
+}
 
 // Values returns those of all prestart hooks.
 func (s *State) Values() Values {
@@ -61,9 +67,9 @@ func (s *State) Values() Values {
 }
 
 // note adds an event.
-func (s *State) note(at time.Time, message string) {
+func (s *State) note(event Event) {
 	// A new array: the old one may be with who was told of it.
-	s.Events = append(slices.Clone(s.Events[max(0, len(s.Events)-keepEvents+1):]), Event{at, message})
+	s.Events = append(slices.Clone(s.Events[max(0, len(s.Events)-runtime.KeptTaskEvents+1):]), event)
 }
 
 // clone returns a copy that shares nothing that changes.

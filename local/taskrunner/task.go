@@ -145,7 +145,8 @@ func (t *Task) Run(shutdown context.Context) {
 
 	end := t.live(live)
 	switch {
-	case t.stopped():
+	case t.stopped() != nil:
+		t.tell(runtime.TaskStopping, t.stopped().Message, nil)
 		_ = t.move(Stopping, nil) // stored or not, it is to end; an event says so
 	case end != nil:
 		_ = t.move(Dead, end) // likewise
@@ -174,6 +175,9 @@ func (t *Task) live(ctx context.Context) *End {
 	if t.state.Phase == Stopping || t.state.Phase == Dead {
 		return t.state.End
 	}
+	if t.state.Phase == Pending && ctx.Err() == nil {
+		t.tell(runtime.TaskPlaced, "", nil)
+	}
 	for t.state.Phase == Pending && ctx.Err() == nil {
 		failed := t.attempt(ctx)
 		if failed == nil || ctx.Err() != nil {
@@ -193,8 +197,9 @@ func (t *Task) live(ctx context.Context) *End {
 	case ctx.Err() != nil:
 		return nil
 	}
-	t.note("its end can't be waited for: %v", err)
-	return &End{runtime.GoneUnknown, "the server could not watch it any more; its log says why"}
+	end := &End{runtime.GoneUnknown, "the server could not watch it any more; its log says why"}
+	t.tell(runtime.TaskGone, end.Message, fmt.Errorf("its end can't be waited for: %w", err))
+	return end
 }
 
 // attempt starts the task once.
@@ -210,6 +215,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &Failure{Message: t.state.Waiting, Err: err}
 	}
 	began = time.Now()
+	t.tell(runtime.TaskPreparing, "", nil)
 	if err := t.prestart(ctx); err != nil {
 		f := failureOf(err)
 		return &f
@@ -221,6 +227,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &f
 	}
 	began = counts.took(PhaseStart, began)
+	t.tell(runtime.TaskStarted, "", nil)
 	if err := t.poststart(ctx, false); err != nil {
 		f := failureOf(err)
 		return &f
@@ -230,6 +237,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &Failure{Err: context.Cause(ctx)}
 	}
 	t.state.Handle, t.state.StartedAt, t.state.Waiting = t.handle.Saved(), time.Now(), ""
+	t.tell(runtime.TaskReady, "", nil) // now, so that it is saved too
 	if err := t.move(Running, nil); err != nil {
 		return &Failure{Message: "that it started could not be stored", Err: err}
 	}
@@ -243,9 +251,9 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.startFailures.Add(1)
 	delay, again := t.tracker.next(time.Now(), failed, rand.Float64()) //nolint:gosec // no secret
-	t.note("it could not be started: %v", failed.Err)
+	t.tell(runtime.TaskStartFailed, failed.Message, failed.Err)
 	if err := t.destroy(context.WithoutCancel(ctx)); err != nil {
-		t.note("what was begun of it isn't removed yet: %v", err)
+		t.tell(runtime.TaskRemovalFailed, "", err)
 	}
 	if !again {
 		return &End{runtime.GoneStartFailed, failed.Message}
@@ -254,7 +262,7 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.restarts.Add(1)
 	t.state.LastRestart = time.Now()
 	t.state.Waiting = failed.Message
-	t.note("it is started again in %s", delay.Round(time.Millisecond))
+	t.tell(runtime.TaskRestarting, fmt.Sprintf("in %s", delay.Round(time.Millisecond)), nil)
 	if err := t.save(); err != nil {
 		t.note("its state could not be stored: %v", err)
 	}
@@ -282,7 +290,11 @@ func (t *Task) exited() *End {
 	})
 	t.state.Failed = true
 	t.config.Counts.exits.Add(1)
-	t.note("it ended: %s", end.Message)
+	if end.Reason == runtime.GoneOutOfMemory {
+		t.tell(runtime.TaskOutOfMemory, "", nil)
+	} else {
+		t.tell(runtime.TaskGone, end.Message, nil)
+	}
 	return &end
 }
 
@@ -379,13 +391,30 @@ func (t *Task) save() error {
 	return nil
 }
 
+// note adds an event for the log alone.
 func (t *Task) note(format string, args ...any) {
-	t.state.note(time.Now(), fmt.Sprintf(format, args...))
-	t.config.Keeper.Note(t.state.Events[len(t.state.Events)-1])
+	t.add(Event{Message: fmt.Sprintf(format, args...)})
 }
 
-func (t *Task) stopped() bool {
+// tell adds an event that clients are told of, with what they may know of it
+// beside its kind, and with an error for the log.
+func (t *Task) tell(kind runtime.TaskEventKind, detail string, err error) {
+	event := Event{Kind: kind, Detail: detail}
+	if err != nil {
+		event.Message = err.Error()
+	}
+	t.add(event)
+}
+
+func (t *Task) add(event Event) {
+	event.At = time.Now()
+	t.state.note(event)
+	t.config.Keeper.Note(event)
+}
+
+// stopped returns why the task is to end, or nil; it doesn't change once it is set.
+func (t *Task) stopped() *End {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stop != nil
+	return t.stop
 }

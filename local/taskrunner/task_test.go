@@ -151,6 +151,37 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
+// What clients are told is saved with the state, and says nothing of an error
+// but what is meant for them.
+func TestWhatClientsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("/secret/path")}}}
+		_, leave := led(w, State{Phase: Pending})
+		pass(5 * time.Second)
+		running := told(w.last())
+		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It could not be started: broken.", running[3])
+		want(t, "while it runs", running[4:], "What it needs is being made.", "Its first process was started.", "Its agent answered, so it can be claimed.")
+		leave()
+		again := New(w.config(), w.last())
+		if err := again.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again.Stop(End{runtime.GoneDrained, "drained"})
+		again.Run(t.Context())
+		ended := told(w.last())
+		want(t, "at its end", ended[len(ended)-3:], "It went on while no server watched it.", "It is being ended: drained.", "Nothing of it runs any more.")
+	})
+}
+
+func told(s State) (all []string) {
+	for _, event := range s.Events {
+		if e, is := event.Told(); is {
+			all = append(all, e.Message())
+		}
+	}
+	return all
+}
+
 func TestStopWhileItStarts(t *testing.T) {
 	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before, in Start, in a pause
 		synctest.Test(t, func(t *testing.T) {
@@ -210,7 +241,7 @@ func TestRemovalIsTriedFiveTimes(t *testing.T) {
 		if s := w.last(); s.Phase != Dead || s.Leak != "" {
 			t.Errorf("it is %+v", s)
 		}
-		if !slices.ContainsFunc(w.noted, func(s string) bool { return strings.Contains(s, "forcing") }) {
+		if !slices.ContainsFunc(w.noted, func(s string) bool { return strings.HasPrefix(s, "FORCED ") }) {
 			t.Errorf("noted %q", w.noted)
 		}
 	})
@@ -262,7 +293,7 @@ func TestEventsAreTen(t *testing.T) {
 	var s State
 	before := s.digest()
 	for i := range 25 {
-		s.note(time.Now(), fmt.Sprint(i))
+		s.note(Event{Message: fmt.Sprint(i)})
 	}
 	if len(s.Events) != 10 || s.Events[0].Message != "15" || s.Events[9].Message != "24" {
 		t.Errorf("%+v", s.Events)

@@ -142,7 +142,7 @@ func (w *world) Save(_ context.Context, state State) error {
 func (w *world) Note(event Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noted = append(w.noted, event.Message)
+	w.noted = append(w.noted, string(event.Kind)+" "+event.Message)
 }
 
 func (w *world) last() State {

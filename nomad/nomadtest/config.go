@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -16,17 +17,29 @@ func (n *Nomad) writeConfigs() error {
 	server := n.config("server", ports.server)
 	// With the default of 5 the first leader takes 17 s.
 	server["server"] = object{"enabled": true, "bootstrap_expect": 1, "raft_multiplier": 1}
-	client := n.config("client", ports.client)
+	return errors.Join(n.write("server.json", server), n.writeClient("client", ports.client), n.writeClient("second", ports.second))
+}
+
+// writeClient writes the configuration of a client of that name.
+func (n *Nomad) writeClient(name string, at agentPorts) error {
+	ports := n.slot.ports
+	client := n.config(name, at)
+	// Fingerprints of clouds ask addresses that don't answer.
+	denied := "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
+	if len(n.options.Networks) == 0 {
+		denied += ",cni"
+	}
 	client["client"] = object{
+		"cni_path":          "/usr/lib/cni",
+		"cni_config_dir":    n.path("cni"),
 		"enabled":           true,
 		"servers":           []string{address(ports.server.rpc)},
 		"network_interface": "lo",
 		"min_dynamic_port":  ports.first,
 		"max_dynamic_port":  ports.last,
 		"options": object{
-			"driver.allowlist": strings.Join(n.options.Drivers, ","),
-			// Those of clouds ask addresses that don't answer.
-			"fingerprint.denylist": "env_aws,env_gce,env_azure,env_digitalocean,consul,vault,cni",
+			"driver.allowlist":     strings.Join(n.options.Drivers, ","),
+			"fingerprint.denylist": denied,
 		},
 		// Nomad's own copies most of the machine into each task: 20 s.
 		"chroot_env": object{n.root(): "/"},
@@ -36,10 +49,24 @@ func (n *Nomad) writeConfigs() error {
 		{"docker": object{"config": object{
 			"endpoint": n.dockerHost(),
 			// The image is there from the start, and stays.
-			"gc": object{"image": false},
+			"gc":          object{"image": false},
+			"infra_image": pauseImage,
 		}}},
 	}
-	return errors.Join(n.write("server.json", server), n.write("client.json", client))
+	return n.write(name+".json", client)
+}
+
+// writeNetworks writes CNI's configurations.
+func (n *Nomad) writeNetworks() error {
+	if err := os.Mkdir(n.path("cni"), 0o700); err != nil {
+		return err
+	}
+	for name, text := range n.options.Networks {
+		if err := os.WriteFile(filepath.Join(n.path("cni"), name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // config is what both have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +36,32 @@ func (n *Nomad) RestartServer(ctx context.Context) error {
 }
 
 // KillClient ends the client, the node on which tasks run, as SIGKILL does.
-func (n *Nomad) KillClient() error { return n.client.kill() }
+func (n *Nomad) KillClient() error { return errors.Join(n.client.kill(), n.second.kill()) }
+
+// AddClient starts a second client, another node on the same machine, and waits
+// until it is ready. KillClient ends both; RestartClient starts the first alone.
+func (n *Nomad) AddClient(ctx context.Context) error {
+	if err := os.Mkdir(n.path("second"), 0o711); err != nil { // see open
+		return err
+	}
+	n.second = &process{binary: n.client.binary, args: []string{"agent", "-config", n.path("second.json")}, log: n.path("second.log")}
+	if err := n.second.start(); err != nil {
+		return err
+	}
+	return try(ctx, n.second, "the second client isn't ready", func() error {
+		nodes, _, err := n.api.Nodes().List(nil)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			driver := node.Drivers[n.options.Drivers[0]]
+			if node.Name == "second" && node.Status == api.NodeStatusReady && driver != nil && driver.Healthy {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d nodes", len(nodes))
+	})
+}
 
 // RestartClient starts it again, and waits until its node takes tasks for each
 // driver.

@@ -51,6 +51,10 @@ type Options struct {
 	// Files are more of the machine's files, absolute paths, that these tasks find
 	// at the same place.
 	Files []string
+
+	// Networks are CNI's configurations by the names of their files; with any, the
+	// client has bridges and CNI's plugins of Debian's package containernetworking-plugins.
+	Networks map[string]string
 }
 
 // A Nomad is one that runs. Its methods are for one goroutine at a time.
@@ -61,6 +65,7 @@ type Nomad struct {
 	files      *files   // certificates, where there are any
 	server     *process // these three may be nil, or not have been started
 	client     *process
+	second     *process // another client
 	docker     *process
 	api        *api.Client
 	management string
@@ -170,6 +175,9 @@ func (n *Nomad) open(ctx context.Context) error {
 		if err := n.startDocker(ctx); err != nil {
 			return fmt.Errorf("docker: %w", err)
 		}
+	}
+	if err := n.writeNetworks(); err != nil {
+		return err
 	}
 	if err := n.writeConfigs(); err != nil {
 		return err

@@ -22,15 +22,15 @@ type slot struct {
 }
 
 type ports struct {
-	server, client agentPorts
-	first, last    int // for tasks
+	server, client, second agentPorts
+	first, last            int // for tasks
 }
 
 type agentPorts struct{ http, rpc, serf int }
 
 const (
 	slots     = 24
-	firstPort = 11000 // six of ten for each slot
+	firstPort = 11000 // nine of ten for each slot
 	taskPort  = 12000
 	taskPorts = 400 // for each slot
 )
@@ -80,6 +80,7 @@ func lockSlot(dir string, n int) (*slot, error) {
 	return &slot{file: file, ports: ports{
 		server: agentPorts{http: at, rpc: at + 1, serf: at + 2},
 		client: agentPorts{http: at + 3, rpc: at + 4, serf: at + 5},
+		second: agentPorts{http: at + 6, rpc: at + 7, serf: at + 8},
 		first:  tasks, last: tasks + taskPorts - 1,
 	}}, nil
 }
@@ -94,7 +95,7 @@ func (s *slot) usable() bool {
 	if dir := strings.TrimSpace(string(text)); dir != "" && sweep(dir) != nil {
 		return false
 	}
-	for port := s.ports.server.http; port <= s.ports.client.serf; port++ {
+	for port := s.ports.server.http; port <= s.ports.second.serf; port++ {
 		l, err := net.Listen("tcp", address(port))
 		if err != nil {
 			return false

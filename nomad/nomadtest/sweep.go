@@ -22,7 +22,7 @@ func sweep(dir string) error {
 		return fmt.Errorf("%s: no directory of a Nomad", dir)
 	}
 	// Found before the files go: the names of its allocations are those of its cgroups.
-	own := owned{dir: dir, allocations: names(filepath.Join(dir, "client/alloc"))}
+	own := owned{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
 	err := own.killAll()
 	own.unmount()
 	own.removeGroups()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/agent/serve"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/past"
 )
 
 // A Fake is a Cluster in memory, for tests of what is above a cluster. Its
@@ -23,12 +25,14 @@ type Fake struct {
 	runners      map[runtime.RunnerID]*fakeRunner
 	watchers     map[int]func(runtime.EnvironmentID)
 	watched      int
+	past         past.Runners
 	starts       int
 }
 
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence
+	events   []runtime.TaskEvent
 	programs *programs
 	server   *serve.Server
 	ctx      context.Context // ends when the runner does
@@ -113,6 +117,7 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	programs := newPrograms()
 	r := &fakeRunner{ctx: ctx, end: end, programs: programs, server: serve.New(programs, serve.Config{Version: "fake"})}
 	r.Runner = runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
+	r.happened(runtime.TaskPlaced, "")
 	f.runners[id] = r
 	time.AfterFunc(f.startDelay, func() { f.started(r) })
 	return nil
@@ -129,6 +134,7 @@ func (f *Fake) started(r *fakeRunner) {
 	f.mu.Lock()
 	if r.State == runtime.RunnerStarting {
 		r.State = runtime.RunnerIdle
+		r.happened(runtime.TaskReady, "")
 	}
 	f.mu.Unlock()
 	f.hint(r.Environment.ID)
@@ -144,6 +150,7 @@ func (f *Fake) end(id runtime.RunnerID, reason runtime.GoneReason, message strin
 	r := f.runners[id]
 	if r != nil {
 		r.State, r.GoneReason, r.Message = runtime.RunnerGone, reason, message
+		r.happened(runtime.TaskGone, message)
 	}
 	f.mu.Unlock()
 	if r != nil {
@@ -209,6 +216,10 @@ func (f *Fake) Remove(_ context.Context, id runtime.RunnerID) error {
 	f.mu.Lock()
 	r := f.runners[id]
 	delete(f.runners, id)
+	if r != nil {
+		r.happened(runtime.TaskEnded, "")
+		f.past.Add(id, past.Runner{Environment: r.Environment.ID, Events: r.events})
+	}
 	f.mu.Unlock()
 	if r == nil {
 		return nil
@@ -281,6 +292,22 @@ func (f *Fake) Evidence(_ context.Context, id runtime.RunnerID) (runtime.Evidenc
 		return runtime.Evidence{}, gone(id)
 	}
 	return r.evidence, nil
+}
+
+// happened notes an event. The caller holds mu.
+func (r *fakeRunner) happened(kind runtime.TaskEventKind, detail string) {
+	r.events = append(r.events, runtime.TaskEvent{At: time.Now(), Kind: kind, Detail: detail})
+}
+
+// TaskEvents implements runtime.Cluster.
+func (f *Fake) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.runners[id]; r != nil {
+		return slices.Clone(r.events), nil
+	}
+	gone, _ := f.past.Find(id)
+	return gone.Events, nil
 }
 
 // Status implements runtime.Cluster.

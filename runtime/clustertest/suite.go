@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"a watcher is told of a change":               testWatch,
 		"executions":                                  testExecutions,
 		"what runners take is counted":                testStatus,
+		"what happened to a runner is told":           testTaskEvents,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -196,6 +198,53 @@ func testStatus(t *testing.T, s suite) {
 	}
 	if after, err := s.Status(t.Context()); err != nil || after.Capacity != before.Capacity {
 		t.Errorf("after its removal: %+v, %v, want %+v", after, err, before)
+	}
+}
+
+// testTaskEvents insists on what is told of every runner; clusters tell more.
+func testTaskEvents(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	told := func(want ...runtime.TaskEventKind) {
+		t.Helper()
+		var events []runtime.TaskEvent
+		var kinds []runtime.TaskEventKind
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C { // some are told a moment late
+			var err error
+			if events, err = s.TaskEvents(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			kinds = nil
+			for _, e := range events {
+				if slices.Contains(want, e.Kind) {
+					kinds = append(kinds, e.Kind)
+				}
+			}
+			if slices.Equal(kinds, want) {
+				break
+			}
+			_, _ = s.find(t, "", id) // which has a cluster look
+		}
+		if !slices.Equal(kinds, want) || len(events) > runtime.KeptTaskEvents {
+			t.Errorf("events: %+v, want %v among them, in this order", events, want)
+		}
+		for i, e := range events {
+			if i > 0 && e.At.Before(events[i-1].At) || time.Since(e.At).Abs() > time.Hour {
+				t.Errorf("%+v, after %+v", e, events[max(i-1, 0)])
+			}
+			if text := e.Message(); !strings.HasSuffix(text, ".") || text[0] < 'A' || text[0] > 'Z' || strings.Contains(text, "/") {
+				t.Errorf("%s is told as %q", e.Kind, text)
+			}
+		}
+	}
+	told(runtime.TaskPlaced, runtime.TaskReady)
+	if err := s.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	told(runtime.TaskPlaced, runtime.TaskReady, runtime.TaskEnded)
+	if events, err := s.TaskEvents(t.Context(), runtime.NewRunnerID()); err != nil || len(events) > 0 {
+		t.Errorf("of a runner that never was: %+v, %v", events, err)
 	}
 }
 

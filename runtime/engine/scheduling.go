@@ -32,3 +32,9 @@ func (e *Engine) Allocations(ctx context.Context, filter runtime.AllocationFilte
 	}
 	return s.Allocations(ctx, filter)
 }
+
+// TaskEvents returns what happened to a runner, the oldest first; none where
+// nothing is known (any more).
+func (e *Engine) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
+	return e.cluster.TaskEvents(ctx, id)
+}

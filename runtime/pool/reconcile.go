@@ -78,14 +78,14 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case r.State == runtime.RunnerGone:
 		o.gone(e, r.GoneReason, r.Message)
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
-		e.State, e.Ports, e.Message = runtime.RunnerIdle, r.Ports, ""
+		e.State, e.Ports, e.URL, e.Message = runtime.RunnerIdle, r.Ports, r.URL, ""
 		o.failures, o.lastFailure = Failures{}, ""
 		if !e.wished.IsZero() {
 			o.pool.durations.add(time.Since(e.wished))
 		}
 		o.changed(e)
-	case e.State == runtime.RunnerStarting && r.Message != e.Message:
-		e.Message = r.Message
+	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL):
+		e.Message, e.URL = r.Message, r.URL
 		o.changed(e)
 	}
 }

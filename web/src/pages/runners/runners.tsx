@@ -6,6 +6,7 @@ import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { useNow } from "../../lib/time";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
 import { Dialog, Empty, Failure, Page, Tag, type Tone } from "../../ui/parts";
 import { ReleaseDialog } from "../../ui/release";
 import { Table, type Column } from "../../ui/table";
@@ -24,10 +25,19 @@ export default function Runners() {
   const { runners, error } = useRunners(environment);
   const [claiming, setClaiming] = useState(false);
   const [releasing, setReleasing] = useState<RunnerRow>();
+  const [shown, setShown] = useState<string>();
   const rows = state === "" ? runners : runners.filter((runner) => runner.state === state);
 
   const columns: readonly Column<RunnerRow>[] = [
-    { name: "Runner", width: "6.5rem", cell: (runner) => <span className="mono" title={runner.id}>{short(runner.id)}</span> },
+    {
+      name: "Runner",
+      width: "10rem",
+      cell: (runner) => (
+        <>
+          <RunnerName id={runner.id} onShow={setShown} /> <ClusterLink url={runner.clusterUrl} what={`Runner ${short(runner.id)}`} />
+        </>
+      ),
+    },
     { name: "State", width: "8.5rem", cell: (runner) => <Tag tone={tones[runner.state]}>{words[runner.state]}</Tag> },
     {
       name: "Environment",
@@ -77,7 +87,7 @@ export default function Runners() {
         rows={rows}
         rowKey={(runner) => runner.id}
         total={rows.length}
-        least="63rem"
+        least="66.5rem"
         foot={`${plural(rows.length, "runner")}${state === "" ? "" : ` of ${count(runners.length)}`}`}
         empty={
           <Empty title="No runners here">
@@ -86,6 +96,7 @@ export default function Runners() {
         }
       />
       <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />
+      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
       <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
     </Page>
   );

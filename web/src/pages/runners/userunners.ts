@@ -10,6 +10,7 @@ const RunnerRowFragment = graphql(`
     environmentId
     state
     createdAt
+    clusterUrl
     claim {
       claimedAt
       expiresAt

@@ -1,8 +1,9 @@
-import { Fragment } from "react";
-import { bytes, count, duration, moment, plural, short } from "../../lib/format";
+import { Fragment, useState } from "react";
+import { bytes, count, duration, moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag, type Tone } from "../../ui/parts";
 import { Meter } from "../../ui/pool";
 import { visible } from "../../lib/visible";
@@ -25,6 +26,7 @@ const SchedulingQuery = graphql(`
           reason
           waitMs
           priority
+          clusterUrl
           shortages {
             dimension
             wanted
@@ -48,6 +50,7 @@ const SchedulingQuery = graphql(`
           createdAt
           waitMs
           workMs
+          clusterUrl
         }
         totalCount
       }
@@ -86,6 +89,9 @@ const triggers: Record<Evaluation["trigger"], string> = {
   NO_ROOM: "there was no room",
   FAILED_FOLLOW_UP: "one before failed",
   INTERVAL: "it was time for it",
+  NODE_CHANGED: "a node changed",
+  PREEMPTED: "one of a higher priority took its place",
+  OTHER: "something else",
 };
 const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
   CPU: (n) => `${count(n)} MHz of CPU`,
@@ -98,6 +104,7 @@ const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
 export default function Scheduling() {
   const [environment, setEnvironment] = useFilter("environment");
   const [status, setStatus] = useFilter("status");
+  const [shown, setShown] = useState<string>();
   const { data, error, reload } = useQuery(
     SchedulingQuery,
     { environmentId: environment || null, status: statuses.filter(([name]) => name === status).map(([name]) => name) },
@@ -115,19 +122,20 @@ export default function Scheduling() {
       {cluster && (
         <>
           <Room cluster={cluster} />
-          <Blocked of={cluster.blocked} />
+          <Blocked of={cluster.blocked} onShow={setShown} />
           {cluster.allocations.nodes.map((lost) => (
             <Notice key={lost.id} kind="warn">
-              Runner <span className="mono">{short(lost.runnerId)}</span> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
+              Runner <RunnerName id={lost.runnerId} onShow={setShown} /> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
               {lost.endedAt && ` at ${moment(lost.endedAt)}`}
               {lost.message && visible(`: ${lost.message}`)}
             </Notice>
           ))}
           <Card title="Evaluations" bare aside={<span className="soft small num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</span>}>
-            <Evaluations nodes={cluster.evaluations.nodes} />
+            <Evaluations nodes={cluster.evaluations.nodes} onShow={setShown} />
           </Card>
         </>
       )}
+      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
     </Page>
   );
 }
@@ -140,13 +148,22 @@ function Room({ cluster: { kind, capacity } }: { cluster: Cluster }) {
         <Meter label="Memory promised" used={capacity.memoryMiBUsed} of={capacity.memoryMiB} text={`${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}`} />
       </div>
       <p className="soft small" style={{ marginTop: "0.75rem" }}>
-        What runners were promised, whether they use it or not. It may be more than there is; the server's overcommit settings say how much more.
+        What runners were promised, whether they use it or not.
+        {kind === "local" && " It may be more than there is; the server's overcommit settings say how much more."}
       </p>
     </Card>
   );
 }
 
-function Blocked({ of }: { of: Cluster["blocked"] }) {
+function Of({ evaluation, onShow }: { evaluation: Pick<Evaluation, "runnerId" | "clusterUrl">; onShow: (id: string) => void }) {
+  return (
+    <>
+      {evaluation.runnerId ? <RunnerName id={evaluation.runnerId} onShow={onShow} /> : "–"} <ClusterLink url={evaluation.clusterUrl} what="The evaluation" />
+    </>
+  );
+}
+
+function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) => void }) {
   if (of.nodes.length === 0) {
     return <Notice kind="good">No runner waits for room.</Notice>;
   }
@@ -166,7 +183,9 @@ function Blocked({ of }: { of: Cluster["blocked"] }) {
           <tbody>
             {of.nodes.map((evaluation) => (
               <tr key={evaluation.id}>
-                <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>
+                <td className="nowrap">
+                <Of evaluation={evaluation} onShow={onShow} />
+              </td>
                 <td>{evaluation.environmentId ?? "–"}</td>
                 <td>
                   {evaluation.shortages.length === 0 && visible(evaluation.reason ?? "")}
@@ -197,7 +216,7 @@ function Lack({ of }: { of: Shortage }) {
   );
 }
 
-function Evaluations({ nodes }: { nodes: readonly Evaluation[] }) {
+function Evaluations({ nodes, onShow }: { nodes: readonly Evaluation[]; onShow: (id: string) => void }) {
   if (nodes.length === 0) {
     return (
       <Empty title="No evaluations">
@@ -233,7 +252,9 @@ function Evaluations({ nodes }: { nodes: readonly Evaluation[] }) {
                 {evaluation.reason && <div className="soft small">{visible(evaluation.reason)}</div>}
               </td>
               <td>{evaluation.environmentId ?? "–"}</td>
-              <td className="mono nowrap" title={evaluation.runnerId ?? ""}>{evaluation.runnerId ? short(evaluation.runnerId) : "–"}</td>
+              <td className="nowrap">
+                <Of evaluation={evaluation} onShow={onShow} />
+              </td>
               <td className="num nowrap">{duration(evaluation.waitMs)}</td>
               <td className="num nowrap">{evaluation.workMs === null ? "–" : duration(evaluation.workMs)}</td>
             </tr>

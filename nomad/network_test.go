@@ -1,0 +1,198 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// alone names the variable of the test's second process, which has networks and
+// mounts of its own: bridges, rules and addresses that CNI's plugins make there
+// are seen by nobody else, and gone with it.
+const alone = "ROCKPOOL_TEST_ALONE"
+
+// The networks that docs/nomad.md describes do what it says: ports are reached
+// from outside, and a runner reaches neither private networks, nor its node, nor
+// another runner.
+func TestNetworks(t *testing.T) {
+	if os.Getenv(alone) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNetworks$", "-test.timeout=5m")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	guide, err := os.ReadFile("../docs/nomad.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, chapter, _ := strings.Cut(string(guide), "## Networks")
+	for _, dir := range []string{"/run/netns", "/var/lib/cni"} { // where Nomad and the plugins keep what they made
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A public and a private network, with a server that answers on both.
+	outside := exec.CommandContext(t.Context(), "busybox", "httpd", "-f", "-p", "80", "-h", t.TempDir())
+	outside.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	if err := outside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = outside.Wait() }()
+	defer func() { _ = outside.Process.Kill() }()
+	script(t, strconv.Itoa(outside.Process.Pid), `
+		ip link set lo up
+		sysctl -qw net.ipv4.ip_forward=1
+		ip link add out0 type veth peer name out1
+		ip link set out1 netns "$1"
+		ip addr add 203.0.113.1/24 dev out0; ip addr add 192.168.77.1/24 dev out0; ip link set out0 up
+		nsenter -t "$1" -n sh -ec 'ip addr add 203.0.113.2/24 dev out1; ip addr add 192.168.77.2/24 dev out1; ip link set out1 up'`)
+	script(t, "", block(t, chapter, "```sh\n"))
+	node := httptest.NewUnstartedServer(http.NotFoundHandler())
+	if node.Listener, err = net.Listen("tcp", "0.0.0.0:0"); err != nil {
+		t.Fatal(err)
+	}
+	node.Start()
+	defer node.Close()
+	nodePort := node.Listener.Addr().(*net.TCPAddr).Port
+
+	agents = newAgentServer() // in these networks
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec", "docker"}, Programs: []string{"busybox"}, Networks: map[string]string{
+		"runners.conflist": block(t, chapter, "```json\n"),
+		"none.conflist":    `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`,
+	}})
+	on := func(t *testing.T, driver Driver, mode string) bed {
+		c := config(t, n, driver)
+		c.NetworkMode, c.NoNetworkMode = mode, "cni/none"
+		b := bed{Cluster: start(t, c), t: t, n: n, env: rawEnvironment()}
+		b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.Isolation = "a", 1, 1, runtime.IsolationNamespaces
+		if driver == Docker {
+			b.env.Image = nomadtest.Image
+		}
+		b.env.Network = runtime.Network{Access: true, ExposedPorts: []int{8000}}
+		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	t.Run("bridge", func(t *testing.T) {
+		b := on(t, Exec, "bridge")
+		b.servesAtItsPort(b.claimed())
+	})
+	t.Run("bridge of containers", func(t *testing.T) {
+		b := on(t, Docker, "bridge")
+		b.servesAtItsPort(b.claimed())
+	})
+	t.Run("cni", func(t *testing.T) {
+		b := on(t, Docker, "cni/runners")
+		id, other := b.claimed(), b.claimed()
+		b.servesAtItsPort(id)
+		b.servesAtItsPort(other)
+		neighbour := strings.TrimSpace(b.run(other, "busybox", "sh", "-c", "busybox ip -4 -o addr show eth0 | busybox sed 's/.*inet //; s:/.*::'"))
+		done := b.listens(other)
+		for address, reached := range map[string]bool{
+			"203.0.113.2:80": true, "192.168.77.2:80": false, neighbour + ":8000": false,
+			fmt.Sprintf("172.30.0.1:%d", nodePort): false, fmt.Sprintf("203.0.113.1:%d", nodePort): false,
+		} {
+			said := b.run(id, "busybox", "sh", "-c", "busybox timeout 5 busybox nc -w 2 "+strings.Replace(address, ":", " ", 1)+" </dev/null && echo reached")
+			if (said == "reached\n") != reached {
+				t.Errorf("%s: %q, want it reached: %t", address, said, reached)
+			}
+		}
+		_, _ = b.dialPort(other) // lets it end
+		<-done
+	})
+	t.Run("none", func(t *testing.T) {
+		b := on(t, Exec, "bridge")
+		b.env.Revision, b.env.RunnerRevision, b.env.Network = 2, 2, runtime.Network{}
+		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.run(b.idle(), "busybox", "sh", "-c", "busybox ls /sys/class/net 2>/dev/null || busybox ip -o link | busybox cut -d: -f2"); strings.TrimSpace(got) != "lo" {
+			t.Errorf("without network access it has %q", got)
+		}
+	})
+}
+
+// servesAtItsPort has a runner serve, and asks it where its claim says.
+func (b bed) servesAtItsPort(id runtime.RunnerID) {
+	b.t.Helper()
+	done := b.listens(id)
+	said, err := b.dialPort(id)
+	if err != nil || said != "hello\n" {
+		b.t.Errorf("at its port it says %q, %v", said, err)
+	}
+	<-done
+}
+
+// listens has a runner say hello to who comes first.
+func (b bed) listens(id runtime.RunnerID) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.run(id, "busybox", "sh", "-c", "echo hello | busybox timeout 30 busybox nc -l -p 8000")
+	}()
+	return done
+}
+
+// dialPort returns what a runner says at the address that its claim has.
+func (b bed) dialPort(id runtime.RunnerID) (string, error) {
+	b.t.Helper()
+	r, _ := b.find(id)
+	if r.State != runtime.RunnerClaimed || len(r.Ports) != 1 || r.Ports[0].ExposedPort != 8000 {
+		b.t.Fatalf("%+v", r)
+	}
+	var d net.Dialer
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	for {
+		conn, err := d.DialContext(ctx, "tcp", r.Ports[0].Address)
+		if err != nil && ctx.Err() == nil {
+			continue // it doesn't listen yet
+		}
+		if err != nil {
+			return "", err
+		}
+		said, err := io.ReadAll(conn)
+		_ = conn.Close()
+		return string(said), err
+	}
+}
+
+// block returns the first block of a text that begins so.
+func block(t *testing.T, text, begin string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, begin)
+	inside, _, _ := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/nomad.md has no such block")
+	}
+	return inside
+}
+
+func script(t *testing.T, argument, text string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", text, "sh", argument)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, text, out)
+	}
+}
