@@ -61,7 +61,7 @@ test("two tabs see the same change within a second", async () => {
 });
 
 test("wrong values are told at their field, by the server", async () => {
-  const page = await visit("/environments/new");
+  const page = await visit("/new-environment");
   await page.fill("label:text-is('Id') ~ input", "web test");
   await page.click("text=Create the environment");
   const wrong = page.locator(".field", { hasText: "Programs name the environment by it" }).locator(".wrong");
@@ -80,13 +80,13 @@ test("wrong values are told at their field, by the server", async () => {
 });
 
 test("an environment is made, copied and deleted, which says what goes", async () => {
-  const page = await visit("/environments/new");
+  const page = await visit("/new-environment");
   await page.fill("label:text-is('Id') ~ input", "webtest");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest");
   await page.waitForSelector("text=2 idle");
   await page.click("text=Copy");
-  await page.waitForURL("**/environments/new?from=webtest");
+  await page.waitForURL("**/new-environment?from=webtest");
   assert.equal(await page.inputValue("label:text-is('Id') ~ input"), "webtest-copy");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest-copy");
@@ -133,7 +133,8 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.waitForSelector("text=/It was stopped after 1.* s: time limit/");
 
   await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
-  await page.click("text=Cancel it");
+  await page.click("text=Cancel …");
+  await page.click("dialog >> text=Cancel it");
   await page.waitForSelector("text=It was cancelled after");
   await page.waitForSelector(".waterfall >> text=Until it started");
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });

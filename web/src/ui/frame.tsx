@@ -31,7 +31,7 @@ export function Frame({ children }: { children: ReactNode }) {
           Rockpool
         </Link>
         <nav className="nav" aria-label="Pages">
-          <Item href="/" also="/environments/*">
+          <Item href="/" also={/^\/(environments\/|new-environment$)/}>
             Overview
           </Item>
           <Item href="/runners">Runners</Item>
@@ -57,7 +57,7 @@ export function Frame({ children }: { children: ReactNode }) {
   );
 }
 
-function Item({ href, also, children }: { href: string; also?: string; children: ReactNode }) {
+function Item({ href, also, children }: { href: string; also?: string | RegExp; children: ReactNode }) {
   const [here] = useRoute(href);
   const [below] = useRoute(also ?? href);
   return (

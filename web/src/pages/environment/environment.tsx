@@ -65,7 +65,7 @@ export default function Environment({ id }: { id: string }) {
         {data && (
           <Empty title="There is no such environment">
             <p>It may have been deleted.</p>
-            <Link href={`/environments/new`} className="button">
+            <Link href="/new-environment" className="button">
               Create one
             </Link>
           </Empty>
@@ -84,7 +84,7 @@ export default function Environment({ id }: { id: string }) {
           <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
             Run a program
           </Link>
-          <Link href={`/environments/new?from=${encodeURIComponent(id)}`} className="button">
+          <Link href={`/new-environment?from=${encodeURIComponent(id)}`} className="button">
             Copy
           </Link>
           <button type="button" className="button danger" onClick={() => setDeleting(true)}>

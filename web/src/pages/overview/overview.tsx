@@ -55,7 +55,7 @@ export function Overview() {
           <Link href="/playground" className="button">
             Run a program
           </Link>
-          <Link href="/environments/new" className="button primary">
+          <Link href="/new-environment" className="button primary">
             New environment
           </Link>
         </>
@@ -68,7 +68,7 @@ export function Overview() {
         {environments?.length === 0 && (
           <Empty title="No environments yet">
             <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
-            <Link href="/environments/new" className="button primary">
+            <Link href="/new-environment" className="button primary">
               Create one
             </Link>
           </Empty>

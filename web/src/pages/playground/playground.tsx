@@ -59,7 +59,7 @@ export default function Playground() {
       {!initial && !error && <Loading what="the environments" />}
       {ids?.length === 0 && (
         <Empty title="There is nothing to run programs in yet">
-          <Link href="/environments/new" className="button primary">
+          <Link href="/new-environment" className="button primary">
             Create an environment
           </Link>
         </Empty>
