@@ -22,8 +22,22 @@ export interface Source<Row> {
 
 export const pageSize = 100;
 const atOnce = 500;
+const largest = 1_000; // that the server gives
 
 const nothing: Part<never> = { rows: [], total: 0, end: null, more: false };
+
+/** A refresh that asks for all of the pages that are loaded. */
+export function everyPage<Row>(page: Source<Row>["page"]): Source<Row>["refresh"] {
+  return async (before, signal) => {
+    const wanted = Math.max(pageSize, before.rows.length);
+    let all = await page(Math.min(largest, wanted), null, signal);
+    while (all.more && all.rows.length < wanted) {
+      const next = await page(Math.min(largest, wanted - all.rows.length), all.end, signal);
+      all = { ...next, rows: [...all.rows, ...next.rows], end: next.end ?? all.end };
+    }
+    return all;
+  };
+}
 
 /** Puts newer answers into what is there. */
 export function merge<Row extends { id: string }>(before: readonly Row[], newer: readonly Row[]): Row[] {

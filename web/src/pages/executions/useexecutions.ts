@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import { ask, ServerError } from "../../lib/ask";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { OutcomeFragment } from "../../lib/outcome";
-import { pageSize, usePages, type Part, type Source } from "../../lib/pages";
+import { everyPage, pageSize, usePages, type Part, type Source } from "../../lib/pages";
 
 const ExecutionRowFragment = graphql(
   `
@@ -57,15 +57,17 @@ const atMost = 20_000; // rows that are kept: a page can stay open for days
 const atOnce = 10; // unfinished ones beyond the first page that are asked for one by one
 
 /**
- * Executions, the latest first. A refresh asks for the first page and for those
- * beyond it that may have changed; where more came than fits in a page, or than
- * is kept, it begins anew.
+ * Executions, the latest first. One that has ended doesn't change: a refresh
+ * asks for the first page and for some beyond it that may have changed; where
+ * more came than fits in a page, or than is kept, it begins anew. Where only
+ * those are listed that haven't ended, all of them may have.
  */
 export function executionsOf(filter: Filter): Source<ExecutionRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<ExecutionRow>> => {
     const { executions } = await ask(ExecutionsQuery, { ...filter, first, after }, signal);
     return { rows: executions.nodes, total: executions.totalCount, end: executions.pageInfo.endCursor, more: executions.pageInfo.hasNextPage };
   };
+  if (filter.states?.some((state) => state !== "FINISHED")) return { page, refresh: everyPage(page) };
   const refresh = async (before: Part<ExecutionRow>, signal: AbortSignal) => {
     const first = await page(pageSize, null, signal);
     const known = new Set(before.rows.map((row) => row.id));
@@ -74,8 +76,7 @@ export function executionsOf(filter: Filter): Source<ExecutionRow> {
     const beyond = before.rows.filter((row) => row.id < first.rows.at(-1)!.id);
     const open = beyond.filter((row) => row.state !== "FINISHED").slice(0, atOnce);
     const again = new Map(await Promise.all(open.map(async ({ id }) => [id, await one(id, signal)] as const)));
-    const fits = (row: ExecutionRow | null) => row !== null && (!filter.states?.length || filter.states.includes(row.state));
-    const kept = beyond.filter((row) => fits(again.has(row.id) ? again.get(row.id)! : row)).map((row) => again.get(row.id) ?? row);
+    const kept = beyond.map((row) => (again.has(row.id) ? again.get(row.id)! : row)).filter((row) => row !== null);
     return { ...before, rows: [...first.rows, ...kept], total: first.total };
   };
   return { page, refresh };

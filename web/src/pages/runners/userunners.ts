@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import { ask } from "../../lib/ask";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { useFollow } from "../../lib/hooks";
-import { pageSize, usePages, type Part, type Source } from "../../lib/pages";
+import { everyPage, usePages, type Part, type Source } from "../../lib/pages";
 
 const RunnerRowFragment = graphql(`
   fragment RunnerRow on Runner {
@@ -50,7 +50,6 @@ const ChangesSubscription = graphql(`
 `);
 
 const every = 5_000; // a claim that is renewed changes no pool
-const largest = 1_000; // rows of one page
 
 /** Runners, the latest first: each refresh asks for all of the pages that are loaded. */
 export function runnersOf(filter: Filter): Source<RunnerRow> {
@@ -58,16 +57,7 @@ export function runnersOf(filter: Filter): Source<RunnerRow> {
     const { runners } = await ask(RunnersQuery, { ...filter, first, after }, signal);
     return { rows: runners.nodes, total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
-  const refresh = async (before: Part<RunnerRow>, signal: AbortSignal) => {
-    const wanted = Math.max(pageSize, before.rows.length);
-    let all = await page(Math.min(largest, wanted), null, signal);
-    while (all.more && all.rows.length < wanted) {
-      const next = await page(Math.min(largest, wanted - all.rows.length), all.end, signal);
-      all = { ...next, rows: [...all.rows, ...next.rows], end: next.end ?? all.end };
-    }
-    return all;
-  };
-  return { page, refresh };
+  return { page, refresh: everyPage(page) };
 }
 
 /** The runners that there are, live: whenever a pool's counts change they are asked for again. */
