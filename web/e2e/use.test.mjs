@@ -140,6 +140,49 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
 });
 
+test("a file that somebody else changed is only overwritten when that is meant", async () => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const runnerId = claimRunner.runner.id;
+  const update = (change) => server.ask(`mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted } }`, { in: { runnerId, ...change } });
+  const content = async () => {
+    const { runner } = await server.ask(`query($id: ID!) { runner(id: $id) { file(path: "notes.txt") { downloadUrl } } }`, { id: runnerId });
+    return (await fetch(server.url + runner.file.downloadUrl)).text();
+  };
+  await update({ write: [{ path: "notes.txt", text: "first\n" }] });
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, command: ["cat"], stdin: true, timeLimit: 0 } });
+  const page = await visit(`/terminal/${startExecution.execution.id}`);
+  const type = async (text) => {
+    await page.click("dialog .cm-content");
+    await page.keyboard.press("Control+End");
+    await page.keyboard.type(text);
+    await page.click("dialog >> role=button[name=Save]");
+  };
+  await page.click(".files >> text=notes.txt");
+  await page.waitForSelector("dialog .cm-content");
+  await update({ write: [{ path: "notes.txt", text: "theirs\n" }] });
+  await type("mine");
+  await page.waitForSelector("dialog >> text=changed this file since it was opened here. It wasn't saved.");
+  assert.equal(await content(), "theirs\n");
+  await page.click("text=Load it without my changes");
+  await page.waitForSelector("dialog .cm-content >> text=theirs");
+
+  await update({ write: [{ path: "notes.txt", text: "theirs again\n" }] });
+  await type("mine");
+  await page.click("text=Overwrite it");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  assert.equal(await content(), "theirs\nmine");
+
+  await page.click(".files >> text=notes.txt");
+  await page.waitForSelector("dialog .cm-content >> text=mine");
+  await update({ delete: ["notes.txt"] });
+  await type(" too");
+  await page.waitForSelector("dialog >> text=deleted this file");
+  await page.click("text=Make it anew");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  assert.equal(await content(), "theirs\nmine too");
+  await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runnerId });
+});
+
 test("a link reproduces a program, and the calls behind it work", async () => {
   const page = await visit("/playground?environment=shell");
   await page.waitForSelector(".cm-content");

@@ -62,7 +62,7 @@ export function Overview() {
       }
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments ?? []} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
+      <Summary environments={environments} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
       <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
         {!environments && !error && <Loading what="the environments" />}
         {environments?.length === 0 && (
@@ -85,13 +85,13 @@ type Capacity = ResultOf<typeof ClusterQuery>["cluster"]["capacity"];
 type Health = ResultOf<typeof HealthQuery>["health"];
 
 interface SummaryProps {
-  environments: { pool: { idle: number; claimed: number } }[];
+  environments: { pool: { idle: number; claimed: number } }[] | undefined;
   capacity: Capacity | undefined;
   health: Health | undefined;
 }
 
 function Summary({ environments, capacity, health }: SummaryProps) {
-  const sum = (of: "idle" | "claimed") => environments.reduce((n, environment) => n + environment.pool[of], 0);
+  const sum = (of: "idle" | "claimed") => (environments ? count(environments.reduce((n, environment) => n + environment.pool[of], 0)) : "–");
   // What is wrong with a pool stands in its row.
   const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
   return (
@@ -100,11 +100,11 @@ function Summary({ environments, capacity, health }: SummaryProps) {
         <div className="summary">
           <div>
             <div className="small soft">Warm runners</div>
-            <div className="big num">{count(sum("idle"))}</div>
+            <div className="big num">{sum("idle")}</div>
           </div>
           <div>
             <div className="small soft">Claimed</div>
-            <div className="big num">{count(sum("claimed"))}</div>
+            <div className="big num">{sum("claimed")}</div>
           </div>
           <div className="stack tight">
             <div className="small soft">Health</div>
@@ -114,13 +114,13 @@ function Summary({ environments, capacity, health }: SummaryProps) {
             label="CPU promised"
             used={capacity?.cpuMHzUsed ?? 0}
             of={capacity?.cpuMHz ?? 0}
-            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "…"}
+            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "–"}
           />
           <Meter
             label="Memory promised"
             used={capacity?.memoryMiBUsed ?? 0}
             of={capacity?.memoryMiB ?? 0}
-            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "…"}
+            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "–"}
           />
         </div>
       </Card>
