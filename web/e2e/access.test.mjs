@@ -68,8 +68,10 @@ test("a view that can't load says so, and loads when it is tried again", async (
     await page.goto(server.url + address);
     await page.waitForSelector("[role=alert] >> text=The server doesn't answer");
     found.push(...(await judge(page, `${name}, failed`)));
+    const again = page.locator("role=button[name='Try again']");
+    if ((await again.count()) === 0) found.push(`${name} has no way on`);
     await page.unroute("**/graphql");
-    await page.click("role=button[name='Try again']");
+    await again.first().click({ timeout: 2_000 }).catch(() => {}); // some try by themselves, and are quicker
     await page.waitForSelector(ready);
   }
   assert.deepEqual(found, []);

@@ -110,7 +110,7 @@ export default function Environment({ id }: { id: string }) {
           />
           <Facts>
             {[
-              ["Claims", `${plural(claims.claimed, "claim")}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
+              ["Claims", `${count(claims.claimed)}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
               ["Served warm", claims.claimed > 0 ? `${Math.floor((claims.warm / claims.claimed) * 100)} %` : "–"],
               ["A claim takes", claims.claimed > 0 ? `${duration(claims.durations.p50Ms)}, p99 ${duration(claims.durations.p99Ms)}` : "–"],
               ["Runners started", count(starts.count)],

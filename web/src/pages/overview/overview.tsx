@@ -63,20 +63,22 @@ export function Overview() {
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
       <Summary environments={environments} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
-      <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
-        {!environments && !error && <Loading what="the environments" />}
-        {environments?.length === 0 && (
-          <Empty title="No environments yet">
-            <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
-            <Link href="/new-environment" className="button primary">
-              Create one
-            </Link>
-          </Empty>
-        )}
-        {environments?.map((environment) => (
-          <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
-        ))}
-      </Card>
+      {(environments || !error) && (
+        <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
+          {!environments && <Loading what="the environments" />}
+          {environments?.length === 0 && (
+            <Empty title="No environments yet">
+              <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
+              <Link href="/new-environment" className="button primary">
+                Create one
+              </Link>
+            </Empty>
+          )}
+          {environments?.map((environment) => (
+            <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
+          ))}
+        </Card>
+      )}
     </Page>
   );
 }
