@@ -12,7 +12,7 @@ import (
 // answer to some megabytes, and what aliases can multiply.
 func complexity() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
-	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, first *int, _ *string) int {
+	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
 	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, first *int, _ *string, _ *bool) int {

@@ -10,12 +10,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerState, first *int, after *string) (model.RunnerConnection, error) {
+func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.RunnerConnection{}, err
 	}
-	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states}
+	page.Descending = orZero(newestFirst)
+	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), NewestFirst: page.Descending}
 	key := func(runner runtime.Runner) string { return string(runner.ID) }
 	return pagination.Cut(r.engine.Runners(filter), key, page), nil
 }

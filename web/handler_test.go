@@ -68,6 +68,7 @@ func TestWhoServesWhat(t *testing.T) {
 		{"GET", "/", html, 200, "dashboard"},
 		{"GET", "/", http.Header{"Accept": {"*/*"}}, 418, ""},
 		{"GET", "/environments/a%2Fb?x", nil, 200, "dashboard"},
+		{"GET", "/new-environment?from=a", nil, 200, "dashboard"},
 		{"GET", "/executions", nil, 200, "dashboard"},
 		{"GET", "/graphiql", nil, 200, "graphiql"},
 		{"GET", "/theme.js", nil, 200, "theme"},

@@ -409,7 +409,7 @@ type ComplexityRoot struct {
 		Health       func(childComplexity int) int
 		PoolAlerts   func(childComplexity int) int
 		Runner       func(childComplexity int, id string) int
-		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, first *int, after *string) int
+		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
 		Version      func(childComplexity int) int
 	}
 
@@ -609,7 +609,7 @@ type PoolStatusResolver interface {
 type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
-	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, first *int, after *string) (pagination.Connection[runtime.Runner], error)
+	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
 	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
@@ -2171,7 +2171,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Runners(childComplexity, args["environmentId"].(*string), args["states"].([]runtime.RunnerState), args["first"].(*int), args["after"].(*string)), true
+		return e.ComplexityRoot.Query.Runners(childComplexity, args["environmentId"].(*string), args["states"].([]runtime.RunnerState), args["heldBy"].(*string), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.version":
 		if e.ComplexityRoot.Query.Version == nil {
 			break
@@ -2717,16 +2717,20 @@ type Query {
     id: ID!
   ): Environment
 
-  "Runners, oldest first. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   runners(
     "Only those of this environment; null: of all."
     environmentId: ID
     "Only those in one of these states; null: in any."
     states: [RunnerState!]
+    "Only those whose claim has a label that, written as ` + "`" + `name=value` + "`" + `, contains this text, upper and lower case alike; null or empty: whoever holds them, if anybody."
+    heldBy: String
     "At most this many, 1 to 1000. Default: 100."
     first: Int
     "Only those after this cursor of an earlier page."
     after: String
+    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    newestFirst: Boolean
   ): RunnerConnection!
 
   "The runner with this id; null if it isn't there, or not any more."
@@ -5697,22 +5701,38 @@ func (ec *executionContext) field_Query_runners_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["states"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "heldBy",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg3
+	args["heldBy"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newestFirst"] = arg5
 	return args, nil
 }
 
@@ -11692,7 +11712,7 @@ func (ec *executionContext) _Query_runners(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Runners(ctx, fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.RunnerState), fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Runners(ctx, fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.RunnerState), fc.Args["heldBy"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Runner]) graphql.Marshaler {

@@ -62,6 +62,8 @@ func (c Connection[T]) PageInfo() PageInfo {
 type Page struct {
 	First int    // 1 to MaxFirst
 	After string // a key; "" is the beginning
+
+	Descending bool // the entries are sorted from the last key to the first
 }
 
 // Parse checks what a client asked for. It returns INVALID_INPUT for "first"
@@ -84,11 +86,14 @@ func Parse(first *int, after *string) (Page, error) {
 	return page, nil
 }
 
-// Cut returns a page of items, which are sorted by key.
+// Cut returns a page of items, which are sorted by key, as page says.
 func Cut[T any](items []T, key func(T) string, page Page) Connection[T] {
 	start := 0
 	if page.After != "" {
 		at, found := slices.BinarySearchFunc(items, page.After, func(item T, after string) int {
+			if page.Descending {
+				return strings.Compare(after, key(item))
+			}
 			return strings.Compare(key(item), after)
 		})
 		if found {

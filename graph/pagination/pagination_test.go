@@ -26,16 +26,21 @@ func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 			return out
 		}
 		staying := keys("staying", "")
+		descending := rapid.Bool().Draw(t, "descending")
 		var seen []string
 		var after *string
 		for {
 			items := append(slices.Clone(staying), keys("passing", "x")...)
 			slices.Sort(items)
+			if descending {
+				slices.Reverse(items)
+			}
 			first := rapid.IntRange(1, 10).Draw(t, "first")
 			page, err := Parse(&first, after)
 			if err != nil {
 				t.Fatal(err)
 			}
+			page.Descending = descending
 			cut := Cut(items, self, page)
 			if len(cut.Nodes) > first || cut.TotalCount != len(items) {
 				t.Fatalf("%d of %d entries, %d told", len(cut.Nodes), len(items), cut.TotalCount)
@@ -48,6 +53,9 @@ func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 				continue
 			}
 			break
+		}
+		if descending {
+			slices.Reverse(seen)
 		}
 		if !slices.IsSorted(seen) {
 			t.Fatalf("out of order: %v", seen)

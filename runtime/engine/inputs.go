@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -88,6 +90,21 @@ type StdinInput struct {
 type RunnerFilter struct {
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
+	HeldBy        string // in a label of the claim, written as name=value; upper and lower case alike
+	NewestFirst   bool
+}
+
+func (f RunnerFilter) matches(r runtime.Runner) bool {
+	if f.EnvironmentID != "" && r.Environment.ID != f.EnvironmentID {
+		return false
+	}
+	if len(f.States) > 0 && !slices.Contains(f.States, r.State) {
+		return false
+	}
+	holds := func(label runtime.Label) bool {
+		return strings.Contains(strings.ToLower(label.Name+"="+label.Value), strings.ToLower(f.HeldBy))
+	}
+	return f.HeldBy == "" || slices.ContainsFunc(r.Claim.Labels, holds)
 }
 
 // ExecutionFilter selects executions; a zero field selects all.

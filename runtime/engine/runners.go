@@ -27,20 +27,21 @@ const (
 	spentKeyLife      = 24 * time.Hour
 )
 
-// Runners returns those that aren't gone, sorted by id, which is by age.
+// Runners returns those that aren't gone, sorted by id, which is by age: the
+// oldest first, unless the filter says otherwise.
 func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 	var all []runtime.Runner
 	for _, value := range e.runners.Range {
-		r := value.(runtime.Runner)
-		if filter.EnvironmentID != "" && r.Environment.ID != filter.EnvironmentID {
-			continue
+		if r := value.(runtime.Runner); filter.matches(r) {
+			all = append(all, r)
 		}
-		if len(filter.States) > 0 && !slices.Contains(filter.States, r.State) {
-			continue
-		}
-		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b runtime.Runner) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b runtime.Runner) int {
+		if filter.NewestFirst {
+			a, b = b, a
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
 	return all
 }
 

@@ -21,6 +21,18 @@ after(async () => {
   await server?.stop();
 });
 
+const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+/** What axe finds on a page, and whether it is wider than its window. */
+async function judge(page, name) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((runOnly) => window.axe.run(document, { runOnly }), rules);
+  const found = violations.map(({ id, impact, nodes }) => `${name}: ${id} (${impact}): ${nodes.map((node) => `${node.html.slice(0, 150)} ${node.any[0]?.message ?? ""}`).join(" | ")}`);
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (over > 0) found.push(`${name} is ${over} px too wide`);
+  return found;
+}
+
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
     test(`axe finds nothing, ${colorScheme}, ${width} px wide`, async () => {
@@ -30,13 +42,16 @@ for (const colorScheme of ["light", "dark"]) {
       for (const { name, address, ready } of pages) {
         await page.goto(server.url + address);
         await page.waitForSelector(ready);
-        await page.evaluate(axe);
-        const { violations } = await page.evaluate(() =>
-          window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
+        found.push(...(await judge(page, name)));
+        const shift = await page.evaluate(
+          () =>
+            new Promise((resolve) => {
+              let sum = 0;
+              new PerformanceObserver((list) => list.getEntries().forEach((entry) => (sum += entry.value))).observe({ type: "layout-shift", buffered: true });
+              setTimeout(() => resolve(sum)); // what was buffered comes before
+            }),
         );
-        for (const violation of violations) found.push(`${name}: ${violation.id} (${violation.impact}): ${violation.nodes.map((node) => `${node.html.slice(0, 150)} ${node.any[0]?.message ?? ""}`).join(" | ")}`);
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        if (over > 0) found.push(`${name} is ${over} px too wide for ${width} px`);
+        if (shift > 0.1) found.push(`${name} shifts by ${shift.toFixed(2)} while it loads`);
       }
       assert.deepEqual(found, []);
       assert.deepEqual(page.mistakes, []);
@@ -44,3 +59,47 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
+
+test("a view that can't load says so, and loads when it is tried again", async () => {
+  const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true });
+  const found = [];
+  for (const { name, address, ready } of pages.filter((one) => !["new-environment", "replay"].includes(one.name))) {
+    await page.route("**/graphql", (route) => route.abort());
+    await page.goto(server.url + address);
+    await page.waitForSelector("[role=alert] >> text=The server doesn't answer");
+    found.push(...(await judge(page, `${name}, failed`)));
+    const again = page.locator("role=button[name='Try again']");
+    if ((await again.count()) === 0) found.push(`${name} has no way on`);
+    await page.unroute("**/graphql");
+    await again.first().click({ timeout: 2_000 }).catch(() => {}); // some try by themselves, and are quicker
+    await page.waitForSelector(ready);
+  }
+  assert.deepEqual(found, []);
+  await page.context().close();
+});
+
+test("a view in which there is nothing says what to do", async () => {
+  const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true, colorScheme: "dark" });
+  const found = [];
+  const { environments } = await server.ask(`{ environments { id } }`);
+  for (const { id } of environments) await server.ask(`mutation($in: DeleteEnvironmentInput!) { deleteEnvironment(input: $in) { deleted } }`, { in: { id, endClaimed: true } });
+  const empty = {
+    "/": "No environments yet",
+    "/environments/python": "There is no such environment",
+    "/runners": "No runners yet",
+    "/executions?environment=nonesuch": "No executions here",
+    "/executions/nonesuch": "There is no such execution",
+    "/terminal/nonesuch": "There is no such execution",
+    "/terminal": "There is no environment yet",
+    "/playground": "There is nothing to run programs in yet",
+  };
+  for (const [address, title] of Object.entries(empty)) {
+    await page.goto(server.url + address);
+    await page.waitForSelector(`.empty >> text=${title}`);
+    if ((await page.locator(".empty a").count()) === 0) found.push(`${address} has no way on`);
+    found.push(...(await judge(page, address)));
+  }
+  assert.deepEqual(found, []);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});

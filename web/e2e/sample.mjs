@@ -34,7 +34,7 @@ print("\\033[36mdone\\033[0m")`;
   return [
     { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
     { name: "environment", address: "/environments/python", ready: "text=What its runners are made from" },
-    { name: "new-environment", address: "/environments/new", ready: "text=Create the environment" },
+    { name: "new-environment", address: "/new-environment", ready: "text=Create the environment" },
     { name: "runners", address: "/runners", ready: ".table-row >> text=course=algorithms" },
     { name: "executions", address: "/executions", ready: ".table-row >> text=Time limit" },
     { name: "execution", address: `/executions/${execution}`, ready: ".output-line >> text=done" },

@@ -1,6 +1,6 @@
 // The real server with real sandboxes, which can be killed and started again.
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
@@ -13,10 +13,14 @@ export class Server {
   #child;
   #ended;
   #listen = "127.0.0.1:0";
+  #token;
 
-  static async start() {
+  /** Starts one, with a token where it is to want one. */
+  static async start({ token } = {}) {
     const server = new Server();
+    server.#token = token;
     server.#data = await mkdtemp(path.join(tmpdir(), "rockpool-web-"));
+    if (token) await writeFile(path.join(server.#data, "token"), token, { mode: 0o600 });
     await server.#spawn();
     return server;
   }
@@ -24,7 +28,7 @@ export class Server {
   async #spawn() {
     const child = spawn(
       binary,
-      ["serve", "--listen", this.#listen, "--data", this.#data, "--cgroup-parent", `rockpool/web-${process.pid}`, "--on-stop", "remove", "--log-level", "warn"],
+      ["serve", "--listen", this.#listen, "--data", this.#data, "--cgroup-parent", `rockpool/web-${process.pid}`, "--on-stop", "remove", "--log-level", "warn", ...(this.#token ? ["--token-file", path.join(this.#data, "token")] : [])],
       { stdio: ["ignore", "pipe", "pipe"] },
     );
     this.#child = child;
@@ -62,7 +66,7 @@ export class Server {
   async ask(query, variables) {
     const response = await fetch(`${this.url}/graphql`, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers: { "Content-Type": "application/json", ...(this.#token && { Authorization: `Bearer ${this.#token}` }) },
       body: JSON.stringify({ query, variables }),
     });
     const answer = await response.json();

@@ -61,7 +61,7 @@ test("two tabs see the same change within a second", async () => {
 });
 
 test("wrong values are told at their field, by the server", async () => {
-  const page = await visit("/environments/new");
+  const page = await visit("/new-environment");
   await page.fill("label:text-is('Id') ~ input", "web test");
   await page.click("text=Create the environment");
   const wrong = page.locator(".field", { hasText: "Programs name the environment by it" }).locator(".wrong");
@@ -80,13 +80,13 @@ test("wrong values are told at their field, by the server", async () => {
 });
 
 test("an environment is made, copied and deleted, which says what goes", async () => {
-  const page = await visit("/environments/new");
+  const page = await visit("/new-environment");
   await page.fill("label:text-is('Id') ~ input", "webtest");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest");
   await page.waitForSelector("text=2 idle");
   await page.click("text=Copy");
-  await page.waitForURL("**/environments/new?from=webtest");
+  await page.waitForURL("**/new-environment?from=webtest");
   assert.equal(await page.inputValue("label:text-is('Id') ~ input"), "webtest-copy");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest-copy");
@@ -133,10 +133,54 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.waitForSelector("text=/It was stopped after 1.* s: time limit/");
 
   await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
-  await page.click("text=Cancel it");
+  await page.click("text=Cancel …");
+  await page.click("dialog >> text=Cancel it");
   await page.waitForSelector("text=It was cancelled after");
   await page.waitForSelector(".waterfall >> text=Until it started");
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
+});
+
+test("a file that somebody else changed is only overwritten when that is meant", async () => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const runnerId = claimRunner.runner.id;
+  const update = (change) => server.ask(`mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted } }`, { in: { runnerId, ...change } });
+  const content = async () => {
+    const { runner } = await server.ask(`query($id: ID!) { runner(id: $id) { file(path: "notes.txt") { downloadUrl } } }`, { id: runnerId });
+    return (await fetch(server.url + runner.file.downloadUrl)).text();
+  };
+  await update({ write: [{ path: "notes.txt", text: "first\n" }] });
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, command: ["cat"], stdin: true, timeLimit: 0 } });
+  const page = await visit(`/terminal/${startExecution.execution.id}`);
+  const type = async (text) => {
+    await page.click("dialog .cm-content");
+    await page.keyboard.press("Control+End");
+    await page.keyboard.type(text);
+    await page.click("dialog >> role=button[name=Save]");
+  };
+  await page.click(".files >> text=notes.txt");
+  await page.waitForSelector("dialog .cm-content");
+  await update({ write: [{ path: "notes.txt", text: "theirs\n" }] });
+  await type("mine");
+  await page.waitForSelector("dialog >> text=changed this file since it was opened here. It wasn't saved.");
+  assert.equal(await content(), "theirs\n");
+  await page.click("text=Load it without my changes");
+  await page.waitForSelector("dialog .cm-content >> text=theirs");
+
+  await update({ write: [{ path: "notes.txt", text: "theirs again\n" }] });
+  await type("mine");
+  await page.click("text=Overwrite it");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  assert.equal(await content(), "theirs\nmine");
+
+  await page.click(".files >> text=notes.txt");
+  await page.waitForSelector("dialog .cm-content >> text=mine");
+  await update({ delete: ["notes.txt"] });
+  await type(" too");
+  await page.waitForSelector("dialog >> text=deleted this file");
+  await page.click("text=Make it anew");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  assert.equal(await content(), "theirs\nmine too");
+  await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runnerId });
 });
 
 test("a link reproduces a program, and the calls behind it work", async () => {

@@ -26,8 +26,8 @@ export function App() {
           <Suspense fallback={<Loading what="the page" />}>
             <Switch>
               <Route path="/" component={Overview} />
-              <Route path="/environments/new" component={NewEnvironment} />
-              <Route path="/environments/:id">{({ id }) => <Environment key={id} id={decodeURIComponent(id)} />}</Route>
+              <Route path="/new-environment" component={NewEnvironment} />
+              <Route path="/environments/:id">{({ id }) => <Environment key={id} id={id} />}</Route>
               <Route path="/runners" component={Runners} />
               <Route path="/executions" component={Executions} />
               <Route path="/executions/:id/replay">{({ id }) => <Replay key={id} id={id} />}</Route>

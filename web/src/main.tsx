@@ -1,6 +1,7 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
+import "./styles/colours.css";
 import "./styles/base.css";
 import "./styles/frame.css";
 import "./styles/parts.css";

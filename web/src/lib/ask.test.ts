@@ -18,7 +18,7 @@ afterEach(() => {
 });
 
 test("data is returned, the token sent", async () => {
-  session.set("sesame");
+  session.set("sesame", false);
   const fetch = answers(200, { data: { version: "1" } });
   expect(await ask(document, {})).toEqual({ version: "1" });
   expect(fetch.mock.calls[0]![1].headers).toMatchObject({ Authorization: "Bearer sesame" });
@@ -33,7 +33,7 @@ test.each([
   ["a status", 401, { errors: [{ message: "no", extensions: { code: "UNAUTHENTICATED" } }] }],
   ["a code", 200, { errors: [{ message: "no", extensions: { code: "UNAUTHENTICATED" } }] }],
 ])("%s asks for a token", async (_, status, body) => {
-  session.set("old");
+  session.set("old", false);
   answers(status, body);
   await expect(ask(document, {})).rejects.toBeInstanceOf(ServerError);
   expect(session.wanted()).toBe(true);

@@ -18,7 +18,7 @@ export interface Follower<Result, Variables> {
 const firstDelay = 150;
 const longestDelay = 3_000;
 // What the server closes a connection with that it doesn't know.
-const unauthorized = [4401, 4403];
+export const unauthorized = [4401, 4403];
 
 /**
  * Follows a subscription until the function that it returns is called. When

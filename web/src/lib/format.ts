@@ -14,6 +14,11 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
+/** How much of a list that is loaded by and by is there. */
+export function loadedOf(loaded: number, total: number, one: string): string {
+  return loaded < total ? `${count(loaded)} of ${plural(total, one)}; scrolling loads more` : plural(total, one);
+}
+
 /** Bytes, in binary units. */
 export function bytes(n: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,4 +1,6 @@
-// The token, where the server wants one. It lives as long as the tab does.
+// The token, where the server wants one. It lives as long as the tab does, or,
+// where a person asked for that, in this browser until it is forgotten. It is in
+// no address.
 const key = "rockpool.token";
 const listeners = new Set<() => void>();
 let wanted = false;
@@ -9,7 +11,7 @@ function changed() {
 
 export const session = {
   token(): string {
-    return sessionStorage.getItem(key) ?? "";
+    return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? "";
   },
   /** Whether the server refused what it was given. */
   wanted(): boolean {
@@ -26,9 +28,16 @@ export const session = {
     wanted = false;
     changed();
   },
-  set(token: string) {
+  set(token: string, remember: boolean) {
     sessionStorage.setItem(key, token);
+    if (remember) localStorage.setItem(key, token);
+    else localStorage.removeItem(key);
     wanted = false;
+    changed();
+  },
+  forget() {
+    sessionStorage.removeItem(key);
+    localStorage.removeItem(key);
     changed();
   },
   listen(listener: () => void): () => void {

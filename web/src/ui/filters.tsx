@@ -1,3 +1,4 @@
+import { useEffect, useEffectEvent, useState } from "react";
 import { useSearchParams } from "wouter";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
@@ -54,5 +55,37 @@ export function Choice({ label, value, onChange, all, options }: ChoiceProps) {
         ))}
       </select>
     </label>
+  );
+}
+
+export interface SearchProps {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+  placeholder: string;
+}
+
+/** Text to look for: it is looked for once the typing pauses, or with Enter. */
+export function Search({ label, value, onChange, placeholder }: SearchProps) {
+  const [text, setText] = useState(value);
+  const looked = useEffectEvent(() => {
+    if (text !== value) onChange(text);
+  });
+  const shown = useEffectEvent(() => setText(value)); // it was changed elsewhere, by going back for example
+  useEffect(() => shown(), [value]);
+  useEffect(() => {
+    const timer = setTimeout(() => looked(), 300);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <input
+      className="input fit"
+      type="search"
+      aria-label={label}
+      placeholder={placeholder}
+      value={text}
+      onChange={(event) => setText(event.target.value)}
+      onKeyDown={(event) => event.key === "Enter" && onChange(text)}
+    />
   );
 }

@@ -1,10 +1,9 @@
-import { useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
+import { useEffect, useState, type ReactNode } from "react";
 import { Link, useLocation, useRoute } from "wouter";
 import icon from "../icon.svg";
 import { graphql } from "../lib/graphql";
 import { useLink, useQuery } from "../lib/hooks";
-import { session } from "../lib/session";
-import { Dialog, Field } from "./parts";
+import { ForgetToken, TokenDialog } from "./token";
 
 const VersionQuery = graphql(`
   query Version {
@@ -31,7 +30,7 @@ export function Frame({ children }: { children: ReactNode }) {
           Rockpool
         </Link>
         <nav className="nav" aria-label="Pages">
-          <Item href="/" also="/environments/*">
+          <Item href="/" also={/^\/(environments\/|new-environment$)/}>
             Overview
           </Item>
           <Item href="/runners">Runners</Item>
@@ -47,6 +46,7 @@ export function Frame({ children }: { children: ReactNode }) {
         </nav>
         <div className="side-foot small soft">
           <Theme />
+          <ForgetToken />
           <span className="server-version">{data ? `Rockpool ${data.version}` : "\u00a0"}</span>
         </div>
       </header>
@@ -57,7 +57,7 @@ export function Frame({ children }: { children: ReactNode }) {
   );
 }
 
-function Item({ href, also, children }: { href: string; also?: string; children: ReactNode }) {
+function Item({ href, also, children }: { href: string; also?: string | RegExp; children: ReactNode }) {
   const [here] = useRoute(href);
   const [below] = useRoute(also ?? href);
   return (
@@ -107,34 +107,5 @@ function LinkBanner() {
     <div aria-live="polite">
       {said && <div className="link-state">The connection was lost. Reconnecting; what is shown may be old.</div>}
     </div>
-  );
-}
-
-/** Asks for the token that the server wants. */
-function TokenDialog() {
-  const wanted = useSyncExternalStore(session.listen, session.wanted);
-  const [token, setToken] = useState("");
-  return (
-    <Dialog title="This server wants a token" open={wanted} onClose={session.without}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          session.set(token.trim());
-          window.location.reload();
-        }}
-      >
-        <Field label="Token" hint="The server's --token-file has it. This tab keeps it until it is closed.">
-          {(tie) => (
-            <input {...tie} className="input" type="password" autoComplete="off" required value={token} onChange={(event) => setToken(event.target.value)} />
-          )}
-        </Field>
-        <div className="row">
-          <button className="button primary" type="submit">
-            Use it
-          </button>
-        </div>
-      </form>
-    </Dialog>
   );
 }

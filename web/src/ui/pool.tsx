@@ -46,20 +46,20 @@ export function PoolCounts({ pool }: { pool: Counts }) {
   );
 }
 
-/** How much of something is taken. More than there is can be promised. */
+/** How much of something is taken. More than there is can be promised: then a mark stands where there is no more. */
 export function Meter({ label, used, of, text }: { label: string; used: number; of: number; text: string }) {
   const share = of > 0 ? used / of : 0;
+  const over = share > 1;
+  const words = over ? `${text} (${count(share)}×)` : text;
   return (
     <div className="meter">
       <div className="row spread small">
-        <span>{label}</span>
-        <span className="soft num">
-          {text}
-          {share > 1 && ` (${count(share)}×)`}
-        </span>
+        <span className="soft">{label}</span>
+        <span className="num">{words}</span>
       </div>
-      <div className="meter-bar" role="img" aria-label={`${label}: ${text}`}>
+      <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "More is promised to runners than there is: not all of them use theirs at once." : undefined}>
         <span style={{ width: `${Math.min(100, share * 100)}%` }} />
+        <i style={{ left: `${100 / share}%` }} hidden={!over} />
       </div>
     </div>
   );

@@ -67,7 +67,7 @@ export default function Environment({ id }: { id: string }) {
         {data && (
           <Empty title="There is no such environment">
             <p>It may have been deleted.</p>
-            <Link href={`/environments/new`} className="button">
+            <Link href="/new-environment" className="button">
               Create one
             </Link>
           </Empty>
@@ -86,7 +86,7 @@ export default function Environment({ id }: { id: string }) {
           <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
             Run a program
           </Link>
-          <Link href={`/environments/new?from=${encodeURIComponent(id)}`} className="button">
+          <Link href={`/new-environment?from=${encodeURIComponent(id)}`} className="button">
             Copy
           </Link>
           <button type="button" className="button danger" onClick={() => setDeleting(true)}>
@@ -113,7 +113,7 @@ export default function Environment({ id }: { id: string }) {
           />
           <Facts>
             {[
-              ["Claims", `${plural(claims.claimed, "claim")}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
+              ["Claims", `${count(claims.claimed)}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
               ["Served warm", claims.claimed > 0 ? `${Math.floor((claims.warm / claims.claimed) * 100)} %` : "–"],
               ["A claim takes", claims.claimed > 0 ? `${duration(claims.durations.p50Ms)}, p99 ${duration(claims.durations.p99Ms)}` : "–"],
               ["Runners started", count(starts.count)],

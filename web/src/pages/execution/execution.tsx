@@ -1,11 +1,11 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
 import { bytes, commandLine, count, duration, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
 import { useOutput } from "../../lib/useoutput";
+import { CancelDialog, signal, SignalChoice } from "../../ui/control";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { OutputView } from "../../ui/output";
 import { DownloadButton } from "./download";
@@ -88,7 +88,7 @@ export default function Execution({ id }: { id: string }) {
           <Link className="button" href={`/terminal/${id}`}>
             Show on a terminal
           </Link>
-          {now.state !== "FINISHED" && <Control id={id} running={running} />}
+          {now.state !== "FINISHED" && <Control execution={execution} running={running} />}
         </>
       }
     >
@@ -139,56 +139,25 @@ function Details({ of }: { of: Details }) {
   );
 }
 
-const CancelMutation = graphql(`
-  mutation CancelExecution($id: ID!) {
-    cancelExecution(id: $id) {
-      execution {
-        state
-      }
-    }
-  }
-`);
-
-const SignalMutation = graphql(`
-  mutation SignalExecution($input: SignalExecutionInput!) {
-    signalExecution(input: $input) {
-      execution {
-        state
-      }
-    }
-  }
-`);
-
-const signals = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"];
-
-function Control({ id, running }: { id: string; running: boolean }) {
-  const [signal, setSignal] = useState("INT");
-  const send = useAction((name: string) => ask(SignalMutation, { input: { executionId: id, signal: name } }));
-  const cancel = useAction(() => ask(CancelMutation, { id }));
-  const error = send.error ?? cancel.error;
+function Control({ execution, running }: { execution: Details; running: boolean }) {
+  const [name, setName] = useState("INT");
+  const [cancelling, setCancelling] = useState(false);
+  const send = useAction(() => signal(execution.id, name));
   return (
     <>
       {running && (
         <span className="row tight">
-          <label>
-            <span className="hidden-text">Signal</span>
-            <select className="select fit" value={signal} onChange={(event) => setSignal(event.target.value)}>
-              {signals.map((name) => (
-                <option key={name} value={name}>
-                  SIG{name}
-                </option>
-              ))}
-            </select>
-          </label>
-          <button type="button" className="button" disabled={send.busy} onClick={() => void send.run(signal)}>
+          <SignalChoice value={name} onChange={setName} />
+          <button type="button" className="button" disabled={send.busy} onClick={() => void send.run()}>
             Send
           </button>
         </span>
       )}
-      <button type="button" className="button danger" disabled={cancel.busy} onClick={() => void cancel.run()}>
-        Cancel it
+      <button type="button" className="button danger" onClick={() => setCancelling(true)}>
+        Cancel …
       </button>
-      {error && error.code !== "CONFLICT" && <Notice kind="bad"><Told text={error.message} /></Notice>}
+      {send.error && <Notice kind="bad"><Told text={send.error.message} /></Notice>}
+      <CancelDialog execution={cancelling ? execution : undefined} onClose={() => setCancelling(false)} />
     </>
   );
 }

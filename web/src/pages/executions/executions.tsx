@@ -1,12 +1,14 @@
+import { useState } from "react";
 import { Link } from "wouter";
-import { commandLine, count, duration, moment, plural, short } from "../../lib/format";
+import { commandLine, duration, loadedOf, moment, short } from "../../lib/format";
 import { verdict } from "../../lib/outcome";
+import { CancelDialog, SignalDialog } from "../../ui/control";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
 import { Table, type Column } from "../../ui/table";
 import { useExecutions, type ExecutionRow, type Filter } from "./useexecutions";
 
-const columns: readonly Column<ExecutionRow>[] = [
+const told: readonly Column<ExecutionRow>[] = [
   {
     name: "Execution",
     width: "minmax(12rem, 3fr)",
@@ -40,6 +42,8 @@ const states = [
   ["FINISHED", "Ended"],
 ] as const;
 
+type Asked = { row: ExecutionRow; what: "signal" | "cancel" } | undefined;
+
 /** Every execution that is kept, the latest first. */
 export default function Executions() {
   const [environment, setEnvironment] = useFilter("environment");
@@ -50,7 +54,29 @@ export default function Executions() {
     runnerId: runner || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
   };
-  const { rows, total, loading, error, more } = useExecutions(filter);
+  const { rows, total, loading, error, more, again } = useExecutions(filter);
+  const [asked, setAsked] = useState<Asked>();
+  const columns: readonly Column<ExecutionRow>[] = [
+    ...told,
+    {
+      name: "Actions",
+      width: "9.5rem",
+      acts: true,
+      cell: (row) =>
+        row.state !== "FINISHED" && (
+          <>
+            {row.state === "RUNNING" && (
+              <button type="button" className="button small" aria-label={`Signal ${commandLine(row.command)}`} onClick={() => setAsked({ row, what: "signal" })}>
+                Signal …
+              </button>
+            )}
+            <button type="button" className="button small danger" aria-label={`Cancel ${commandLine(row.command)}`} onClick={() => setAsked({ row, what: "cancel" })}>
+              Cancel …
+            </button>
+          </>
+        ),
+    },
+  ];
   return (
     <Page
       title="Executions"
@@ -69,16 +95,16 @@ export default function Executions() {
           </button>
         )}
       </div>
-      <Failure error={error} />
+      <Failure error={error} retry={again} />
       <Table
         label="Executions"
         columns={columns}
         rows={rows}
         rowKey={(row) => row.id}
         total={total}
-        least="58rem"
+        least="68rem"
         onEnd={more}
-        foot={loading ? "" : rows.length < total ? `${count(rows.length)} of ${plural(total, "execution")}; scrolling loads more` : plural(total, "execution")}
+        foot={loading ? "" : loadedOf(rows.length, total, "execution")}
         empty={
           loading ? (
             error ? null : <Loading what="executions" />
@@ -92,6 +118,8 @@ export default function Executions() {
           )
         }
       />
+      <SignalDialog execution={asked?.what === "signal" ? asked.row : undefined} onClose={() => setAsked(undefined)} onDone={again} />
+      <CancelDialog execution={asked?.what === "cancel" ? asked.row : undefined} onClose={() => setAsked(undefined)} onDone={again} />
     </Page>
   );
 }

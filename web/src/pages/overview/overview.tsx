@@ -56,28 +56,30 @@ export function Overview() {
           <Link href="/playground" className="button">
             Run a program
           </Link>
-          <Link href="/environments/new" className="button primary">
+          <Link href="/new-environment" className="button primary">
             New environment
           </Link>
         </>
       }
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments ?? []} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
-      <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
-        {!environments && !error && <Loading what="the environments" />}
-        {environments?.length === 0 && (
-          <Empty title="No environments yet">
-            <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
-            <Link href="/environments/new" className="button primary">
-              Create one
-            </Link>
-          </Empty>
-        )}
-        {environments?.map((environment) => (
-          <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
-        ))}
-      </Card>
+      <Summary environments={environments} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
+      {(environments || !error) && (
+        <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
+          {!environments && <Loading what="the environments" />}
+          {environments?.length === 0 && (
+            <Empty title="No environments yet">
+              <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
+              <Link href="/new-environment" className="button primary">
+                Create one
+              </Link>
+            </Empty>
+          )}
+          {environments?.map((environment) => (
+            <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
+          ))}
+        </Card>
+      )}
     </Page>
   );
 }
@@ -86,13 +88,13 @@ type Capacity = ResultOf<typeof ClusterQuery>["cluster"]["capacity"];
 type Health = ResultOf<typeof HealthQuery>["health"];
 
 interface SummaryProps {
-  environments: { pool: { idle: number; claimed: number } }[];
+  environments: { pool: { idle: number; claimed: number } }[] | undefined;
   capacity: Capacity | undefined;
   health: Health | undefined;
 }
 
 function Summary({ environments, capacity, health }: SummaryProps) {
-  const sum = (of: "idle" | "claimed") => environments.reduce((n, environment) => n + environment.pool[of], 0);
+  const sum = (of: "idle" | "claimed") => (environments ? count(environments.reduce((n, environment) => n + environment.pool[of], 0)) : "–");
   // What is wrong with a pool stands in its row.
   const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
   return (
@@ -101,11 +103,11 @@ function Summary({ environments, capacity, health }: SummaryProps) {
         <div className="summary">
           <div>
             <div className="small soft">Warm runners</div>
-            <div className="big num">{count(sum("idle"))}</div>
+            <div className="big num">{sum("idle")}</div>
           </div>
           <div>
             <div className="small soft">Claimed</div>
-            <div className="big num">{count(sum("claimed"))}</div>
+            <div className="big num">{sum("claimed")}</div>
           </div>
           <div className="stack tight">
             <div className="small soft">Health</div>
@@ -115,13 +117,13 @@ function Summary({ environments, capacity, health }: SummaryProps) {
             label="CPU promised"
             used={capacity?.cpuMHzUsed ?? 0}
             of={capacity?.cpuMHz ?? 0}
-            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "…"}
+            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "–"}
           />
           <Meter
             label="Memory promised"
             used={capacity?.memoryMiBUsed ?? 0}
             of={capacity?.memoryMiB ?? 0}
-            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "…"}
+            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "–"}
           />
         </div>
       </Card>

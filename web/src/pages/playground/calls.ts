@@ -1,35 +1,7 @@
 import { textOf } from "../../lib/ask";
+import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import type { Program } from "./program";
-
-export const RunMutation = graphql(`
-  mutation Run($input: RunInput!) {
-    run(input: $input) {
-      execution {
-        id
-      }
-    }
-  }
-`);
-
-export const WatchDocument = graphql(`
-  subscription Watch($id: ID!, $after: Cursor) {
-    executionEvents(executionId: $id, after: $after) {
-      cursor
-      ... on ExecutionOutput {
-        stream
-        text
-      }
-      ... on ExecutionFinished {
-        execution {
-          outcome
-          exitCode
-          message
-        }
-      }
-    }
-  }
-`);
 
 const ResultDocument = graphql(`
   query Result($id: ID!) {
@@ -67,7 +39,7 @@ export function asGraphQL(program: Program): string {
     JSON.stringify(runVariables(program), null, 2),
     "",
     "# Watch it, from its beginning or after the last cursor that came",
-    textOf(WatchDocument),
+    textOf(WatchSubscription),
   ].join("\n");
 }
 

@@ -1,6 +1,7 @@
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
+import { RunMutation } from "../../lib/calls";
 import { useAction, useQuery } from "../../lib/hooks";
 import { graphql } from "../../lib/graphql";
 import { sentence, verdict } from "../../lib/outcome";
@@ -9,7 +10,7 @@ import { useOutput } from "../../lib/useoutput";
 import { Card, Empty, Failure, Field, Loading, Page, Tag } from "../../ui/parts";
 import { OutputView } from "../../ui/output";
 import { DownloadButton } from "../execution/download";
-import { asCurl, asGraphQL, RunMutation, runVariables } from "./calls";
+import { asCurl, asGraphQL, runVariables } from "./calls";
 import { begin, languageOf, pack, templateOf, unpack, type Program } from "./program";
 
 const Editor = lazy(() => import("./editor"));
@@ -59,7 +60,7 @@ export default function Playground() {
       {!initial && !error && <Loading what="the environments" />}
       {ids?.length === 0 && (
         <Empty title="There is nothing to run programs in yet">
-          <Link href="/environments/new" className="button primary">
+          <Link href="/new-environment" className="button primary">
             Create an environment
           </Link>
         </Empty>

@@ -1,13 +1,13 @@
 import { useCallback, useState } from "react";
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
-import { count, lasting, moment, plural, short } from "../../lib/format";
+import { lasting, loadedOf, moment, short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { useNow } from "../../lib/time";
-import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
-import { Dialog, Empty, Failure, Page, Tag, type Tone } from "../../ui/parts";
+import { Dialog, Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { ReleaseDialog } from "../../ui/release";
 import { Table, type Column } from "../../ui/table";
 import { useRunners, type RunnerRow } from "./userunners";
@@ -18,15 +18,21 @@ type State = RunnerRow["state"];
 const tones: Record<State, Tone> = { STARTING: "busy", IDLE: "good", CLAIMING: "busy", CLAIMED: "warn", STOPPING: "quiet", GONE: "quiet" };
 const words: Record<State, string> = { STARTING: "Starting", IDLE: "Idle", CLAIMING: "Being claimed", CLAIMED: "Claimed", STOPPING: "Stopping", GONE: "Gone" };
 
+const states = (Object.entries(words) as [State, string][]).filter(([name]) => name !== "GONE");
+
 /** Every runner that there is, live. */
 export default function Runners() {
   const [environment, setEnvironment] = useFilter("environment");
   const [state, setState] = useFilter("state");
-  const { runners, error } = useRunners(environment);
+  const [heldBy, setHeldBy] = useFilter("held-by");
+  const { rows, total, loading, error, more, again } = useRunners({
+    environmentId: environment || null,
+    states: states.filter(([name]) => name === state).map(([name]) => name),
+    heldBy: heldBy || null,
+  });
   const [claiming, setClaiming] = useState(false);
   const [releasing, setReleasing] = useState<RunnerRow>();
   const [shown, setShown] = useState<string>();
-  const rows = state === "" ? runners : runners.filter((runner) => runner.state === state);
 
   const columns: readonly Column<RunnerRow>[] = [
     {
@@ -78,21 +84,37 @@ export default function Runners() {
     >
       <div className="filters">
         <EnvironmentFilter value={environment} onChange={setEnvironment} />
-        <Choice label="State" value={state} onChange={setState} all="Any state" options={Object.entries(words).filter(([name]) => name !== "GONE")} />
+        <Choice label="State" value={state} onChange={setState} all="Any state" options={states} />
+        <Search label="Held by, a part of a label" placeholder="Held by: name=value" value={heldBy} onChange={setHeldBy} />
       </div>
-      <Failure error={error} />
+      <Failure error={error} retry={again} />
       <Table
         label="Runners"
         columns={columns}
         rows={rows}
         rowKey={(runner) => runner.id}
-        total={rows.length}
+        total={total}
         least="66.5rem"
-        foot={`${plural(rows.length, "runner")}${state === "" ? "" : ` of ${count(runners.length)}`}`}
+        onEnd={more}
+        foot={loading ? "" : loadedOf(rows.length, total, "runner")}
         empty={
-          <Empty title="No runners here">
-            <p>{state === "" && environment === "" ? "An environment with warm runners fills its pool by itself." : "None matches these filters."}</p>
-          </Empty>
+          loading ? (
+            error ? null : <Loading what="runners" />
+          ) : state || environment || heldBy ? (
+            <Empty title="No runners here">
+              <p>None matches these filters.</p>
+              <Link className="button" href="/runners">
+                Show all runners
+              </Link>
+            </Empty>
+          ) : (
+            <Empty title="No runners yet">
+              <p>An environment with warm runners fills its pool by itself.</p>
+              <Link className="button" href="/">
+                Look at the environments
+              </Link>
+            </Empty>
+          )
         }
       />
       <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />

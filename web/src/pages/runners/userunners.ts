@@ -1,8 +1,8 @@
-import { useEffect, useMemo, useRef, useState } from "react";
-import type { ServerError } from "../../lib/ask";
-import { graphql, type ResultOf } from "../../lib/graphql";
+import { useMemo } from "react";
+import { ask } from "../../lib/ask";
+import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { useFollow } from "../../lib/hooks";
-import { link } from "../../lib/link";
+import { everyPage, usePages, type Part, type Source } from "../../lib/pages";
 
 const RunnerRowFragment = graphql(`
   fragment RunnerRow on Runner {
@@ -23,64 +23,49 @@ const RunnerRowFragment = graphql(`
 `);
 export type RunnerRow = ResultOf<typeof RunnerRowFragment>;
 
-const RunnerEventsSubscription = graphql(
+const RunnersQuery = graphql(
   `
-    subscription RunnerEvents($environmentId: ID) {
-      runnerEvents(environmentId: $environmentId) {
-        runner {
+    query Runners($environmentId: ID, $states: [RunnerState!], $heldBy: String, $first: Int, $after: String) {
+      runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, first: $first, after: $after, newestFirst: true) {
+        nodes {
           ...RunnerRow
         }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+        totalCount
       }
     }
   `,
   [RunnerRowFragment],
 );
+export type Filter = Pick<VariablesOf<typeof RunnersQuery>, "environmentId" | "states" | "heldBy">;
 
-const noneAfter = 1_500; // ms
+const ChangesSubscription = graphql(`
+  subscription PoolChanges {
+    poolStatus {
+      environmentId
+    }
+  }
+`);
 
-/** All runners, of an environment or of all, youngest first. A burst of changes is shown at once. */
-export function useRunners(environmentId: string): { runners: readonly RunnerRow[]; error: ServerError | undefined } {
-  const [shown, setShown] = useState<ReadonlyMap<string, RunnerRow>>(new Map());
-  const [error, setError] = useState<ServerError>();
-  const known = useRef(new Map<string, RunnerRow>());
-  const frame = useRef(0);
-  const flush = () => {
-    frame.current = 0;
-    setShown(new Map(known.current));
+const every = 5_000; // a claim that is renewed changes no pool
+
+/** Runners, the latest first: each refresh asks for all of the pages that are loaded. */
+export function runnersOf(filter: Filter): Source<RunnerRow> {
+  const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
+    const { runners } = await ask(RunnersQuery, { ...filter, first, after }, signal);
+    return { rows: runners.nodes, total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
-  const soon = () => {
-    if (frame.current === 0) frame.current = requestAnimationFrame(flush);
-  };
-  const none = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(
-    () => () => {
-      cancelAnimationFrame(frame.current);
-      clearTimeout(none.current);
-    },
-    [],
-  );
+  return { page, refresh: everyPage(page) };
+}
 
-  useFollow(
-    RunnerEventsSubscription,
-    { environmentId: environmentId || null },
-    {
-      // Every runner comes again; what doesn't is gone.
-      begin: (again) => {
-        known.current = new Map();
-        setError(undefined);
-        if (!again) return soon();
-        // Where none is left, none comes to say so.
-        clearTimeout(none.current);
-        none.current = setTimeout(() => link.current() === "open" && soon(), noneAfter);
-      },
-      next: ({ runnerEvents: { runner } }) => {
-        if (runner.state === "GONE") known.current.delete(runner.id);
-        else known.current.set(runner.id, runner);
-        soon();
-      },
-      failed: setError,
-    },
-  );
-  const runners = useMemo(() => [...shown.values()].sort((a, b) => (a.id < b.id ? 1 : -1)), [shown]);
-  return { runners, error };
+/** The runners that there are, live: whenever a pool's counts change they are asked for again. */
+export function useRunners(filter: Filter) {
+  const key = JSON.stringify(filter);
+  const source = useMemo(() => runnersOf(JSON.parse(key) as Filter), [key]);
+  const pages = usePages(source, every);
+  useFollow(ChangesSubscription, {}, { begin: pages.again, next: pages.again });
+  return pages;
 }

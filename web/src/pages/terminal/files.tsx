@@ -1,16 +1,14 @@
-import { lazy, Suspense, useEffect, useRef, useState, type DragEvent } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { useRef, useState, type DragEvent } from "react";
 import { bytes } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { upload } from "../../lib/upload";
-import { Card, Dialog, Failure, Loading, Notice } from "../../ui/parts";
+import { Card, Dialog, Failure, Loading } from "../../ui/parts";
 import { save } from "../execution/download";
-import { languageOf } from "../playground/program";
 import { visible } from "../../lib/visible";
 import { Told } from "../../ui/told";
-
-const Editor = lazy(() => import("../playground/editor"));
+import { EditDialog } from "./edit";
+import { look, update } from "./file";
 
 const FilesQuery = graphql(`
   query Files($runnerId: ID!, $path: String!) {
@@ -20,7 +18,6 @@ const FilesQuery = graphql(`
           path
           type
           size
-          mode
           linkTarget
         }
         pageInfo {
@@ -31,27 +28,6 @@ const FilesQuery = graphql(`
   }
 `);
 type File = NonNullable<ResultOf<typeof FilesQuery>["runner"]>["files"]["nodes"][number];
-
-const DownloadQuery = graphql(`
-  query FileToDownload($runnerId: ID!, $path: String!) {
-    runner(id: $runnerId) {
-      file(path: $path) {
-        downloadUrl
-      }
-    }
-  }
-`);
-
-const UpdateMutation = graphql(`
-  mutation UpdateFiles($input: UpdateFilesInput!) {
-    updateFiles(input: $input) {
-      failed {
-        path
-        message
-      }
-    }
-  }
-`);
 
 const home = "/workspace";
 const editable = 512 * 1024;
@@ -65,25 +41,13 @@ export function parent(directory: string): string {
   return directory.slice(0, directory.lastIndexOf("/")) || "/";
 }
 
-async function update(input: { runnerId: string; delete?: string[]; write?: { path: string; text: string; mode: string }[] }) {
-  const { updateFiles } = await ask(UpdateMutation, { input });
-  const failed = updateFiles.failed[0];
-  if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
-}
-
-async function addressOf(runnerId: string, path: string): Promise<string> {
-  const { runner } = await ask(DownloadQuery, { runnerId, path });
-  if (!runner?.file?.downloadUrl) throw new ServerError(`${path} isn't there any more, or is no file.`);
-  return runner.file.downloadUrl;
-}
-
 /** The files of a runner: list, upload, edit, download, delete. */
 export function FilePanel({ runnerId }: { runnerId: string }) {
   const [directory, setDirectory] = useState(home);
   const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, { every: 4_000 });
   const [over, setOver] = useState(false);
   const [progress, setProgress] = useState<{ name: string; share: number }>();
-  const [editing, setEditing] = useState<{ path: string; mode: string }>();
+  const [editing, setEditing] = useState<string>();
   const [deleting, setDeleting] = useState<string>();
   const picker = useRef<HTMLInputElement>(null);
 
@@ -98,7 +62,7 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
       reload();
     }
   });
-  const download = useAction(async (path: string) => save(await addressOf(runnerId, path), path.slice(path.lastIndexOf("/") + 1)));
+  const download = useAction(async (path: string) => save((await look(runnerId, path)).downloadUrl, path.slice(path.lastIndexOf("/") + 1)));
   const drop = (event: DragEvent) => {
     event.preventDefault();
     setOver(false);
@@ -151,7 +115,7 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
             <Entry
               key={file.path}
               file={file}
-              onOpen={() => (file.type === "DIRECTORY" ? setDirectory(pathOf(directory, file)) : setEditing({ path: pathOf(directory, file), mode: file.mode }))}
+              onOpen={() => (file.type === "DIRECTORY" ? setDirectory(pathOf(directory, file)) : setEditing(pathOf(directory, file)))}
               onDownload={() => void download.run(pathOf(directory, file))}
               onDelete={() => setDeleting(pathOf(directory, file))}
             />
@@ -159,7 +123,7 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
         </ul>
         {files?.pageInfo.hasNextPage && <p className="small soft" style={{ padding: "0.5rem 0.75rem" }}>Only the first thousand are shown.</p>}
       </Card>
-      {editing && <EditDialog key={editing.path} runnerId={runnerId} path={editing.path} mode={editing.mode} onClose={() => setEditing(undefined)} onSaved={reload} />}
+      {editing && <EditDialog key={editing} runnerId={runnerId} path={editing} onClose={() => setEditing(undefined)} onSaved={reload} />}
       <DeleteDialog runnerId={runnerId} path={deleting} onClose={() => setDeleting(undefined)} onDeleted={reload} />
     </div>
   );
@@ -205,61 +169,6 @@ function Entry({ file, onOpen, onDownload, onDelete }: { file: File; onOpen: () 
         ×
       </button>
     </li>
-  );
-}
-
-interface EditProps {
-  runnerId: string;
-  path: string;
-  mode: string;
-  onClose: () => void;
-  onSaved: () => void;
-}
-
-function EditDialog({ runnerId, path, mode, onClose, onSaved }: EditProps) {
-  const [text, setText] = useState<string>();
-  const [binary, setBinary] = useState(false);
-  const load = useAction(async () => {
-    const response = await fetch(await addressOf(runnerId, path));
-    if (!response.ok) throw new ServerError(`The file can't be read: ${response.status}`);
-    const content = new Uint8Array(await response.arrayBuffer());
-    try {
-      const decoded = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
-      if (decoded.includes("\0")) setBinary(true);
-      else setText(decoded);
-    } catch {
-      setBinary(true);
-    }
-  });
-  const store = useAction(async () => {
-    await update({ runnerId, write: [{ path, text: text ?? "", mode }] });
-    onSaved();
-    onClose();
-  });
-  const { run } = load;
-  useEffect(() => void run(), [run]);
-  return (
-    <Dialog title={visible(path.slice(path.lastIndexOf("/") + 1))} open onClose={onClose}>
-      <Failure error={load.error ?? store.error} />
-      {binary && <Notice kind="warn">This file isn't text, so it can't be edited here.</Notice>}
-      {text === undefined && !binary && !load.error && <Loading what="the file" />}
-      {text !== undefined && (
-        // Escape leaves the editor, and not the dialog with what was written in it.
-        <div style={{ height: "50dvh", overflow: "auto", border: "1px solid var(--line)" }} onKeyDown={(event) => event.key === "Escape" && event.preventDefault()}>
-          <Suspense fallback={<Loading what="the editor" />}>
-            <Editor text={text} language={languageOf(path)} label={`Content of ${visible(path)}`} onChange={setText} />
-          </Suspense>
-        </div>
-      )}
-      <div className="row">
-        <button type="button" className="button" onClick={onClose}>
-          Close
-        </button>
-        <button type="button" className="button primary" disabled={text === undefined || store.busy} onClick={() => void store.run()}>
-          Save
-        </button>
-      </div>
-    </Dialog>
   );
 }
 

@@ -32,7 +32,7 @@ export default function Terminals() {
           {!environments && !error && <Loading what="the environments" />}
           {environments?.length === 0 && (
             <Empty title="There is no environment yet">
-              <Link href="/environments/new" className="button primary">
+              <Link href="/new-environment" className="button primary">
                 Create one
               </Link>
             </Empty>

@@ -1,0 +1,64 @@
+package graph
+
+import (
+	"slices"
+	"testing"
+)
+
+// Runners come by pages, from either end, and only those that were asked for.
+func TestRunnersByPages(t *testing.T) {
+	b := newBed(t)
+	b.environment("other", 1)
+	b.environment("a", 0)
+	var claimed []string
+	for _, value := range []string{"Algorithms", "algebra", "physics"} {
+		var out struct {
+			ClaimRunner struct{ Runner struct{ ID string } }
+		}
+		b.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+			in{"in": in{"environmentId": "a", "waitFor": 30, "labels": []in{{"name": "course", "value": value}}}}, &out)
+		claimed = append(claimed, out.ClaimRunner.Runner.ID)
+	}
+	backwards := slices.Clone(claimed)
+	slices.Reverse(backwards)
+	for name, test := range map[string]struct {
+		arguments string
+		want      []string
+	}{
+		"oldest first":      {`environmentId: "a"`, claimed},
+		"newest first":      {`environmentId: "a", newestFirst: true`, backwards},
+		"a label's text":    {`heldBy: "COURSE=alg"`, claimed[:2]},
+		"its part":          {`heldBy: "phys"`, claimed[2:]},
+		"nobody's":          {`heldBy: "chemistry"`, nil},
+		"any, idle or held": {`environmentId: "a", heldBy: ""`, claimed},
+		"all at once":       {`environmentId: "a", states: [CLAIMED], heldBy: "al", newestFirst: true`, backwards[1:]},
+	} {
+		var got []string
+		for after := "null"; ; {
+			var out struct {
+				Runners struct {
+					Nodes    []struct{ ID string }
+					PageInfo struct {
+						HasNextPage bool
+						EndCursor   string
+					}
+					TotalCount int
+				}
+			}
+			b.ask(`{ runners(`+test.arguments+`, first: 1, after: `+after+`) { nodes { id } pageInfo { hasNextPage endCursor } totalCount } }`, nil, &out)
+			for _, node := range out.Runners.Nodes {
+				got = append(got, node.ID)
+			}
+			if out.Runners.TotalCount != len(test.want) {
+				t.Errorf("%s: %d in all", name, out.Runners.TotalCount)
+			}
+			if !out.Runners.PageInfo.HasNextPage {
+				break
+			}
+			after = `"` + out.Runners.PageInfo.EndCursor + `"`
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}

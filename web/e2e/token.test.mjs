@@ -1,0 +1,87 @@
+// A server that wants a token: who has none is asked, in every tab; it is in no
+// address, and kept only as long as was asked for.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const token = "a-secret-of-this-test-that-is-long-enough";
+let server;
+let browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start({ token }), launch()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** Tabs of one browser, and all addresses that they asked for. */
+async function visitor() {
+  const first = await open(browser);
+  const context = first.context();
+  const asked = [];
+  context.on("request", (request) => asked.push(request.url()));
+  const tab = async (address, page) => {
+    page ??= await context.newPage();
+    page.setDefaultTimeout(20_000);
+    await page.goto(server.url + address);
+    return page;
+  };
+  return { context, asked, tab, first };
+}
+
+async function give(page, text, { remember = false } = {}) {
+  await page.fill("dialog label:text-is('Token') ~ input", text);
+  if (remember) await page.check("dialog >> text=Remember it in this browser");
+  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use it']")]);
+}
+
+const overview = ".pool-row >> text=shell";
+const answered = (page) => page.waitForFunction(() => document.querySelector(".graphiql-response")?.textContent.includes('"version"'));
+const stored = (page) => page.evaluate(() => JSON.stringify(Object.entries(localStorage)));
+
+test("a tab asks for the token, another one and GraphiQL ask again, and it is in no address", async () => {
+  const { context, asked, tab, first } = await visitor();
+  const page = await tab("/", first);
+  await give(page, "a wrong one");
+  await page.waitForSelector("dialog >> text=The server doesn't take this token");
+  await give(page, token);
+  await page.waitForSelector(overview);
+  await page.reload();
+  await page.waitForSelector(overview);
+  assert.ok(!(await stored(page)).includes(token), "it is remembered, though nobody asked for that");
+
+  const other = await tab("/runners");
+  await other.waitForSelector("dialog >> text=This server wants a token");
+  const explorer = await tab("/graphiql");
+  await explorer.waitForSelector("dialog >> text=GraphiQL's too");
+  await give(explorer, token);
+  await explorer.waitForSelector(".graphiql-execute-button");
+  for (let attempt = 1; ; attempt++) {
+    await explorer.click(".graphiql-execute-button");
+    const there = await explorer.waitForFunction(() => document.querySelector(".graphiql-response")?.textContent.includes('"version"'), undefined, { timeout: 4_000 }).then(() => true, () => false);
+    if (there) break;
+    assert.ok(attempt < 5, await explorer.textContent(".graphiql-response"));
+  }
+  assert.ok(!(await stored(explorer)).includes(token), "GraphiQL remembers it");
+  assert.ok(asked.length > 10);
+  assert.deepEqual(asked.filter((address) => address.includes(token)), []);
+  await context.close();
+});
+
+test("who asks to be remembered is, by every tab, until it is forgotten", async () => {
+  const { context, tab, first } = await visitor();
+  const page = await tab("/", first);
+  await give(page, token, { remember: true });
+  await page.waitForSelector(overview);
+  const other = await tab("/");
+  await other.waitForSelector(overview);
+  await Promise.all([other.waitForEvent("load"), other.click("text=Forget the token")]);
+  await other.waitForSelector("dialog >> text=This server wants a token");
+  assert.ok(!(await stored(other)).includes(token));
+  const third = await tab("/");
+  await third.waitForSelector("dialog >> text=This server wants a token");
+  await context.close();
+});

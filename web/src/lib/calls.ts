@@ -1,0 +1,32 @@
+import { graphql } from "./graphql";
+
+// What runs a program and watches it: the playground does, and GraphiQL shows how.
+
+export const RunMutation = graphql(`
+  mutation Run($input: RunInput!) {
+    run(input: $input) {
+      execution {
+        id
+      }
+    }
+  }
+`);
+
+export const WatchSubscription = graphql(`
+  subscription Watch($id: ID!, $after: Cursor) {
+    executionEvents(executionId: $id, after: $after) {
+      cursor
+      ... on ExecutionOutput {
+        stream
+        text
+      }
+      ... on ExecutionFinished {
+        execution {
+          outcome
+          exitCode
+          message
+        }
+      }
+    }
+  }
+`);

@@ -1,0 +1,40 @@
+const shortest = 250; // ms between the end of one and the next
+
+/**
+ * Does something at once, then each `every` ms: sooner when asked to, but not for
+ * more than a fifth of the time, and less often while nobody looks. One at a
+ * time; `work` doesn't fail.
+ */
+export function paced(work: () => Promise<void>, every: number): { soon: () => void; stop: () => void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let working = false;
+  let wanted = false;
+  let stopped = false;
+  let free = 0;
+  const plan = (at: number) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => void run(), Math.max(0, at - performance.now()));
+  };
+  const run = async () => {
+    working = true;
+    wanted = false;
+    const began = performance.now();
+    await work();
+    working = false;
+    if (stopped) return;
+    const now = performance.now();
+    free = now + Math.max(shortest, (now - began) * 4);
+    plan(wanted ? free : Math.max(free, now + (document.visibilityState === "hidden" ? every * 10 : every)));
+  };
+  void run();
+  return {
+    soon: () => {
+      if (working) wanted = true;
+      else if (!stopped) plan(free);
+    },
+    stop: () => {
+      stopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
