@@ -77,10 +77,8 @@ func (c *Content) count(ctx context.Context) error {
 	}
 }
 
-// of reports whether what is read has the record's bytes.
-func (c *Content) of(record Record) bool {
-	return !record.Resized() && (c.stream == 0 || record.Stream == c.stream)
-}
+// of reports whether what is read has the record's bytes; a size has none.
+func (c *Content) of(record Record) bool { return c.stream == 0 || record.Stream == c.stream }
 
 // Size returns how many bytes there are to read.
 func (c *Content) Size() int64 { return c.size }

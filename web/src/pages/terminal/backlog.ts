@@ -11,9 +11,9 @@ export interface Printed {
 /** Asks for the output after a cursor, of about so many bytes; with its text, or only for how much it is. */
 export type Fetch = (after: string | null, maxBytes: number, text: boolean) => Promise<Printed | undefined>;
 
-const pageBytes = 256 << 10;
+const pageBytes = 128 << 10;
 // Steps over what nobody wants to see; the last of them is drawn.
-const strides = [4 << 20, 128 << 10];
+const strides = [8 << 20, 1 << 20, 128 << 10];
 // No chunk is larger.
 const chunkBytes = 33_000;
 
