@@ -27,7 +27,7 @@ type groups struct {
 	trees map[string]int // descriptors of the directories that hold the groups, by controller
 
 	mu   sync.Mutex // guards what is below; held while a thread joins
-	free []*group // by name
+	free []*group   // by name
 	made int
 	rest *group
 	root *group // rest, for commands of root
