@@ -54,7 +54,7 @@ func (b *bench) guarded() runtime.RunnerID {
 	}
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
-	if processes, memory := limitOf(b.t, pid, "pids", "run/pids.max"), limitOf(b.t, pid, "memory", "run/memory.limit_in_bytes"); processes != "54" || memory != fmt.Sprint(128<<20) {
+	if processes, memory := limitOf(b.t, pid, "pids", "run/pids.max"), limitOf(b.t, pid, "memory", "run/memory.limit_in_bytes"); processes != "52" || memory != fmt.Sprint(128<<20) {
 		b.t.Fatalf("the commands' limits are %s processes and %s bytes: nothing is tried", processes, memory)
 	}
 	return id
@@ -97,7 +97,7 @@ func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
 	_, exit := b.launch(id, bomb)()
-	if exit.Cause != agent.CauseProcessLimit || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 54 {
+	if exit.Cause != agent.CauseProcessLimit || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 52 {
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "touch /workspace/go", "")
@@ -122,7 +122,7 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 	}
 	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "signal.pause()\n'", "while not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
 	limit := time.Now().Add(20 * time.Second)
-	for limitOf(t, pid, "pids", "run/pids.current") != "54" {
+	for limitOf(t, pid, "pids", "run/pids.current") != "52" {
 		if time.Now().After(limit) {
 			t.Fatal("it doesn't fill the runner")
 		}

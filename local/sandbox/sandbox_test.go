@@ -33,7 +33,7 @@ func TestSpecLimits(t *testing.T) {
 		env := environment()
 		env.Resources.CPUMHz = c.mhz
 		divided := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, Root{Path: "/root"}, "/rockpool/a", 3)
-		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 6 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
+		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := helper.Limits(divided); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}

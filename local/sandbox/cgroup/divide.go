@@ -19,7 +19,7 @@ import (
 //
 //	ID              the agent
 //	ID/run          the limits of all commands together
-//	ID/run/x0 …     a command each, one after the other
+//	ID/run/x0, x1    a command each, one after the other
 //	ID/run/rest     commands that found all of these taken, and those of root
 const (
 	Commands = "run"
@@ -27,7 +27,7 @@ const (
 )
 
 // Slots is how many commands at once have a group each.
-const Slots = 4
+const Slots = 2
 
 // Launchers is how many threads the agent can have in the groups of commands,
 // where they count as processes: one in each, and one more for root's commands.
