@@ -321,7 +321,7 @@ func (s *stored) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, recordName), text, 0o600); err != nil {
 		return err
 	}
-	return syncAll(dir, func(fd int) error { return unix.Syncfs(fd) })
+	return syncAll(dir, unix.Syncfs)
 }
 
 func syncAll(dir string, sync func(fd int) error) error {

@@ -119,14 +119,14 @@ func told(ctx context.Context, ref name.Reference, err error) error {
 }
 
 func refused(host string, ref name.Reference, answer *transport.Error) error {
-	switch code := answer.StatusCode; {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: answer, Message: fmt.Sprintf(
 			"the registry %s doesn't show %s to this server: log in there as the server's user, or check the name", host, ref.Context().RepositoryStr())}
-	case code == http.StatusNotFound:
+	case http.StatusNotFound:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: answer, Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
 	default:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, answer, "the registry %s answers with the status %d", host, code)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, answer, "the registry %s answers with the status %d", host, answer.StatusCode)
 	}
 }
 

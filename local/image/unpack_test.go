@@ -133,7 +133,7 @@ func TestLayersAreApplied(t *testing.T) {
 			"SCHILY.xattr.user.note": "hello", "SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "SCHILY.xattr.trusted.x": "y"}}, Content: []byte("own")},
 		file("d/gone", "x"), file("d/stays", "stays"), file("o/below/1", "1"), file("o/2", "2"),
 		kind(tar.TypeLink, "d/same", "d/own"), kind(tar.TypeLink, "/d/again", "/d/own"),
-		kind(tar.TypeSymlink, "abs", "/d"), kind(tar.TypeSymlink, "up", "../../../d"),
+		kind(tar.TypeSymlink, "abs", "/d"), kind(tar.TypeSymlink, "o/abs", "/d"), file("o/abs/deep", "deep"), kind(tar.TypeSymlink, "up", "../../../d"),
 		kind(tar.TypeFifo, "pipe", ""), kind(tar.TypeChar, "null", ""), kind(tar.TypeBlock, "disk", ""),
 		file("through", "file"), file("deep/er/file", "deep"), file("link-target", "old"), kind(tar.TypeLink, "hard", "link-target"),
 	)
@@ -150,7 +150,7 @@ func TestLayersAreApplied(t *testing.T) {
 	}
 	tr.has(map[string]string{
 		"d/own": "own", "d/same": "own", "d/again": "own", "d/stays": "stays", "d/gone": "-", "o/below": "-", "o/2": "-", "o/new": "new", "o/late": "late",
-		"d/into": "into", "d/too": "too", "through/inside": "inside", "deep": "flat", "link-target": "new", "hard": "old", "nowhere": "-",
+		"d/into": "into", "d/too": "too", "d/deep": "deep", "through/inside": "inside", "deep": "flat", "link-target": "new", "hard": "old", "nowhere": "-",
 		"null": "-", "disk": "-", ".wh..wh.plnk": "-", "d/.wh.gone": "-", "kept": "kept",
 	})
 	tr.unharmed()

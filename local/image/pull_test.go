@@ -1,0 +1,137 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestFullDisk pulls onto a disk that has too little room.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", reserve+4<<20)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	b := newBox(t, dir, nil)
+	registry := imagetest.NewRegistry(t, nil)
+	image := small(t, "fits")
+	if s := b.want(registry.Push(image, "fits:1")); s.State != runtime.ImageReady {
+		t.Fatalf("%+v", s)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), bytes.Repeat([]byte("x"), 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := b.want(registry.Push(small(t, "doesn't"), "full:1"))
+	if s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "disk is full") {
+		t.Errorf("%+v", s)
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	b.await(s.Digest, runtime.ImageReady)
+	b.clean(imagetest.Digest(t, image), s.Digest)
+}
+
+// pullUntilKilled is another process, which pulls and is killed.
+func pullUntilKilled(dir string) {
+	used := map[string]bool{os.Getenv("ROCKPOOL_TEST_DIGEST"): true}
+	c, err := Open(Config{
+		Dir: dir, Image: Limits{Bytes: 1 << 30, Entries: 1000}, Bytes: 1 << 30, Within: time.Minute, Logger: zap.NewNop(),
+		Used: func() map[string]bool { return used }, Changed: func(string) {},
+	})
+	if err != nil {
+		panic(err)
+	}
+	c.Want(os.Getenv("ROCKPOOL_TEST_REFERENCE"), os.Getenv("ROCKPOOL_TEST_DIGEST"))
+	c.Run(context.Background())
+}
+
+// TestKilledPullLeavesNothing kills a process while it unpacks, at several
+// moments.
+func TestKilledPullLeavesNothing(t *testing.T) {
+	registry := imagetest.NewRegistry(t, nil)
+	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("a", 3<<20)), file("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, file("c", "c")))
+	reference, digest := registry.Push(big, "big:1"), imagetest.Digest(t, big)
+	dir := t.TempDir()
+	half := 0
+	for range 6 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "ROCKPOOL_TEST_PULL="+dir, "ROCKPOOL_TEST_REFERENCE="+reference, "ROCKPOOL_TEST_DIGEST="+digest)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, func() bool { // it unpacks, or is done
+			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, "a"))
+			done, _ := filepath.Glob(filepath.Join(dir, "sha256-*"))
+			return len(begun)+len(done) > 0
+		})
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if left, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*")); len(left) > 0 {
+			half++
+		}
+	}
+	if half == 0 {
+		t.Error("no kill came in the middle")
+	}
+	b := newBox(t, dir, nil)
+	if s := b.want(reference); s.State != runtime.ImageReady {
+		t.Fatalf("%+v", s)
+	}
+	root, _ := b.Root(digest)
+	if text, err := os.ReadFile(filepath.Join(root, "b")); err != nil || len(text) != 3<<20 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	b.clean(digest)
+}
+
+func TestPlainHTTPIsForLoopback(t *testing.T) {
+	for _, c := range []struct {
+		url   string
+		plain []string
+		sent  bool
+	}{
+		{"http://127.0.0.1:1/", nil, true}, {"http://[::1]:1/", nil, true}, {"http://localhost:1/", nil, true},
+		{"http://10.0.0.1:1/", nil, false}, {"http://registry.local:1/", nil, false}, {"http://169.254.169.254/", nil, false},
+		{"http://127.0.0.1.example.org:1/", nil, false},
+		{"http://203.0.113.1:1/", []string{"203.0.113.1:2"}, false},
+	} {
+		r := newRegistries(c.plain)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.transport.RoundTrip(q)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "without TLS"); refused == c.sent {
+			t.Errorf("%s with %q: %v", c.url, c.plain, err)
+		}
+		cancel()
+		r.close()
+	}
+	b := newBox(t, t.TempDir(), nil)
+	if _, err := b.Resolve(t.Context(), "127.0.0.1:1/x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("a loopback address: %v", err)
+	}
+}
