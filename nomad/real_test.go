@@ -415,3 +415,20 @@ func TestBridgesToTheNodeItself(t *testing.T) {
 		t.Error("a node that can't be reached is tried again at once")
 	}
 }
+
+// The signal that has Nomad's client look again at a task is allowed by the
+// policy, and does nothing to a runner.
+func TestTheSignalThatHealsDoesNothingElse(t *testing.T) {
+	b := newBed(t)
+	id := b.idle()
+	err := b.nomad.calls.Allocations().Signal(&api.Allocation{ID: b.allocation(id).ID}, nil, taskName, "SIGCONT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := b.run(id, "echo", "hi"); out != "hi\n" {
+		t.Errorf("it says %q", out)
+	}
+	if r, _ := b.find(id); r.State != runtime.RunnerIdle {
+		t.Errorf("it is %s: %s", r.State, r.Message)
+	}
+}

@@ -42,7 +42,8 @@ type sim struct {
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]context.CancelFunc // by allocation
-	wedged     bool                            // its client executes nothing, though tasks run
+	wedged     bool                            // its client executes nothing, though tasks run, until one is signalled
+	unhealed   bool                            // and then neither
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is told in place of an event
@@ -67,6 +68,7 @@ func (s *sim) serve(t *testing.T) {
 		"GET /v1/allocations": s.listAllocations, "GET /v1/evaluations": s.listEvaluations, "GET /v1/evaluation/{id}": s.readEvaluation,
 		"GET /v1/vars": s.listVariables, "GET /v1/var/{path...}": s.readVariable, "PUT /v1/var/{path...}": s.writeVariable,
 		"DELETE /v1/var/{path...}": s.deleteVariable, "GET /v1/nodes": s.listNodes,
+		"PUT /v1/client/allocation/{id}/signal": s.signal,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, pattern, handle) })
 	}
@@ -398,6 +400,16 @@ func (s *sim) breakStreams() {
 		close(stream)
 		delete(s.streams, stream)
 	}
+}
+
+func (s *sim) signal(r *http.Request) (any, error) {
+	var request api.AllocSignalRequest
+	err := json.NewDecoder(r.Body).Decode(&request)
+	if err != nil || request.Signal != "SIGCONT" || request.Task != taskName {
+		return nil, &refused{status: 400, text: fmt.Sprintf("%+v", request)}
+	}
+	s.wedged = s.unhealed
+	return struct{}{}, nil
 }
 
 // bridge stands for alloc exec and the agent's bridge: package yamux shares

@@ -73,7 +73,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 			return
 		}
 		c.log.Debug("an agent doesn't answer yet", zap.String("runner", string(e.id)), zap.Error(c.redact(err)))
-		if c.wedged(e, allocation, err) {
+		if c.unwedge(ctx, e, allocation, err) {
 			return
 		}
 	}

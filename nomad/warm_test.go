@@ -10,12 +10,27 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Nomad's client can believe for good that a task hasn't begun. Such a runner
-// isn't waited for: it goes, and a pool makes another.
-func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
+// Nomad's client can believe for good that a task hasn't begun, until something
+// happens to it.
+func TestARunnerInWhichNothingIsExecutedIsHealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.wedged = true })
+		w.idle()
+		w.locked(func() {
+			if w.wedged {
+				t.Error("it was never wedged")
+			}
+		})
+	})
+}
+
+// Where it can't be healed it isn't waited for: it goes, and a pool makes
+// another.
+func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.locked(func() { w.wedged, w.unhealed = true, true })
 		id := runtime.NewRunnerID()
 		began := time.Now()
 		hinted := make(chan time.Duration, 100)
@@ -39,7 +54,7 @@ func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
 		if len(hinted) == 0 {
 			t.Error("nobody was told")
 		}
-		w.locked(func() { w.wedged = false })
+		w.locked(func() { w.wedged, w.unhealed = false, false })
 		w.idle()
 	})
 }

@@ -1,7 +1,8 @@
 # What Rockpool may do on Nomad, and nothing else.
 namespace "default" {
-  # alloc-node-exec is for the driver raw_exec only.
-  capabilities = ["list-jobs", "read-job", "submit-job", "alloc-exec", "alloc-node-exec"]
+  # alloc-node-exec is for the driver raw_exec only; alloc-lifecycle for a signal that does nothing
+  # to a task whose beginning Nomad's client has missed (docs/decisions/0022).
+  capabilities = ["list-jobs", "read-job", "submit-job", "alloc-exec", "alloc-node-exec", "alloc-lifecycle"]
 
   # Claims, and which server is the one that works, for every --nomad-prefix that begins so.
   variables {
