@@ -117,7 +117,8 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	return err
 }
 
-// faults has one after the other, until the time is over.
+// faults has one after the other, until the time is over; on Nomad, whose own
+// faults take their time, also until each has come, unless the run is short.
 func (s *storm) faults(ctx context.Context, config Config) error {
 	round := hereFaults()
 	if s.nomad != nil {
@@ -125,7 +126,7 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 	}
 	plan := newSchedule(config.Seed, config.Every, round)
 	began, filled := time.Now(), false
-	for ctx.Err() == nil {
+	for struck := 0; ctx.Err() == nil; struck++ {
 		f := plan.next()
 		if !filled && time.Since(began) > config.For/2 {
 			filled = true
@@ -133,7 +134,8 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 				return err
 			}
 		}
-		if left := config.For - time.Since(began); f.wait > left {
+		all := s.nomad == nil || config.Short || struck >= len(round)
+		if left := config.For - time.Since(began); all && f.wait > left {
 			return s.rest(ctx, max(left, 0))
 		}
 		if err := s.rest(ctx, f.wait); err != nil {
