@@ -3161,7 +3161,7 @@ type Cluster {
   draining: Draining
 
   """
-  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes; of Nomad's, the latest 1000 are looked at. Empty for a cluster that doesn't tell.
+  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes; on Nomad the latest 1000 are looked at, and those that are BLOCKED. Empty for a cluster that doesn't tell.
   INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
   """
   evaluations(
@@ -3178,7 +3178,7 @@ type Cluster {
   ): EvaluationConnection!
 
   """
-  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes; of Nomad's, the latest 1000 are looked at, but those of runners that another server removed. Empty for a cluster that doesn't tell.
+  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes; on Nomad, of the latest 500 runners that this server removed. Empty for a cluster that doesn't tell.
   INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
   """
   allocations(
@@ -3419,7 +3419,7 @@ enum AllocationStatus {
   COMPLETE
   "It ended by itself, or could not be started."
   FAILED
-  "It wasn't there any more after a restart of the server."
+  "It wasn't there any more after a restart of the server, or its node isn't."
   LOST
 }
 
