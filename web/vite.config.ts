@@ -15,7 +15,7 @@ export default defineConfig({
     target: "es2023",
     assetsInlineLimit: 0, // the pages' policy allows nothing that stands in them
     modulePreload: { polyfill: false },
-    chunkSizeWarningLimit: 8000, // build/pack.mjs has the budgets
+    chunkSizeWarningLimit: 8000, // build/budget.mjs has the budgets
     rolldownOptions: { input: ["index.html", "graphiql.html"] },
   },
   worker: { format: "es" },
