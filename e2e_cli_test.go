@@ -89,7 +89,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		"id: ruby\nresources: {memory: 1}\n":   "memory",
 		"# nothing\n":                          "no environment",
 		"id: ruby\npoolSize: -1\n":             "0 to 1000",
-		"id: ruby\nimage: 'debian:12'\n":       "INVALID_INPUT",
+		"id: ruby\nimage: 'Debian 12'\n":       "INVALID_INPUT",
 		"id: ruby\nifRevision: 99\n":           "CONFLICT",
 		"id: [ruby\n":                          "read standard input",
 		"id: ruby\nvariables: {LANG: C}\n":     "variables",

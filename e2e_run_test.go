@@ -379,7 +379,7 @@ func TestE2ETypedErrors(t *testing.T) {
 		{put, object{"id": "x", "poolSize": 1_000_000}, runtime.CodeInvalidInput, "poolSize"},
 		{put, object{"id": "x", "resources": object{"memoryMiB": 0}}, runtime.CodeInvalidInput, "resources.memoryMiB"},
 		{put, object{"id": "a/b"}, runtime.CodeInvalidInput, "id"},
-		{put, object{"id": "x", "image": "debian:12"}, runtime.CodeInvalidInput, "image"},
+		{put, object{"id": "x", "image": "Debian 12"}, runtime.CodeInvalidInput, "image"},
 		{put, object{"id": "x", "network": object{"access": true}}, runtime.CodeInvalidInput, "network.access"},
 		{put, object{"id": "x", "isolation": "GVISOR"}, runtime.CodeInvalidInput, "isolation"},
 		{put, object{"id": "shell", "ifRevision": 99}, runtime.CodeConflict, ""},

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // What the scheduler says is shown as it says it, so the schema has its words,
-// and no others.
+// and beside them only Nomad's.
 func TestSchemaHasTheSchedulersWords(t *testing.T) {
 	schema, err := os.ReadFile("schema.graphqls")
 	if err != nil {
@@ -19,7 +20,7 @@ func TestSchemaHasTheSchedulersWords(t *testing.T) {
 	}
 	for enum, words := range map[string][]string{
 		"EvaluationType":    texts(scheduler.Types()...),
-		"EvaluationTrigger": texts(scheduler.TriggerRegister, scheduler.TriggerDeregister, scheduler.TriggerRestore, scheduler.TriggerLost, scheduler.TriggerNoRoom, scheduler.TriggerFollowUp, scheduler.TriggerInterval),
+		"EvaluationTrigger": texts(scheduler.TriggerRegister, scheduler.TriggerDeregister, scheduler.TriggerRestore, scheduler.TriggerLost, scheduler.TriggerNoRoom, scheduler.TriggerFollowUp, scheduler.TriggerInterval, scheduler.Trigger(runtime.TriggerNodeChanged), scheduler.Trigger(runtime.TriggerPreempted), scheduler.Trigger(runtime.TriggerOther)), // the last three are Nomad's
 		"EvaluationStatus":  texts(scheduler.EvaluationPending, scheduler.EvaluationBlocked, scheduler.EvaluationComplete, scheduler.EvaluationFailed, scheduler.EvaluationCancelled),
 		"AllocationStatus":  texts(scheduler.AllocationPending, scheduler.AllocationRunning, scheduler.AllocationComplete, scheduler.AllocationFailed, scheduler.AllocationLost),
 		"DesiredState":      texts(scheduler.DesiredRun, scheduler.DesiredStop),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -339,7 +340,7 @@ func (b *bed) memory(t testing.TB) (kib int) {
 
 func TestVersion(t *testing.T) {
 	out, err := exec.Command(agentBinary, "version").Output()
-	if err != nil || !strings.Contains(string(out), "protocol 2") {
+	if err != nil || !strings.Contains(string(out), "protocol "+strconv.Itoa(agent.Protocol)) {
 		t.Errorf("%q, %v", out, err)
 	}
 	if err := exec.Command(agentBinary).Run(); err == nil {
