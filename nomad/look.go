@@ -283,15 +283,9 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	o := judge(s)
 	e.oom = max(e.oom, o.oom)
-	known := e.allocation
 	e.allocation, e.node = "", ""
+	e.runs = o.allocation != nil && runs(o.allocation, e.way.Task)
 	if o.allocation != nil {
-		if o.allocation.ID != known || o.allocation.ClientStatus != api.AllocClientStatusRunning {
-			e.runs = time.Time{}
-		}
-		if o.allocation.ClientStatus == api.AllocClientStatusRunning && e.runs.IsZero() {
-			e.runs = time.Now()
-		}
 		e.allocation, e.node, e.restarts = o.allocation.ID, o.allocation.NodeID, restarts(o.allocation)
 		if e.ready != nil && e.ready.allocation == "" { // its next claim says so again
 			e.ready.allocation, e.ready.restarts = e.allocation, e.restarts
@@ -306,7 +300,7 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	moved := e.advance(o.state)
 	if moved && o.state == runtime.RunnerGone {
-		e.runner.GoneReason, e.runner.Message, e.goneAt = o.reason, o.message, time.Now()
+		e.runner.GoneReason, e.runner.Message = o.reason, o.message
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.message

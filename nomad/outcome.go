@@ -135,6 +135,17 @@ func ended(a *api.AllocationListStub) bool {
 	}
 }
 
+// runs reports whether a task of an allocation's runs. The allocation's own
+// status says so as soon as any of its tasks does: one beside the runner's, for
+// example, whose image is still pulled.
+func runs(a *api.AllocationListStub, task string) bool {
+	state := a.TaskStates[task]
+	return state != nil && state.State == taskRuns
+}
+
+// taskRuns is the state of a task that runs, as Nomad tells it.
+const taskRuns = "running"
+
 // restarts returns how often an allocation's tasks were started again.
 func restarts(a *api.AllocationListStub) uint64 {
 	var all uint64
