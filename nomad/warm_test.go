@@ -125,7 +125,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Lists go on for a part of the time, however long they take.
+// Lists go on for a part of the time, unless they take so long that somebody
+// would wait for them.
 func TestLooksLeaveTime(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: mostGap, time.Minute: time.Minute,
