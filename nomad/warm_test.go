@@ -70,17 +70,11 @@ func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
 func TestARunnerWhoseImageIsPulledIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		states := func(state string) {
-			w.change(w.allocs[0], func(a *api.AllocationListStub) {
-				a.TaskStates = map[string]*api.TaskState{taskName: {State: state}, "beside": {State: taskRuns}}
-			})
-		}
-		w.locked(func() { w.wedged, w.unhealed = true, true })
+		w.locked(func() { w.pulling = true })
 		id := runtime.NewRunnerID()
 		if err := w.cluster.Start(t.Context(), id, w.env, runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
 		}
-		w.locked(func() { states("pending") })
 		time.Sleep(5 * time.Minute)
 		if r := w.state(id); r.State != runtime.RunnerStarting {
 			t.Errorf("it is %s (%s): %s", r.State, r.GoneReason, r.Message)
@@ -89,8 +83,8 @@ func TestARunnerWhoseImageIsPulledIsWaitedFor(t *testing.T) {
 			if w.calls["PUT /v1/client/allocation/{id}/signal"] > 0 {
 				t.Error("a task that hasn't begun was signalled")
 			}
-			w.wedged, w.unhealed = false, false
-			states(taskRuns)
+			w.pulling = false
+			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[taskName].State = taskRuns })
 		})
 		time.Sleep(time.Second)
 		if r := w.state(id); r.State != runtime.RunnerIdle {
