@@ -43,7 +43,6 @@ type NomadConfig struct {
 	Datacenters   []string `env:"ROCKPOOL_NOMAD_DATACENTERS" placeholder:"NAME,…" help:"Datacenters to run in. (all; $$${env})"`
 	NodePool      string   `env:"ROCKPOOL_NOMAD_NODE_POOL" placeholder:"NAME" help:"Node pool to run in. (Nomad's default; $$${env})"`
 	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"What nodes must have, each an attribute, an operator and a value, as in Nomad's jobs. ($$${env})"`
-	Spread        string   `env:"ROCKPOOL_NOMAD_SPREAD" placeholder:"ATTRIBUTE" help:"Attribute to spread over, as in Nomad's jobs. Nomad counts each job alone, and a runner is one: to spread runners, set its scheduler's algorithm (docs/nomad.md). ($$${env})"`
 	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners that have one: bridge, host or cni/NAME. (the driver's own; $$${env})"`
 	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners that are to have none, with the driver exec alone: none, on which Nomad 1.11 fails; cni/NAME of one with no more than a loopback interface; or host, which leaves them the machine's. (${default}; $$${env})"`
 	ForcePull     bool     `env:"ROCKPOOL_NOMAD_FORCE_PULL" help:"Pull images anew for each runner. ($$${env})"`
@@ -204,7 +203,7 @@ func (c *Config) nomadConfig(dir, sum string, logger *zap.Logger) nomad.Config {
 			CACert: n.CACert, ClientCert: n.ClientCert, ClientKey: n.ClientKey, TLSServerName: n.TLSServerName,
 		},
 		Logger: logger, Dir: dir, Prefix: n.Prefix, Remove: c.OnStop == stopRemoves, Agent: agent, UIURL: n.UIURL,
-		Driver: nomad.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints, Spread: n.Spread,
+		Driver: nomad.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints,
 		NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
 		Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.template,
 		Parallel: c.Parallel, Calls: n.Calls, Bridges: n.Bridges,

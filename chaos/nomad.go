@@ -201,8 +201,10 @@ func (n *nomad) belongs(dir string, tasks []allocation) string {
 			return fmt.Sprintf("in the group of %+v", a)
 		}
 	}
-	if strings.HasPrefix(exe, filepath.Join(n.dir, "client", "alloc")) {
-		return exe
+	for _, link := range []string{"exe", "cwd", "root"} { // of what is in no group of Nomad's, as programs on raw_exec can be
+		if at, err := os.Readlink(filepath.Join(dir, link)); err == nil && strings.HasPrefix(at, filepath.Join(n.dir, "client", "alloc")+"/") {
+			return link + " " + at
+		}
 	}
 	return ""
 }

@@ -32,7 +32,6 @@ type Config struct {
 	Datacenters []string // every one
 	NodePool    string   // Nomad's default
 	Constraints []string // such as "${attr.kernel.name} = linux"
-	Spread      string   // an attribute to spread over, such as "${node.datacenter}"
 	NetworkMode string   // of runners with network access: "bridge", "cni/NAME" or "host"; "": the driver's own
 	// NoNetworkMode is the mode of the group's network of runners without network
 	// access, with the driver exec alone, which can't keep them from it itself: "none".

@@ -21,11 +21,11 @@ type entry struct {
 	registered  uint64 // the index of its job, as far as we know; 0: not registered yet
 	priority    runtime.Priority
 	allocations []*api.AllocationListStub // as they were listed last
-	goneAt      time.Time                 // when it was found to be
+	goneAt      time.Time                 // when it was found to be, or was given up
 	allocation  string                    // where its agent is, or may be; "": unknown
 	node        string                    // of the allocation; "": not known yet
 	restarts    uint64                    // of the task there, as listed
-	runs        time.Time                 // when it was first listed as running; zero: it isn't
+	runs        bool                      // its task there is listed as running
 	ready       *readiness
 	variable    uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
 	oom         int64
@@ -55,7 +55,11 @@ func (e *entry) advance(state runtime.RunnerState) bool {
 		return false
 	}
 	e.runner.State = state
-	if state == runtime.RunnerGone && e.warming != nil {
+	if state != runtime.RunnerGone {
+		return true
+	}
+	e.goneAt = time.Now()
+	if e.warming != nil {
 		e.warming.stop()
 	}
 	return true

@@ -242,7 +242,7 @@ func tellAllocation(a *api.AllocationListStub, e *entry, evaluation runtime.Eval
 	case api.AllocClientStatusComplete:
 		told.Status = runtime.AllocationComplete
 	case api.AllocClientStatusFailed:
-		told.Status, told.Message = runtime.AllocationFailed, failure(a)
+		told.Status, told.Message = runtime.AllocationFailed, taskEnd(a)
 	case api.AllocClientStatusLost:
 		told.Status, told.Message = runtime.AllocationLost, "its node was lost"
 	case api.AllocClientStatusUnknown:
@@ -252,17 +252,4 @@ func tellAllocation(a *api.AllocationListStub, e *entry, evaluation runtime.Eval
 		told.EndedAt = time.Unix(0, a.ModifyTime)
 	}
 	return told
-}
-
-// failure says why an allocation failed, in words that name nothing of its node.
-func failure(a *api.AllocationListStub) string {
-	for _, event := range latest(a) {
-		for _, told := range toldEvent(event) {
-			switch told.Kind {
-			case runtime.TaskStartFailed, runtime.TaskExited, runtime.TaskOutOfMemory:
-				return cmp.Or(told.Detail, "its memory was full")
-			}
-		}
-	}
-	return "Nomad doesn't say why"
 }

@@ -36,9 +36,6 @@ func (c Config) builtIn() (*api.Job, error) {
 	if c.NodePool != "" {
 		job.NodePool = &c.NodePool
 	}
-	if c.Spread != "" {
-		job.AddSpread(api.NewSpread(c.Spread, 100, nil))
-	}
 	for i, text := range c.Constraints {
 		constraint, err := parseConstraint(text)
 		if err != nil {

@@ -73,7 +73,7 @@ func TestJobsAreWhatTheyWere(t *testing.T) {
 	}{
 		"docker":        {Config{}, sample()},
 		"docker-gvisor": {Config{ForcePull: true, MemoryReserve: 0.25}, gvisor},
-		"docker-cni":    {Config{NetworkMode: "cni/runners", Constraints: []string{"${attr.kernel.name} = linux", "${meta.fast} is_set"}, Spread: "${node.datacenter}"}, sample()},
+		"docker-cni":    {Config{NetworkMode: "cni/runners", Constraints: []string{"${attr.kernel.name} = linux", "${meta.fast} is_set"}}, sample()},
 		"podman":        {Config{Driver: Podman, Agent: Agent{Path: "/usr/bin/rockpool-agent"}}, sample()},
 		"exec":          {Config{Driver: Exec, User: "root", Restarts: 2, Reschedules: 1, Datacenters: []string{"a", "b"}, NodePool: "runners"}, bare},
 		"raw_exec":      {Config{Driver: RawExec}, raw},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -265,6 +266,7 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	job := l.jobs[e.id]
 	allocations := l.allocations[e.id]
 	if len(allocations) > 0 {
+		c.logFailures(e, allocations)
 		e.allocations = allocations
 	}
 	if e.removing {
@@ -283,15 +285,9 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	o := judge(s)
 	e.oom = max(e.oom, o.oom)
-	known := e.allocation
 	e.allocation, e.node = "", ""
+	e.runs = o.allocation != nil && runs(o.allocation, e.way.Task)
 	if o.allocation != nil {
-		if o.allocation.ID != known || o.allocation.ClientStatus != api.AllocClientStatusRunning {
-			e.runs = time.Time{}
-		}
-		if o.allocation.ClientStatus == api.AllocClientStatusRunning && e.runs.IsZero() {
-			e.runs = time.Now()
-		}
 		e.allocation, e.node, e.restarts = o.allocation.ID, o.allocation.NodeID, restarts(o.allocation)
 		if e.ready != nil && e.ready.allocation == "" { // its next claim says so again
 			e.ready.allocation, e.ready.restarts = e.allocation, e.restarts
@@ -306,7 +302,7 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 	}
 	moved := e.advance(o.state)
 	if moved && o.state == runtime.RunnerGone {
-		e.runner.GoneReason, e.runner.Message, e.goneAt = o.reason, o.message, time.Now()
+		e.runner.GoneReason, e.runner.Message = o.reason, o.message
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.message
@@ -315,6 +311,19 @@ func (c *Cluster) takeEntry(l *listing, e *entry) bool {
 		}
 	}
 	return moved || e.runner.Message != before.Message
+}
+
+// logFailures logs why allocations failed that hadn't when they were listed
+// last. The caller holds mu.
+func (c *Cluster) logFailures(e *entry, listed []*api.AllocationListStub) {
+	for _, a := range listed {
+		known := func(before *api.AllocationListStub) bool {
+			return before.ID == a.ID && before.ClientStatus == a.ClientStatus
+		}
+		if a.ClientStatus == api.AllocClientStatusFailed && !slices.ContainsFunc(e.allocations, known) {
+			c.log.Warn("a runner's task failed", zap.String("runner", string(e.id)), zap.String("allocation", a.ID), zap.String("nomad", nomadsWords(a)))
+		}
+	}
 }
 
 // takeVariable takes in that a runner was ready, and its claim. The caller holds

@@ -135,6 +135,17 @@ func ended(a *api.AllocationListStub) bool {
 	}
 }
 
+// runs reports whether a task of an allocation's runs. The allocation's own
+// status says so as soon as any of its tasks does: one beside the runner's, for
+// example, whose image is still pulled.
+func runs(a *api.AllocationListStub, task string) bool {
+	state := a.TaskStates[task]
+	return state != nil && state.State == taskRuns
+}
+
+// taskRuns is the state of a task that runs, as Nomad tells it.
+const taskRuns = "running"
+
 // restarts returns how often an allocation's tasks were started again.
 func restarts(a *api.AllocationListStub) uint64 {
 	var all uint64
@@ -187,33 +198,54 @@ var failures = []string{
 	api.TaskDriverFailure, api.TaskSetupFailure, api.TaskArtifactDownloadFailed, api.TaskFailedValidation,
 }
 
-// taskEnd says how a task ended: the latest failure, or its exit.
+// taskEnd says how a task ended: the latest failure, or its exit. It is for
+// clients, so it is in our words.
 func taskEnd(a *api.AllocationListStub) string {
 	for _, event := range latest(a) {
 		switch {
 		case slices.Contains(failures, event.Type):
-			return fmt.Sprintf("%s: %s", strings.ToLower(event.Type), shown(event.DisplayMessage))
+			return toldEvent(event)[0].Detail + "; the server's log says more"
+		case event.Type == api.TaskTerminated && event.Details["oom_killed"] == "true":
+			return "its memory was full, and its agent was killed"
 		case event.Type == api.TaskTerminated:
-			if signal := event.Details["signal"]; signal != "" && signal != "0" {
-				return "its agent was killed by signal " + signal
-			}
-			return "its agent ended with exit code " + cmp.Or(event.Details["exit_code"], "0")
+			return "its agent ended " + exit(event)
 		}
 	}
-	return cmp.Or(shown(a.ClientDescription), "its task ended")
+	return "its task ended"
 }
 
-// waitsFor says what a task that isn't running yet does.
+// nomadsWords is what Nomad says of an allocation that failed, for the log: it
+// may name paths of a node, or what a registry answered.
+func nomadsWords(a *api.AllocationListStub) string {
+	for _, event := range latest(a) {
+		if slices.Contains(failures, event.Type) {
+			return fmt.Sprintf("%s: %s", strings.ToLower(event.Type), shown(event.DisplayMessage))
+		}
+	}
+	return shown(a.ClientDescription)
+}
+
+// waitsFor says what a task that isn't running yet does. Of Nomad's words it has
+// only how far docker is with an image.
 func waitsFor(a *api.AllocationListStub) string {
 	events := latest(a)
 	if len(events) == 0 {
 		return ""
 	}
-	switch events[0].Type {
-	case api.TaskStarted, api.TaskSetup, api.TaskReceived, api.TaskBuildingTaskDir:
-		return ""
+	if text := events[0].DisplayMessage; strings.HasPrefix(text, "Downloading image") || strings.HasPrefix(text, "Docker image pull progress: ") {
+		return shown(text)
 	}
-	return shown(events[0].DisplayMessage)
+	for _, told := range toldEvent(events[0]) {
+		switch told.Kind {
+		case runtime.TaskFetching:
+			return "its image, or its agent, is being fetched"
+		case runtime.TaskRestarting:
+			return strings.TrimSpace("its task is started again " + told.Detail)
+		case runtime.TaskStartFailed:
+			return told.Detail
+		}
+	}
+	return ""
 }
 
 // latest are the events of an allocation's tasks, the youngest first.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -66,9 +68,11 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		"stopped before":          {sight{stopped: true, allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
 		"purged before":           {sight{purged: true}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
 		"pulling":                 {sight{allocations: on(alloc("a1", 10, client("pending"), event("Driver", "Downloading image")))}, starting, "", "Downloading image", "a1"},
+		"making its network":      {sight{allocations: on(alloc("a1", 10, client("pending"), event("Driver", "/opt/nomad is busy")))}, starting, "", "", "a1"},
+		"started again":           {sight{allocations: on(alloc("a1", 10, client("pending"), event(api.TaskRestarting, "/opt/nomad", "start_delay", "1050000000")))}, starting, "", "its task is started again in 1.05s", "a1"},
 		"runs, no answer yet":     {sight{allocations: on(alloc("a1", 10))}, starting, "", "", "a1"},
-		"can't be pulled":         {sight{dead: true, allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "no such image"), event("Not Restarting", "x")))}, gone, runtime.GoneStartFailed, "driver failure: no such image", ""},
-		"failed, another to come": {sight{allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "x")))}, starting, "", "to be placed anew: driver failure: x", ""},
+		"can't be pulled":         {sight{dead: true, allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "Failed to pull `x`: https://registry/?token=1"), event("Not Restarting", "x")))}, gone, runtime.GoneStartFailed, "its driver couldn't get its image; the server's log says more", ""},
+		"failed, another to come": {sight{allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "/opt/nomad")))}, starting, "", "to be placed anew: its driver couldn't start it; the server's log says more", ""},
 		"failed, another there":   {sight{allocations: on(alloc("a2", 12), alloc("a1", 10, client(failed)))}, starting, "", "", "a2"},
 		"stopped by hand, early":  {sight{allocations: on(alloc("a1", 10, desired(stop, "x")))}, gone, runtime.GoneStartFailed, "its allocation was stopped by somebody else", ""},
 		"too little memory":       {sight{dead: true, allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
@@ -86,7 +90,7 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		"restarted before it was":   {sight{ready: &readiness{allocation: "a1", restarts: 1, index: 20}, allocations: on(alloc("a1", 10, restartsOf(1)))}, idle, "", "", "a1"},
 		"restarted for memory":      {sight{ready: known, allocations: on(alloc("a1", 10, restartsOf(1), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
 		"out of memory":             {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
-		"killed":                    {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), event(api.TaskTerminated, "", "signal", "9", "exit_code", "137")))}, gone, runtime.GoneAgentDied, "its agent was killed by signal 9", ""},
+		"killed":                    {sight{ready: known, allocations: on(alloc("a1", 10, client(failed), event(api.TaskTerminated, "", "signal", "9", "exit_code", "137")))}, gone, runtime.GoneAgentDied, "its agent ended by signal 9", ""},
 		"ended":                     {sight{ready: known, allocations: on(alloc("a1", 10, client(complete), event(api.TaskTerminated, "", "signal", "0", "exit_code", "2")))}, gone, runtime.GoneAgentDied, "its agent ended with exit code 2", ""},
 		"lost":                      {sight{ready: known, allocations: on(alloc("a1", 10, client("lost"), desired(stop, "alloc is lost since its node is down")), alloc("a2", 30))}, gone, runtime.GoneUnknown, "its node was lost", ""},
 		"unknown":                   {sight{ready: known, allocations: on(alloc("a1", 10, client("unknown")))}, gone, runtime.GoneUnknown, "its node is disconnected", ""},
@@ -109,5 +113,24 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		if o.state != test.state || o.reason != test.reason || o.message != test.says || at != test.at {
 			t.Errorf("%s: %s %s %q at %q\nwant %s %s %q at %q", name, o.state, o.reason, o.message, at, test.state, test.reason, test.says, test.at)
 		}
+	}
+}
+
+// What clients aren't told of a failure is in the log, once.
+func TestNomadsWordsAreLogged(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	c := &Cluster{log: zap.New(core)}
+	e := &entry{id: "x"}
+	for _, listed := range [][]*api.AllocationListStub{
+		{alloc("a1", 10, client("pending"))},
+		{alloc("a1", 10, client("failed"), event(api.TaskDriverFailure, "/opt/nomad"), event(api.TaskNotRestarting, "x"))},
+		{alloc("a1", 10, client("failed"), event(api.TaskDriverFailure, "/opt/nomad")), alloc("a2", 12)},
+	} {
+		c.logFailures(e, listed)
+		e.allocations = listed
+	}
+	all := logged.All()
+	if len(all) != 1 || all[0].ContextMap()["nomad"] != "driver failure: /opt/nomad" || all[0].ContextMap()["runner"] != "x" {
+		t.Errorf("%+v", all)
 	}
 }

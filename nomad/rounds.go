@@ -18,8 +18,9 @@ type rounds struct {
 }
 
 // gap bounds how often lists are asked for: an event for every step of fifty
-// runners that start must not make a list each. Where a look takes long, since
-// CPUs are busy or there is much to list, it goes on for a fifth of the time.
+// runners that start must not make a list each. Where a look takes longer, since
+// CPUs are busy or there is much to list, it goes on for a fifth of the time, or,
+// since somebody may wait for one, begins half a second after the last at most.
 const (
 	gap     = 50 * time.Millisecond
 	mostGap = 500 * time.Millisecond

@@ -44,6 +44,7 @@ type sim struct {
 	bridges    map[string][]context.CancelFunc // by allocation
 	wedged     bool                            // its client executes nothing, though tasks run, until one is signalled
 	unhealed   bool                            // and then neither
+	pulling    bool                            // the image of runners' tasks is, while another task beside them runs
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is told in place of an event
@@ -215,7 +216,10 @@ func (s *sim) place(job string) {
 	s.index++
 	a := &api.AllocationListStub{
 		ID: s.id("alloc"), JobID: job, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
-		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{taskName: {State: "running"}},
+		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{taskName: {State: taskRuns}},
+	}
+	if s.pulling {
+		a.TaskStates = map[string]*api.TaskState{taskName: {State: "pending"}, "beside": {State: taskRuns}}
 	}
 	s.allocs = append(s.allocs, a)
 	s.tell("Allocation", a.ID, job)
@@ -423,7 +427,7 @@ func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
 	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
 	}
-	if s.wedged {
+	if s.wedged || s.pulling {
 		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
 	life, cancel := context.WithCancel(context.Background())

@@ -48,22 +48,11 @@ func (e *entry) events(more ...runtime.TaskEvent) []runtime.TaskEvent {
 		all = append(all, runtime.TaskEvent{At: e.ready.at, Kind: runtime.TaskReady})
 	}
 	if e.runner.State == runtime.RunnerGone {
-		all = append(all, runtime.TaskEvent{At: e.goneAt, Kind: runtime.TaskGone, Detail: goneDetail(e.runner)})
+		all = append(all, runtime.TaskEvent{At: e.goneAt, Kind: runtime.TaskGone, Detail: e.runner.Message})
 	}
 	slices.SortStableFunc(all, func(a, b runtime.TaskEvent) int { return a.At.Compare(b.At) })
 	all = slices.CompactFunc(all, func(a, b runtime.TaskEvent) bool { return a.Kind == b.Kind && a.Detail == b.Detail })
 	return all[max(0, len(all)-runtime.KeptTaskEvents):]
-}
-
-// goneDetail says why a runner is gone, where that isn't in words of Nomad's,
-// which may name paths of a node.
-func goneDetail(r runtime.Runner) string {
-	switch r.GoneReason {
-	case runtime.GoneStartFailed, runtime.GoneAgentDied, runtime.GoneRescheduled:
-		return "" // the events before say it
-	default:
-		return r.Message
-	}
 }
 
 // toldEvent returns an event of a task as clients are told of it: of Nomad's
@@ -92,6 +81,9 @@ func toldEvent(event *api.TaskEvent) []runtime.TaskEvent {
 		}
 	case api.TaskDriverFailure:
 		told.Kind, told.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {
+			told.Detail = "its driver couldn't get its image" // docker, podman
+		}
 	case api.TaskSetupFailure:
 		told.Kind, told.Detail = runtime.TaskStartFailed, "its node couldn't make what it needs"
 	case api.TaskArtifactDownloadFailed:

@@ -63,6 +63,7 @@ func (c *Cluster) warm(e *entry) {
 
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
+	var stuck wedge
 	for pause := c.pace.first(); wait(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
 		err := c.bridges.keep(ctx, e.id, false) // which has the agent answer
 		if err == nil {
@@ -73,7 +74,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 			return
 		}
 		c.log.Debug("an agent doesn't answer yet", zap.String("runner", string(e.id)), zap.Error(c.redact(err)))
-		if c.unwedge(ctx, e, allocation, err) {
+		if c.unwedge(ctx, e, allocation, &stuck, err) {
 			return
 		}
 	}

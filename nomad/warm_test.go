@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -54,8 +56,40 @@ func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
 		if len(hinted) == 0 {
 			t.Error("nobody was told")
 		}
+		events, err := w.cluster.TaskEvents(t.Context(), id)
+		if err != nil || len(events) == 0 || events[len(events)-1].Kind != runtime.TaskGone || events[len(events)-1].At.Before(began) {
+			t.Errorf("its last event isn't its end: %+v, %v", events, err)
+		}
 		w.locked(func() { w.wedged, w.unhealed = false, false })
 		w.idle()
+	})
+}
+
+// An allocation runs as soon as one of its tasks does. That the runner's hasn't
+// begun is true while its image is pulled, however long that takes.
+func TestARunnerWhoseImageIsPulledIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.locked(func() { w.pulling = true })
+		id := runtime.NewRunnerID()
+		if err := w.cluster.Start(t.Context(), id, w.env, runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if r := w.state(id); r.State != runtime.RunnerStarting {
+			t.Errorf("it is %s (%s): %s", r.State, r.GoneReason, r.Message)
+		}
+		w.locked(func() {
+			if w.calls["PUT /v1/client/allocation/{id}/signal"] > 0 {
+				t.Error("a task that hasn't begun was signalled")
+			}
+			w.pulling = false
+			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[taskName].State = taskRuns })
+		})
+		time.Sleep(time.Second)
+		if r := w.state(id); r.State != runtime.RunnerIdle {
+			t.Errorf("it is %s (%s): %s", r.State, r.GoneReason, r.Message)
+		}
 	})
 }
 
@@ -85,7 +119,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Lists go on for a part of the time, however long they take.
+// Lists go on for a part of the time, unless they take so long that somebody
+// would wait for them.
 func TestLooksLeaveTime(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: mostGap, time.Minute: time.Minute,

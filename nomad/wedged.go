@@ -16,26 +16,40 @@ import (
 // made from a copy of the task's state, and the copy is then kept as the state).
 // Whatever happens to the task next has it look again.
 
-// wedgedAfter is how long it is tried to have it look again.
-const wedgedAfter = 3 * time.Second
+// For so long, and so often, it is tried to have it look again: where Nomad is
+// slow to answer, a try takes seconds.
+const (
+	wedgedAfter   = 3 * time.Second
+	wedgedSignals = 3
+)
+
+// A wedge is what was done about a task of which Nomad's client says that it
+// hasn't begun.
+type wedge struct {
+	since   time.Time // when it first said so of one that is listed as running
+	signals int       // that were sent since
+}
 
 // unwedge looks at the error of a try. Where Nomad's client says that a task
 // hasn't begun which is listed as running, it is sent a signal that does nothing
-// to it; after a while the runner is given up, and true returned.
-func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, err error) bool {
+// to it; after a while the runner is given up, and true returned. One whose image
+// is pulled isn't listed so, however long that takes.
+func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *wedge, err error) bool {
 	if !strings.Contains(err.Error(), "not started yet") {
 		return false
 	}
 	c.mu.Lock()
-	runs, task := e.runs, e.way.Task
-	current := e.allocation == allocation && !runs.IsZero()
+	begun, task := e.runs && e.allocation == allocation, e.way.Task
 	c.mu.Unlock()
 	switch {
-	case !current:
+	case !begun:
+		*w = wedge{}
 		return false
-	case time.Since(runs) > wedgedAfter:
+	case w.signals >= wedgedSignals && time.Since(w.since) > wedgedAfter:
 		return c.giveUp(e, allocation)
 	}
+	def(&w.since, time.Now())
+	w.signals++
 	err = c.attempt(ctx, func(ctx context.Context) error {
 		return c.nomad.calls.Allocations().Signal(&api.Allocation{ID: allocation}, query(ctx), task, "SIGCONT")
 	})
@@ -46,16 +60,19 @@ func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, err 
 	return false
 }
 
-// giveUp gives up a runner that starts, and reports whether it did.
+// giveUp gives up a runner that starts, and reports whether it did. One that a
+// list found ready meanwhile may be somebody's by now.
 func (c *Cluster) giveUp(e *entry, allocation string) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.allocation != allocation || !e.advance(runtime.RunnerGone) {
-		return false
+	gone := e.allocation == allocation && e.ready == nil && e.advance(runtime.RunnerGone)
+	if gone {
+		e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it"
+		c.changed(e)
 	}
-	e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it"
-	c.changed(e)
 	env := e.runner.Environment.ID
-	c.workers.Go(func() { c.changes.Send(env) })
-	return true
+	c.mu.Unlock()
+	if gone {
+		c.changes.Send(env)
+	}
+	return gone
 }

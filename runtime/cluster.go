@@ -66,7 +66,9 @@ type Cluster interface {
 	// Runners returns the truth about the runners of one environment, or of
 	// all for "". A runner that ended by itself is GONE with its reason and
 	// last claim, until it is removed. States are STARTING, IDLE, CLAIMED,
-	// STOPPING and GONE; CLAIMING is known to the pool only.
+	// STOPPING and GONE; CLAIMING is known to the pool only. What was done through
+	// this Cluster is in it at once; what happened by itself may be in it half a
+	// second later, and is hinted at.
 	//
 	// Nomad: lists of jobs, allocations and variables, joined; of the variables
 	// only those are read whose index moved.

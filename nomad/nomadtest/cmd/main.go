@@ -62,7 +62,8 @@ func run() error {
 	if ca, cert, key := n.TLS(); ca != "" {
 		fmt.Printf("  export NOMAD_CACERT=%s NOMAD_CLIENT_CERT=%s NOMAD_CLIENT_KEY=%s\n", ca, cert, key)
 	}
-	fmt.Print("\nRockpool reads the same variables:\n\n  bin/rockpool serve --cluster nomad --advertise-url http://127.0.0.1:8080\n\n")
+	first, _, _ := strings.Cut(*drivers, ",")
+	fmt.Printf("\nRockpool reads the same variables:\n\n  bin/rockpool serve --cluster nomad --nomad-driver %s --advertise-url http://127.0.0.1:8080\n\n", first)
 	<-ctx.Done()
 	fmt.Println("ending it")
 	return n.Close()
