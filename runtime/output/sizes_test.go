@@ -97,7 +97,7 @@ func TestSizesAmongOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for from := range len(ends) {
+		for from := range ends {
 			var got []string
 			r, err := OpenReader(path, slices.Concat([]int64{0}, ends)[from])
 			if err != nil {
