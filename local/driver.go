@@ -119,7 +119,7 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.e.groups, d.e.root, d.e.oomSeen = &groups, s.Root, kills
+	d.e.groups, d.e.root, d.e.oomSeen, d.e.evidence = &groups, s.Root, kills, nil
 	return &handle{process: process, saved: text}, nil
 }
 

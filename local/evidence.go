@@ -40,7 +40,8 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	return now, nil
 }
 
-// count reads e's counters, and keeps them.
+// count reads e's counters, and keeps them. They never fall back: while groups
+// are being removed, those of commands go before the runner's own.
 func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	c.mu.Lock()
 	groups := e.groups
@@ -55,6 +56,9 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if last := e.evidence; last != nil {
+		now.OOMKills, now.ProcessLimitHits = max(now.OOMKills, last.OOMKills), max(now.ProcessLimitHits, last.ProcessLimitHits)
+	}
 	e.evidence = &now
 	return now, nil
 }

@@ -22,7 +22,8 @@ type counters struct {
 // Counts are the counters at a time.
 type counts struct {
 	refused, oomKills  int64
-	user, system       int64 // nanoseconds
+	cpu                int64 // nanoseconds, as the scheduler counts them
+	user, system       int64 // likewise, as the kernel guesses from whom its timer interrupts
 	read, written      int64
 	memory, mostMemory int64
 	mostProcesses      int64
@@ -42,6 +43,7 @@ func (c *counters) now() (n counts) {
 	n.oomKills = c.number("memory", "memory.oom_control", "oom_kill")
 	n.memory = c.number("memory", "memory.usage_in_bytes", "")
 	n.mostMemory = c.number("memory", "memory.max_usage_in_bytes", "")
+	n.cpu = c.number("cpuacct", "cpuacct.usage", "")
 	n.user = c.number("cpuacct", "cpuacct.usage_user", "")
 	n.system = c.number("cpuacct", "cpuacct.usage_sys", "")
 	if c.has("blkio") {
@@ -55,7 +57,7 @@ func (c *counters) has(controller string) bool { _, ok := c.trees[controller]; r
 
 // cpu returns the processor time since the start.
 func (c *counters) cpu() time.Duration {
-	return time.Duration(c.number("cpuacct", "cpuacct.usage", "") - c.start.user - c.start.system)
+	return time.Duration(c.number("cpuacct", "cpuacct.usage", "") - c.start.cpu)
 }
 
 // refused returns how many forks were refused since the start, and notes how
@@ -71,9 +73,11 @@ func (c *counters) end(u *serve.Usage) {
 	end := c.now()
 	u.Own = true
 	u.Refused, u.OOMKills = end.refused-c.start.refused, end.oomKills-c.start.oomKills
-	if c.has("cpuacct") {
-		u.User = max(u.User, time.Duration(end.user-c.start.user))
-		u.System = max(u.System, time.Duration(end.system-c.start.system))
+	// Nobody waited for the rest; only how it is to be divided is a guess.
+	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
+		user := min(rest, max(0, time.Duration(end.user-c.start.user)-u.User))
+		u.User += user
+		u.System += rest - user
 	}
 	// What an earlier command left in files isn't this one's.
 	u.PeakMemory = max(u.PeakMemory, end.mostMemory-c.start.memory)

@@ -44,6 +44,7 @@ type Key struct {
 
 const (
 	keep  = 1 << 20 // bytes that a feed keeps for those of its members that are behind
+	extra = 512     // bytes that any event costs beside what is encoded: there are ones without output
 	ahead = 4       // events that a feed reads before its fastest member
 
 	// What comes in small pieces is gathered for so long, and a little longer
@@ -88,6 +89,8 @@ type node struct {
 	gone   bool // not kept any more
 }
 
+func (n *node) cost() int { return extra + len(n.item.Encoded) }
+
 // newFeed starts a feed after a cursor that its source is at.
 func newFeed(source Source, cursor string, encode func(engine.Event) []byte) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -95,7 +98,7 @@ func newFeed(source Source, cursor string, encode func(engine.Event) []byte) *fe
 	f := &feed{
 		source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
 		moved: make(chan struct{}, 1),
-		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start},
+		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start}, bytes: start.cost(),
 	}
 	start.item.Event.Cursor = cursor
 	go f.run(ctx)
@@ -165,7 +168,7 @@ func (f *feed) append(next *node) {
 	f.tail.next = next
 	close(f.tail.ready)
 	f.tail = next
-	f.bytes += len(next.item.Encoded)
+	f.bytes += next.cost()
 	// The end has the cursor of what was before it, and comes again to whom
 	// resumes there.
 	if next.err == nil && next.item.Event.Kind != engine.EventFinished {
@@ -182,7 +185,7 @@ func (f *feed) append(next *node) {
 func (f *feed) drop() {
 	old := f.oldest
 	f.oldest = old.next
-	f.bytes -= len(old.item.Encoded)
+	f.bytes -= old.cost()
 	if f.places[old.item.Event.Cursor] == old {
 		delete(f.places, old.item.Event.Cursor)
 	}

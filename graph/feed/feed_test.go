@@ -298,3 +298,16 @@ func TestSlowMembersHoldNothing(t *testing.T) {
 		}
 	})
 }
+
+// Sizes of a terminal have no output to be counted by, and there can be many.
+func TestEventsWithoutOutputAreNotKeptForEver(t *testing.T) {
+	start := &node{ready: make(chan struct{})}
+	f := &feed{tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
+	for i := range 100_000 {
+		size := engine.Event{Kind: engine.EventResized, Cursor: strconv.Itoa(i)}
+		f.append(&node{item: Item{Event: size}, ready: make(chan struct{})})
+	}
+	if len(f.places) > keep/extra || f.bytes > keep || f.places["99999"] != f.tail {
+		t.Errorf("%d events are kept, and count as %d bytes", len(f.places), f.bytes)
+	}
+}

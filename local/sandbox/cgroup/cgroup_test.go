@@ -1,10 +1,15 @@
 package cgroup
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseMount(t *testing.T) {
@@ -88,5 +93,42 @@ func TestRemoveNothing(t *testing.T) {
 	}
 	if err := trees.Remove(t.Context(), "/rockpool/never-there"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPartsLeadNowhereElse: whoever gets the directories of the groups of
+// commands can't go up from there.
+func TestPartsLeadNowhereElse(t *testing.T) {
+	trees, err := Mounted()
+	if err != nil || trees.Divisible() != nil || os.Geteuid() != 0 {
+		t.Skipf("groups can't be divided here: %v, %v", err, trees.Divisible())
+	}
+	path := fmt.Sprintf("/rockpool/test-parts-%d", os.Getpid())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := trees.Remove(ctx, path); err != nil {
+			t.Error(err)
+		}
+	})
+	parts, err := trees.Divide(path, 0, Limits{Memory: 64 << 20, Processes: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		defer p.Dir.Close()
+		at := int(p.Dir.Fd())
+		var own, above, slot unix.Stat_t
+		if err := unix.Fstat(at, &own); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Fstatat(at, "x0/tasks", &slot, 0); err != nil {
+			t.Errorf("%s: %v", p.Controller, err)
+		}
+		for _, name := range []string{"..", "../..", "x0/../../.."} {
+			if err := unix.Fstatat(at, name, &above, 0); err != nil || above.Ino != own.Ino || above.Dev != own.Dev {
+				t.Errorf("%s: %s leads out of the groups (%v)", p.Controller, name, err)
+			}
+		}
 	}
 }

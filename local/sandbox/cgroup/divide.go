@@ -50,7 +50,8 @@ func (all Hierarchies) Divisible() error {
 	return nil
 }
 
-// A Part is the directory of the groups of commands in one tree.
+// A Part is the directory of the groups of commands in one tree. Nothing above
+// it can be reached through it.
 type Part struct {
 	Controller string
 	Dir        *os.File
@@ -88,13 +89,25 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 				return parts, err
 			}
 		}
-		f, err := os.Open(dir)
+		f, err := openPart(dir)
 		if err != nil {
 			return parts, err
 		}
 		parts = append(parts, Part{Controller: name, Dir: f})
 	}
 	return parts, nil
+}
+
+// openPart opens a directory as a mount of its own, which is nowhere mounted:
+// "..", where there is nothing above, leads whoever inherits it to no group but
+// those below. In the directory itself it would lead to the tree's root, to the
+// names of all groups of the machine and what is counted there.
+func openPart(dir string) (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, &os.PathError{Op: "open_tree", Path: dir, Err: err}
+	}
+	return os.NewFile(uintptr(fd), dir), nil
 }
 
 func slotName(i int) string {
