@@ -139,7 +139,7 @@ func (c *Cache) discard(name string) error {
 		return err
 	}
 	c.leftovers = append(c.leftovers, to)
-	return os.Rename(filepath.Join(c.config.Dir, name), to)
+	return os.Rename(filepath.Join(c.config.Dir, name), filepath.Join(to, name)) // it may be a file
 }
 
 // directoryName is where an image lies below Config.Dir.
@@ -269,11 +269,11 @@ func (c *Cache) taken() (total int64) {
 // collect deletes images that nobody uses until the others fit, those first that
 // nobody has used for longest.
 func (c *Cache) collect() {
-	used := c.config.Used()
-	if used == nil {
-		return
-	}
 	for {
+		used := c.config.Used() // what is deleted takes a while
+		if used == nil {
+			return
+		}
 		c.mu.Lock()
 		victim := c.victim(used)
 		var away string
@@ -288,10 +288,13 @@ func (c *Cache) collect() {
 		if victim == nil {
 			return
 		}
-		c.config.Logger.Info("an image that nobody uses was deleted, to make room", zap.String("reference", victim.Reference), zap.String("digest", victim.Pin.Digest))
-		if c.config.Used()[victim.Pin.Digest] { // since just now
+		if used := c.config.Used(); used == nil || used[victim.Pin.Digest] { // since just now, perhaps by a runner
+			if err := c.giveBack(victim, away); err == nil {
+				continue
+			}
 			c.Want(victim.Reference, victim.Pin.Digest)
 		}
+		c.config.Logger.Info("an image that nobody uses was deleted, to make room", zap.String("reference", victim.Reference), zap.String("digest", victim.Pin.Digest))
 		if err := os.RemoveAll(away); err != nil {
 			c.config.Logger.Warn("what is left of an image could not be deleted; the next start tries again", zap.Error(err))
 		}
@@ -326,6 +329,18 @@ func (c *Cache) expel(s *stored) (away string, err error) {
 	}
 	delete(c.images, s.Pin.Digest)
 	return away, nil
+}
+
+// giveBack undoes expel.
+func (c *Cache) giveBack(s *stored, away string) error {
+	defer c.config.Changed(s.Pin.Digest)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := os.Rename(away, filepath.Join(c.config.Dir, directoryName(s.Pin.Digest)))
+	if err == nil {
+		c.images[s.Pin.Digest] = s
+	}
+	return err
 }
 
 // note writes down when images were used last.

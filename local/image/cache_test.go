@@ -166,7 +166,7 @@ func TestPullThenThere(t *testing.T) {
 	image := imagetest.Image(t, v1.Config{Env: []string{"A=b=c", "PATH=/x"}, User: "app:staff", WorkingDir: "/srv/app", Entrypoint: []string{"/nothing"}},
 		imagetest.Layer(t, file("etc/passwd", "root:x:0:0:r:/root:/bin/sh\napp:x:70:71:An App:/home/app:/bin/ash\nother:x:1000:1000::/:\n"), file("etc/group", "staff:x:50:\n"),
 			entry{Header: header{Name: "own", Mode: 0o600, Uid: 70, Gid: 50}}, kind(tar.TypeLink, "again", "own"),
-			entry{Header: header{Name: "theirs", Mode: 0o600, Uid: 1000, Gid: 1000}}, file("proc", "a file"), kind(tar.TypeSymlink, "etc/hosts", "/own")),
+			entry{Header: header{Name: "theirs", Mode: 0o600, Uid: 1000, Gid: 1000}}, file("proc", "a file"), kind(tar.TypeSymlink, "etc/hosts", "/own"), file("workspace/seen", "x")),
 		imagetest.Layer(t, file("two", "2")))
 	reference := registry.Push(image, "some/image:v1")
 	status := b.want(reference)
@@ -197,6 +197,9 @@ func TestPullThenThere(t *testing.T) {
 		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || !info.IsDir() {
 			t.Errorf("%s is %v (%v)", name, info, err)
 		}
+	}
+	if seen, err := os.ReadDir(filepath.Join(root, "workspace")); err != nil || len(seen) > 0 {
+		t.Errorf("a place of the runner's has %v (%v)", seen, err)
 	}
 	b.clean(digest)
 	b.stop()
@@ -259,7 +262,16 @@ func TestFilesAreImages(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(b.config.Files, "etc")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(b.config.Files, "pipes"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, pipe := range []string{"pipe.tar", "pipes/index.json"} {
+		if err := unix.Mkfifo(filepath.Join(b.config.Files, pipe), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for reference, says := range map[string]string{
+		"file:pipe.tar": "neither a file", "file:pipes": "neither an OCI layout",
 		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
 		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
 	} {

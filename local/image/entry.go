@@ -63,26 +63,50 @@ func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error
 	}
 }
 
-// roomEvery is after how many bytes the disk's room is looked at again.
-const roomEvery = 16 << 20
+// After how many bytes, and entries, the disk's room is looked at again.
+const (
+	roomEvery        = 16 << 20
+	roomEveryEntries = 1 << 10
+)
+
+func (u *unpacker) look() error {
+	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < roomEveryEntries {
+		return nil
+	}
+	u.checked.written, u.checked.entries = u.written, u.entries
+	return u.room()
+}
+
+// fill writes a file. One alone can fill a disk, and a hole takes nothing of the
+// layer.
+func (u *unpacker) fill(file io.Writer, content io.Reader) error {
+	for {
+		if _, err := io.CopyN(file, content, roomEvery); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := u.room(); err != nil {
+			return err
+		}
+	}
+}
 
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
 		return tooLarge("it takes more than %s", size(u.limits.Bytes))
 	}
 	u.written += header.Size
-	if u.written-u.checked >= roomEvery || u.entries%1024 == 0 {
-		u.checked = u.written
-		if err := u.room(); err != nil {
-			return err
-		}
+	if err := u.look(); err != nil {
+		return err
 	}
 	file, err := u.parent.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := io.Copy(file, content); err != nil {
+	if err := u.fill(file, content); err != nil {
 		return err
 	}
 	if err := file.Chown(owner(header.Uid), owner(header.Gid)); err != nil {
@@ -91,7 +115,7 @@ func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err
 	if err := file.Chmod(mode(header)); err != nil {
 		return err
 	}
-	if err := attributes(file, header); err != nil {
+	if err := u.attributes(file, header); err != nil {
 		return err
 	}
 	return u.parent.Chtimes(base, header.ModTime, header.ModTime)
@@ -113,7 +137,7 @@ func (u *unpacker) directory(base string, header *tar.Header) error {
 		return err
 	}
 	u.endTime(path.Join(u.at, base), header.ModTime)
-	return attributes(dir, header)
+	return u.attributes(dir, header)
 }
 
 // symlink makes a link that leads wherever it likes: it is followed in a
@@ -163,13 +187,16 @@ func (u *unpacker) fifo(base string, header *tar.Header) error {
 
 // attributes sets those of the namespace user. The others give privileges, or are
 // a security module's of another machine.
-func attributes(file *os.File, header *tar.Header) error {
+func (u *unpacker) attributes(file *os.File, header *tar.Header) error {
 	for key, value := range header.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 		if !ok || !strings.HasPrefix(name, "user.") {
 			continue
 		}
 		err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0)
+		if errors.Is(err, unix.ENOSPC) && u.room() == nil { // ext4 says so of what doesn't fit into a block
+			return fmt.Errorf("its attribute %.100q is too large for the file system here", name)
+		}
 		if err != nil && !errors.Is(err, unix.ENOTSUP) { // a file system without them has none inside either
 			return fmt.Errorf("its attribute %.100q: %w", name, err)
 		}

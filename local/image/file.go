@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -48,6 +49,8 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 			return nil, nil, err
 		}
 		parts = directory{below}
+	} else if !info.Mode().IsRegular() {
+		return nil, nil, broken(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
 	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
 		return nil, nil, err
 	}
@@ -61,14 +64,14 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 
 // readFile reads an OCI layout, else what "docker save" writes.
 func readFile(parts blobs, ref reference) (*source, error) {
-	index, err := document(parts, "index.json")
+	index, err := whole(parts, "index.json")
 	if err == nil {
 		return readLayout(parts, index, ref.tag)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	manifests, err := document(parts, "manifest.json")
+	manifests, err := whole(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, broken(ref.file+" is neither an OCI layout nor an archive of one, nor one that docker save wrote (compressed ones must be decompressed)", nil)
 	}
@@ -91,7 +94,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		if raw, err = document(parts, blobName(chosen.Digest)); err != nil {
+		if raw, err = whole(parts, blobName(chosen.Digest)); err != nil {
 			return nil, missing("manifest", err)
 		}
 		if err := matches("manifest", raw, chosen.Digest); err != nil {
@@ -134,7 +137,7 @@ func readManifest(parts blobs, raw []byte) (*source, error) {
 	if err != nil {
 		return nil, broken("its manifest can't be read", err)
 	}
-	config, err := document(parts, blobName(manifest.Config.Digest))
+	config, err := whole(parts, blobName(manifest.Config.Digest))
 	if err != nil {
 		return nil, missing("configuration", err)
 	}
@@ -177,7 +180,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		if !fits {
 			continue
 		}
-		config, err := document(parts, m.Config)
+		config, err := whole(parts, m.Config)
 		if err != nil {
 			return nil, missing("configuration", err)
 		}
@@ -203,8 +206,8 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 	return nil, broken(fmt.Sprintf("name one of its images after a #: it has %q", names), nil)
 }
 
-// document returns a part that is held in memory.
-func document(parts blobs, name string) ([]byte, error) {
+// whole returns a part that is held in memory.
+func whole(parts blobs, name string) ([]byte, error) {
 	content, size, err := parts.open(name)
 	if err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func missing(what string, err error) error {
 type directory struct{ *os.Root }
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
-	file, err := d.Open(name)
+	file, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe
 	if err != nil {
 		return nil, 0, err
 	}

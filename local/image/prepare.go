@@ -36,7 +36,16 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 		}
 	}
 	for _, dir := range s.Directories {
-		if err := u.settle(dir); err != nil {
+		if err := u.settle(path.Dir(dir)); err != nil {
+			return err
+		}
+		// What isn't mounted on would be seen otherwise: Go's runtime, and so the
+		// agent, reads files in /sys.
+		dir = strings.TrimPrefix(dir, "/")
+		if err := u.root.RemoveAll(dir); err != nil {
+			return err
+		}
+		if err := u.makeDirectory(dir); err != nil {
 			return err
 		}
 	}

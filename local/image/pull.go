@@ -131,9 +131,13 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		case <-ctx.Done():
 			return
 		}
+		if c.unused(p) { // by now
+			<-c.slots
+			return
+		}
 		err := c.try(ctx, p)
 		<-c.slots
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || c.forgotten(p) {
 			return
 		}
 		c.fail(p, err)
@@ -184,6 +188,13 @@ func (c *Cache) unused(p *pull) bool {
 	return true
 }
 
+// forgotten reports whether a pull was found unused.
+func (c *Cache) forgotten(p *pull) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pulls[p.digest] != p
+}
+
 // change changes a pull's status, and says so.
 func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.mu.Lock()
@@ -226,6 +237,10 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 					seen = now
 					c.config.Changed(p.digest)
 				}
+			case <-p.look:
+				if c.unused(p) {
+					cancel()
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -247,6 +262,9 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 			err = errors.Join(context.Cause(ctx), err)
 		}
 		return errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := os.RemoveAll(dir); err != nil { // it was there already
+		return err
 	}
 	c.config.Logger.Info("an image is here", zap.String("reference", s.Reference), zap.String("digest", p.digest),
 		zap.Int64("bytes", s.Bytes), zap.Duration("took", time.Since(began)))
@@ -290,6 +308,9 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	}
 	var u *unpacker
 	u = newUnpacker(root, c.config.Image, func() error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		p.taken.Store(u.disk())
 		return c.room()
 	})
@@ -333,10 +354,14 @@ func syncAll(dir string, sync func(fd int) error) error {
 	return sync(int(open.Fd()))
 }
 
-// keep makes what is in dir an image that is there.
+// keep makes what is in dir an image that is there, unless it is already.
 func (c *Cache) keep(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.images[s.Pin.Digest] != nil {
+		delete(c.pulls, s.Pin.Digest)
+		return nil
+	}
 	if err := os.Rename(dir, filepath.Join(c.config.Dir, directoryName(s.Pin.Digest))); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,4 +135,103 @@ func TestPlainHTTPIsForLoopback(t *testing.T) {
 	if _, err := b.Resolve(t.Context(), "127.0.0.1:1/x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("a loopback address: %v", err)
 	}
+}
+
+// What nobody wants any more ends at once, and what waits for its turn doesn't
+// begin.
+func TestUnusedPullEnds(t *testing.T) {
+	var hangs, third atomic.Int64
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case hangs.Load() < 0:
+			case strings.Contains(r.URL.Path, "/x3/"):
+				third.Add(1)
+			case strings.Contains(r.URL.Path, "/blobs/"):
+				w.WriteHeader(http.StatusOK)
+				w.(http.Flusher).Flush()
+				hangs.Add(1)
+				<-r.Context().Done()
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	hangs.Store(-1)
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Within = time.Minute })
+	var references, digests []string
+	for i := range 3 {
+		name := fmt.Sprintf("x%d", i+1)
+		references = append(references, registry.Push(small(t, name), name+":1"))
+		pin, err := b.Resolve(t.Context(), references[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, pin.Digest)
+	}
+	hangs.Store(0)
+	for i := range 3 {
+		b.use(digests[i], true)
+		b.Want(references[i], digests[i])
+		until(t, func() bool { return hangs.Load() == int64(min(i+1, pullsAtOnce)) })
+	}
+	for _, digest := range digests {
+		b.use(digest, false)
+	}
+	b.Review()
+	until(t, func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
+	if n := third.Load(); n > 0 {
+		t.Errorf("%d requests for what nobody wants", n)
+	}
+	b.clean()
+}
+
+// An image that comes into use while room is made keeps its very files: a runner
+// may have them already.
+func TestImageUsedMeanwhileStays(t *testing.T) {
+	registry := imagetest.NewRegistry(t, nil)
+	var asks atomic.Int64 // below 0: nobody counts
+	asks.Store(-1)
+	b := newBox(t, t.TempDir(), func(c *Config) {
+		used := c.Used
+		c.Used = func() map[string]bool {
+			if n := asks.Load(); n >= 0 && asks.Add(1) == 1 {
+				return map[string]bool{}
+			}
+			return used()
+		}
+	})
+	s := b.want(registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("x", 1<<20)))), "x:1"))
+	b.stop()
+	root, err := b.Root(s.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.config.Bytes = 1
+	asks.Store(0)
+	b.collect()
+	if after, err := os.Stat(root); err != nil || !os.SameFile(before, after) || b.Status(s.Digest).State != runtime.ImageReady {
+		t.Errorf("%+v, %v", b.Status(s.Digest), err)
+	}
+	if asks.Load() < 2 {
+		t.Error("nothing was to be deleted")
+	}
+	b.clean(s.Digest)
+}
+
+// What isn't an image in the cache's directory goes, and doesn't keep the server
+// from starting.
+func TestStrayFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "sha256-half"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	newBox(t, dir, nil).clean()
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -60,10 +61,11 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	}
 	manifest, err := image.Manifest()
 	if err != nil {
-		return nil, err
+		return nil, broken("its manifest can't be read", err)
 	}
-	if manifest.Config.Size > maxDocument {
-		return nil, tooLarge("its configuration has %d bytes", manifest.Config.Size)
+	// Of a size of -1 the client would read as much as comes.
+	if size := manifest.Config.Size; size < 0 || size > maxDocument {
+		return nil, tooLarge("its configuration has %d bytes", size)
 	}
 	rawManifest, err := image.RawManifest()
 	if err != nil {
@@ -114,6 +116,10 @@ func told(ctx context.Context, ref name.Reference, err error) error {
 			"the registry %s can't be asked over TLS, and is no loopback address: --image-plain-http %s lets it be asked without", host, plain.host)}
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
+	case errors.Is(err, remote.ErrSchema1):
+		return broken("it is of a kind that is no longer made: push it again with a newer tool", err)
+	case strings.HasPrefix(err.Error(), "no child with platform"): // the client has no type for it
+		return broken(fmt.Sprintf("%s isn't there for %s", ref, here()), err)
 	}
 	return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s can't be reached", host)
 }
@@ -131,7 +137,8 @@ func refused(host string, ref name.Reference, answer *transport.Error) error {
 }
 
 // A guard lets no request out without TLS but to this machine itself, and to
-// registries that were named for that.
+// registries that were named for that. A registry elsewhere can't lead to this
+// machine, nor in circles, and only its blobs may be large.
 type guard struct {
 	plain []string
 	next  *http.Transport
@@ -146,7 +153,36 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Scheme != "https" && !isLoopback(q.URL.Hostname()) && !slices.Contains(g.plain, q.URL.Host) {
 		return nil, &plainError{q.URL.Host}
 	}
-	return g.next.RoundTrip(q)
+	first, redirects := q, 0
+	for ; first.Response != nil && first.Response.Request != nil; redirects++ {
+		if first = first.Response.Request; redirects == maxRedirects {
+			return nil, broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
+		}
+	}
+	if isLoopback(q.URL.Hostname()) && !isLoopback(first.URL.Hostname()) {
+		return nil, broken("its registry redirects to this server's own machine", nil)
+	}
+	answer, err := g.next.RoundTrip(q)
+	if err == nil && !strings.Contains(first.URL.Path, "/blobs/") {
+		answer.Body = &document{answer.Body, maxDocument}
+	}
+	return answer, err
+}
+
+const maxRedirects = 10
+
+// A document is an answer that is held in memory, and may have so many bytes yet.
+type document struct {
+	io.ReadCloser
+	left int
+}
+
+func (d *document) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if d.left -= n; d.left < 0 {
+		return n, tooLarge("the registry's answer has more than %s", size(maxDocument))
+	}
+	return n, err
 }
 
 func isLoopback(host string) bool {

@@ -14,8 +14,9 @@ import (
 
 // Bounds of what describes an image, and is held in memory.
 const (
-	maxDocument = 8 << 20
+	maxDocument = 4 << 20 // what registries take of manifests; a few bytes of JSON are a hundred in memory
 	maxLayers   = 256
+	maxLayer    = 1 << 50 // bytes, so that no sum overflows
 )
 
 // A source is an image that can be read. All that it says is covered by its
@@ -53,6 +54,9 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 	}
 	s.digest = digest.String()
 	for i, l := range manifest.Layers {
+		if l.Size < 0 || l.Size > maxLayer {
+			return nil, tooLarge("its layer %d has %d bytes", i+1, l.Size)
+		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
 	return s, nil
@@ -82,7 +86,7 @@ func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntim
 // size is what is left to be transferred at the start.
 func (s *source) size() (total int64) {
 	for _, l := range s.layers {
-		total += max(l.size, 0)
+		total += l.size
 	}
 	return total
 }

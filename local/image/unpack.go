@@ -31,12 +31,15 @@ const maxPath = 4096
 type unpacker struct {
 	root   *os.Root
 	limits Limits
-	room   func() error // whether the disk still has any; asked every so often
+	room   func() error // whether there is still any on the disk, and time; asked every so often
 
 	stream  int64 // bytes that were read of the layers, unpacked
 	written int64 // bytes of files; sparse ones have more than they take of the stream
-	checked int64 // of written, when room was asked last
 	entries int
+	checked struct { // these two, when room was asked last
+		written int64
+		entries int
+	}
 
 	parent  *os.Root // the directory of the latest entry; nil: none
 	dir     string   // its name, as the layer writes it
@@ -68,6 +71,9 @@ func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
 		}
 		if u.entries++; u.entries > u.limits.Entries {
 			return tooLarge("it has more than %d files", u.limits.Entries)
+		}
+		if err := u.look(); err != nil {
+			return u.explain(ctx, header.Name, err)
 		}
 		if err := u.apply(header, reader); err != nil {
 			return u.explain(ctx, header.Name, err)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -245,6 +246,47 @@ func tellOf(err error) string {
 		return e.Message
 	}
 	return "?"
+}
+
+// The disk's room is asked for while one large file is written, and for what has
+// no bytes.
+func TestRoomIsAskedForOnTheWay(t *testing.T) {
+	var many []entry
+	for i := range 2 * roomEveryEntries {
+		many = append(many, entry{Header: header{Name: fmt.Sprintf("%d/", i), Typeflag: tar.TypeDir}})
+	}
+	for name, layer := range map[string][]byte{
+		"one file": imagetest.Layer(t, file("large", strings.Repeat("x", 4*roomEvery))),
+		"many":     imagetest.Layer(t, many...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			asked := 0
+			tr.u = newUnpacker(tr.root, Limits{Bytes: 1 << 30, Entries: 1 << 20}, func() error {
+				if asked++; asked > 1 {
+					return unix.ENOSPC
+				}
+				return nil
+			})
+			if err := tr.apply(layer); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("%v after it was asked %d times", err, asked)
+			}
+			if info, err := os.Stat(filepath.Join(tr.dir, "root", "large")); err == nil && info.Size() > 2*roomEvery {
+				t.Errorf("%d bytes were written", info.Size())
+			}
+		})
+	}
+}
+
+// An attribute that the file system can't hold is the image's fault: the disk
+// isn't full.
+func TestLargeAttribute(t *testing.T) {
+	tr := newTree(t)
+	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
+	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))
+	if err != nil && (isFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
+		t.Error(err)
+	}
 }
 
 func TestBombsAreRefused(t *testing.T) {

@@ -1,0 +1,104 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// What registries say is bounded, before it is believed.
+func TestHostileRegistries(t *testing.T) {
+	const blob = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
+	manifest := func(config, layer int64) string {
+		return fmt.Sprintf(`{"schemaVersion":2,"config":{"size":%d,"digest":%q},"layers":[{"size":%d,"digest":%q}]}`, config, blob, layer, blob)
+	}
+	for name, c := range map[string]struct {
+		kind     types.MediaType
+		manifest string
+		says     string
+	}{
+		"a large manifest":            {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "more than"},
+		"a broken manifest":           {types.OCIManifestSchema1, `{`, "manifest can't be read"},
+		"a configuration without end": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has -1 bytes"},
+		"a large configuration":       {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration has"},
+		"a circle":                    {"", "/v2/x/manifests/latest", "redirects more than"},
+		"another machine's image": {types.OCIImageIndex, `{"manifests":[{"size":1,"digest":"` + blob + `","platform":{"os":"linux","architecture":"s390x"}}]}`,
+			"isn't there for linux/" + goruntime.GOARCH},
+		"an old one": {types.DockerManifestSchema1, `{}`, "newer tool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.Contains(r.URL.Path, "/manifests/") && c.kind == "":
+					http.Redirect(w, r, c.manifest, http.StatusTemporaryRedirect)
+				case strings.Contains(r.URL.Path, "/manifests/"):
+					w.Header().Set("Content-Type", string(c.kind))
+					_, _ = w.Write([]byte(c.manifest))
+				case strings.Contains(r.URL.Path, "/blobs/"):
+					for range 64 { // the rest of an endless one
+						_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+					}
+				}
+			}))
+			defer server.Close()
+			b := newBox(t, t.TempDir(), nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := b.Resolve(ctx, strings.TrimPrefix(server.URL, "http://")+"/x")
+			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), c.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	config := fmt.Sprintf(`{"os":"linux","architecture":%q,"rootfs":{"diff_ids":[%q]}}`, goruntime.GOARCH, blob)
+	digest, _, err := v1.SHA256(strings.NewReader(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{-1, 1 << 60} {
+		raw := strings.Replace(manifest(int64(len(config)), n), blob, digest.String(), 1)
+		_, err := newSource([]byte(raw), []byte(config), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
+		if !strings.Contains(tellOf(err), "its layer 1 has") {
+			t.Errorf("a layer of %d bytes: %v", n, err)
+		}
+	}
+}
+
+// No registry elsewhere leads the server to what listens on its own machine.
+func TestRegistriesDontLeadHere(t *testing.T) {
+	r := newRegistries(nil)
+	defer r.close()
+	for _, from := range []string{"https://registry.example.org/v2/x/blobs/y", "http://127.0.0.1:1/v2/"} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost:1/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := http.NewRequestWithContext(t.Context(), http.MethodGet, from, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Response = &http.Response{Request: first}
+		answer, err := r.transport.RoundTrip(q)
+		if err == nil {
+			_ = answer.Body.Close()
+			t.Fatal("somebody listens there")
+		}
+		var told *runtime.Error
+		if refused := errors.As(err, &told); refused == strings.HasPrefix(from, "http://127") {
+			t.Errorf("from %s: %v", from, err)
+		}
+	}
+}
