@@ -178,13 +178,35 @@ func (n *nomad) leaks(ctx context.Context, l *ledger) error {
 	for _, v := range variables {
 		l.wrong(leakedJobs, 1, "claim %s", v.Path)
 	}
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range processes {
-		if what := n.belongs(dir, allocations); what != "" {
-			l.wrong(leakedProcesses, 1, "%s: %s", dir, what)
-		}
+	for dir, what := range n.left(ctx, allocations) {
+		l.wrong(leakedProcesses, 1, "%s: %s", dir, what)
 	}
 	return err
+}
+
+// left returns the processes of tasks that don't end, by their directories below
+// /proc. A killed client leaves some behind that Nomad knows no more: their agents
+// find out within seconds.
+func (n *nomad) left(ctx context.Context, tasks []allocation) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		left := map[string]string{}
+		processes, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range processes {
+			if what := n.belongs(dir, tasks); what != "" {
+				left[dir] = what
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // belongs returns how a process belongs to a task; "" if it doesn't. A zombie is

@@ -111,8 +111,9 @@ func becomeAgent(dir string) error {
 // A bed is a running agent.
 type bed struct {
 	socket string
-	pid    int    // the agent's, outside
-	cgroup string // of pids; "" if there is none
+	pid    int             // the agent's, outside
+	cgroup string          // of pids; "" if there is none
+	ended  <-chan struct{} // a task's; closed then
 }
 
 // newBed starts an agent whose runner has at most so many processes; 0 is any

@@ -134,6 +134,9 @@ func serveAt(socket string, o options, network bool) error {
 	if err != nil {
 		return err
 	}
+	if err := endWhenOrphaned(socket); err != nil {
+		return err
+	}
 	if mustNest() {
 		return nest(listener, workspace, network)
 	}

@@ -54,6 +54,7 @@ func newTask(t *testing.T, flags ...string) *bed {
 	must(cmd.Start())
 	b.pid = cmd.Process.Pid
 	ended := make(chan struct{})
+	b.ended = ended
 	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT) // Nomad's
@@ -318,5 +319,28 @@ func TestTheSocketsDirectoryIsNotShared(t *testing.T) {
 	out, err := exec.Command(agentBinary, "serve", "--socket", filepath.Join(dir, "s"), "--workspace", filepath.Join(dir, "w")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--socket") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// An agent whose socket is gone, or another's, can't be reached by anybody: it
+// ends, and what it runs with it.
+func TestAgentsOfNobodyEnd(t *testing.T) {
+	for name, lose := range map[string]func(socket string) error{
+		"gone": os.Remove,
+		"another's": func(socket string) error {
+			return errors.Join(os.Remove(socket), os.WriteFile(socket, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTask(t)
+			if err := lose(b.socket); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-b.ended:
+			case <-time.After(20 * time.Second):
+				t.Error("it lives on")
+			}
+		})
 	}
 }
