@@ -190,7 +190,7 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
   await page.click("dialog .cm-content");
   await page.keyboard.press("Control+End");
   await page.keyboard.type("second line");
-  await page.click("dialog >> text=Save");
+  await page.click("dialog >> role=button[name=Save]");
   await page.waitForSelector("dialog[open]", { state: "detached" });
   await page.click(".terminal-box");
   await page.keyboard.type(`clear; cat ${name}; echo; mkdir sub; ls -l ${name}\n`);
