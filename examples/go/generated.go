@@ -75,6 +75,7 @@ func (v *FeedWriteStdinWriteStdinPayload) GetOffset() int64 { return v.Offset }
 // FollowExecutionEventsExecutionFinished
 // FollowExecutionEventsExecutionOutput
 // FollowExecutionEventsExecutionOutputLost
+// FollowExecutionEventsExecutionResized
 // FollowExecutionEventsExecutionStarted
 // The GraphQL type's documentation follows.
 //
@@ -95,6 +96,8 @@ func (v *FollowExecutionEventsExecutionFinished) implementsGraphQLInterfaceFollo
 func (v *FollowExecutionEventsExecutionOutput) implementsGraphQLInterfaceFollowExecutionEventsExecutionEvent() {
 }
 func (v *FollowExecutionEventsExecutionOutputLost) implementsGraphQLInterfaceFollowExecutionEventsExecutionEvent() {
+}
+func (v *FollowExecutionEventsExecutionResized) implementsGraphQLInterfaceFollowExecutionEventsExecutionEvent() {
 }
 func (v *FollowExecutionEventsExecutionStarted) implementsGraphQLInterfaceFollowExecutionEventsExecutionEvent() {
 }
@@ -121,6 +124,9 @@ func __unmarshalFollowExecutionEventsExecutionEvent(b []byte, v *FollowExecution
 		return json.Unmarshal(b, *v)
 	case "ExecutionOutputLost":
 		*v = new(FollowExecutionEventsExecutionOutputLost)
+		return json.Unmarshal(b, *v)
+	case "ExecutionResized":
+		*v = new(FollowExecutionEventsExecutionResized)
 		return json.Unmarshal(b, *v)
 	case "ExecutionStarted":
 		*v = new(FollowExecutionEventsExecutionStarted)
@@ -160,6 +166,14 @@ func __marshalFollowExecutionEventsExecutionEvent(v *FollowExecutionEventsExecut
 		result := struct {
 			TypeName string `json:"__typename"`
 			*FollowExecutionEventsExecutionOutputLost
+		}{typename, v}
+		return json.Marshal(result)
+	case *FollowExecutionEventsExecutionResized:
+		typename = "ExecutionResized"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*FollowExecutionEventsExecutionResized
 		}{typename, v}
 		return json.Marshal(result)
 	case *FollowExecutionEventsExecutionStarted:
@@ -259,6 +273,22 @@ func (v *FollowExecutionEventsExecutionOutputLost) GetTypename() *string { retur
 
 // GetCursor returns FollowExecutionEventsExecutionOutputLost.Cursor, and is useful for accessing the field via an interface.
 func (v *FollowExecutionEventsExecutionOutputLost) GetCursor() string { return v.Cursor }
+
+// FollowExecutionEventsExecutionResized includes the requested fields of the GraphQL type ExecutionResized.
+// The GraphQL type's documentation follows.
+//
+// The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with `resizes: true`, and first for the size at the start.
+type FollowExecutionEventsExecutionResized struct {
+	Typename *string `json:"__typename"`
+	// The position just after this event.
+	Cursor string `json:"cursor"`
+}
+
+// GetTypename returns FollowExecutionEventsExecutionResized.Typename, and is useful for accessing the field via an interface.
+func (v *FollowExecutionEventsExecutionResized) GetTypename() *string { return v.Typename }
+
+// GetCursor returns FollowExecutionEventsExecutionResized.Cursor, and is useful for accessing the field via an interface.
+func (v *FollowExecutionEventsExecutionResized) GetCursor() string { return v.Cursor }
 
 // FollowExecutionEventsExecutionStarted includes the requested fields of the GraphQL type ExecutionStarted.
 // The GraphQL type's documentation follows.
@@ -363,9 +393,10 @@ const (
 	OutcomeTimeLimit Outcome = "TIME_LIMIT"
 	// It used up its CPU time.
 	OutcomeCpuLimit Outcome = "CPU_LIMIT"
-	// The runner's memory was full, and the kernel killed it for that.
+	// The runner's memory was full, and the kernel killed it, or some of it, for that.
+	// Where each execution is counted for alone (the part `cluster` of `health` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
 	OutcomeMemoryLimit Outcome = "MEMORY_LIMIT"
-	// It ran into the runner's limit of processes.
+	// It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part `cluster` of `health` says where not).
 	OutcomeProcessLimit Outcome = "PROCESS_LIMIT"
 	// It printed more than it may.
 	OutcomeOutputLimit Outcome = "OUTPUT_LIMIT"
