@@ -163,9 +163,9 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 	drained, not := 0, 0
 	for i := range 8 {
 		p.full(t, "shell", 6)
-		answered := make(chan error, 1)
+		answered, before := make(chan error, 1), p
 		go func() {
-			answered <- p.Ask(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
+			answered <- before.Ask(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
 		}()
 		select {
 		case err := <-answered: // later ones while the runners go

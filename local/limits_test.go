@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -240,7 +241,7 @@ func TestRateOfCPU(t *testing.T) {
 func TestSwapIsNoMemory(t *testing.T) {
 	b := running(t)
 	if !b.machine.Swap || b.machine.Undivided != nil {
-		t.Skip("the kernel doesn't count swap")
+		sandboxtest.Lacks(t, "the kernel doesn't count swap")
 	}
 	pid := b.agentOf(b.begin(hostEnvironment()))
 	for file, want := range map[string]int{"memory.memsw.limit_in_bytes": 128 + 24, "run/memory.memsw.limit_in_bytes": 128} {

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -48,9 +49,7 @@ type box struct {
 
 func newBox(t testing.TB, dir string, change func(*Config)) *box {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	sandboxtest.NeedRoot(t)
 	b := &box{t: t, used: map[string]bool{}}
 	config := Config{
 		Dir: dir, Files: t.TempDir(), Image: Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: 10 * time.Second,

@@ -18,15 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // TestFullDisk pulls onto a disk that has too little room.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	sandboxtest.NeedRoot(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", reserve+4<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -32,9 +33,7 @@ type tree struct {
 
 func newTree(t testing.TB) *tree {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	sandboxtest.NeedRoot(t)
 	dir := t.TempDir()
 	tr := &tree{t: t, dir: dir, limits: Limits{Bytes: 1 << 20, Entries: 1000}, touched: filepath.Join(dir, "outside", "file")}
 	for _, d := range []string{"root", "outside"} {

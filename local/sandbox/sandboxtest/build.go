@@ -20,6 +20,16 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
+// Lacks skips a test of what the machine doesn't have, and fails it where the
+// machine says that everything is there (CI=true).
+func Lacks(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
 // Agent returns the agent's binary.
 func Agent(t testing.TB) []byte {
 	t.Helper()
