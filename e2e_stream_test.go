@@ -46,20 +46,22 @@ func newCutter(t *testing.T, target string, most int64) *cutter {
 				return
 			}
 			c.accepted.Add(1)
-			c.group.Go(func() { c.serve(conn) })
+			c.group.Go(func() { c.serve(t.Context(), conn) })
 		}
 	})
 	t.Cleanup(func() { listener.Close(); c.group.Wait() })
 	return c
 }
 
-func (c *cutter) serve(client net.Conn) {
+func (c *cutter) serve(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", c.target)
 	if err != nil {
 		return
 	}
 	defer server.Close()
+	// Clients keep connections for later, longer than the test lasts.
+	defer context.AfterFunc(ctx, func() { client.Close() })()
 	c.group.Go(func() {
 		_, _ = io.Copy(server, client)
 		server.Close() // the client left
