@@ -124,6 +124,7 @@ func (s *screen) sees(t testing.TB, text string) {
 // terminal is what it was.
 func (s *screen) ends(t testing.TB, code int) {
 	t.Helper()
+	const last = "all is read"
 	ended := make(chan error, 1)
 	go func() { ended <- s.cmd.Wait() }()
 	late := time.After(20 * time.Second)
@@ -131,7 +132,10 @@ func (s *screen) ends(t testing.TB, code int) {
 		select {
 		case more := <-s.read:
 			s.seen += more
-			continue
+			if rest, all := strings.CutSuffix(s.seen, last); all {
+				s.seen = rest
+				return
+			}
 		case err := <-ended:
 			var failed *exec.ExitError
 			if err != nil && !errors.As(err, &failed) || s.cmd.ProcessState.ExitCode() != code {
@@ -140,10 +144,13 @@ func (s *screen) ends(t testing.TB, code int) {
 			if after := s.termios(t); after != s.before {
 				t.Errorf("the terminal was left as %+v, it was %+v", after, s.before)
 			}
+			// What it wrote at its end may not have been read yet; this comes after it.
+			if _, err := s.slave.WriteString(last); err != nil {
+				t.Fatal(err)
+			}
 		case <-late:
 			t.Fatalf("it doesn't end; the screen shows %q", s.seen)
 		}
-		return
 	}
 }
 
