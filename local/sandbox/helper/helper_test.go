@@ -36,19 +36,22 @@ func TestNames(t *testing.T) {
 
 const (
 	digest     = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	goodRemove = `{"command":"remove","id":"a"}`
-	goodCreate = `{"command":"create","id":"a","slot":3,"image":"` + digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
+	goodHello  = `{"protocol":1,"command":"hello"}`
+	goodRemove = `{"protocol":1,"command":"remove","id":"a"}`
+	goodCreate = `{"protocol":1,"command":"create","id":"a","slot":3,"image":"` + digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
 )
 
 // hostile are requests that no server makes.
 func hostile() []string {
 	all := []string{
 		"", "{}", "null", "[]", "true", goodCreate + "{}", goodRemove + "x", goodCreate[:40],
-		`{"command":"remove","id":"a","more":1}`,
-		`{"command":"remove","id":"a","slot":1}`,
-		`{"command":"remove","id":"a","image":"` + digest + `"}`,
-		`{"command":"remove","id":"` + strings.Repeat("a", MaxMessage) + `"}`,
-		`{"command":"create","id":"a","slot":1}`,
+		`{"protocol":1,"command":"remove","id":"a","more":1}`,
+		`{"protocol":1,"command":"remove","id":"a","slot":1}`,
+		`{"protocol":1,"command":"remove","id":"a","image":"` + digest + `"}`,
+		`{"protocol":1,"command":"remove","id":"` + strings.Repeat("a", MaxMessage) + `"}`,
+		`{"protocol":1,"command":"create","id":"a","slot":1}`,
+		`{"protocol":1,"command":"hello","id":"a"}`,
+		`{"command":"hello"}`,
 	}
 	put := func(from, to string) {
 		if text := strings.Replace(goodCreate, from, to, 1); text != goodCreate {
@@ -75,14 +78,17 @@ func hostile() []string {
 			put(field, name+":"+value)
 		}
 	}
+	for _, protocol := range []string{"0", "2", "-1", `"1"`} {
+		put(`"protocol":1`, `"protocol":`+protocol)
+	}
 	put(`"resources":{`, `"resources":{"more":1,`)
 	put(`"slot":3`, `"stateDir":"/","spec":{}`)
 	return all
 }
 
 func TestRead(t *testing.T) {
-	for _, good := range []string{goodCreate, goodRemove} {
-		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" {
+	for _, good := range []string{goodCreate, goodRemove, goodHello} {
+		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" && q.Command != Hello {
 			t.Errorf("%s: %+v, %v", good, q, err)
 		}
 	}
@@ -124,7 +130,7 @@ func TestReadConfig(t *testing.T) {
 
 // FuzzRead: whatever is read as a request asks for a sandbox that is one.
 func FuzzRead(f *testing.F) {
-	for _, text := range append(hostile(), goodCreate, goodRemove) {
+	for _, text := range append(hostile(), goodCreate, goodRemove, goodHello) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -133,6 +139,9 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		c := config()
+		if q.Command == Hello {
+			return
+		}
 		if path.Dir(c.Group(q.ID)) != c.Parent || path.Dir(path.Join(c.State, q.ID)) != c.State {
 			t.Errorf("%q isn't one name", q.ID)
 		}
