@@ -19,7 +19,7 @@ import (
 // Bounds of one request.
 const (
 	atOnce     = 64               // connections; further ones wait
-	saidWithin = 5 * time.Second  // from the connection to the request
+	saidWithin = 2 * time.Second  // from the connection to the request
 	doneWithin = 30 * time.Second // the work
 	goneWithin = 5 * time.Second  // what is at work when the helper is asked to end
 )
