@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
 	"maps"
@@ -13,7 +14,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // serverUser is a user that nobody on the machine is.
@@ -122,6 +127,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 		}
 	}
 	s.work(p)
+	s.image(p)
 
 	// What runs outlives the server, and the next one has all of it.
 	runner := p.claimLoosely(t, "shell")
@@ -167,6 +173,37 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	}
 }
 
+// image has a runner made from an image whose files have many owners.
+func (s *separation) image(p *process) {
+	t := s.t
+	t.Helper()
+	registry := imagetest.NewRegistry(t, nil)
+	layers := append(imagetest.Busybox(t),
+		imagetest.Entry{Header: tar.Header{Name: "srv/users", Mode: 0o600, Uid: 4321, Gid: 4321}, Content: []byte("mine\n")},
+		imagetest.Entry{Header: tar.Header{Name: "srv/roots", Mode: 0o600}, Content: []byte("root's\n")},
+		imagetest.Entry{Header: tar.Header{Name: "srv/others", Mode: 0o604, Uid: 70, Gid: 71}, Content: []byte("other's\n")},
+	)
+	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:1")
+	p.call(t, `mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 1}) { created } }`, object{"image": reference}, nil)
+	runner := p.claimLoosely(t, "image")
+	got := p.shell(t, runner, "id -u; cat /srv/users /srv/others; cat /srv/roots 2>/dev/null || echo closed; stat -c %u:%g:%a / /srv/users /srv/roots /srv/others")
+	if want := "1000\nmine\nother's\nclosed\n0:0:755\n1000:1000:600\n0:0:600\n70:71:604\n"; got.stream("STDOUT") != want {
+		t.Errorf("in a runner made from an image %q, want %q: %+v", got.stream("STDOUT"), want, got)
+	}
+	// On the machine they are nobody's.
+	found, err := filepath.Glob(s.data + "/local/images/sha256-*/root/srv/*")
+	if err != nil || len(found) != 3 {
+		t.Fatalf("%q, %v", found, err)
+	}
+	for _, file := range found {
+		var info syscall.Stat_t
+		if err := syscall.Stat(file, &info); err != nil || info.Uid < spec.ImageOwners {
+			t.Errorf("%s belongs to %d (%v)", file, info.Uid, err)
+		}
+	}
+	p.call(t, `mutation { deleteEnvironment(input: {id: "image", endClaimed: true}) { deleted } }`, nil, nil)
+}
+
 // work has programs run, and run into limits, and files go in and out.
 func (s *separation) work(p *process) {
 	t := s.t
@@ -182,7 +219,7 @@ func (s *separation) work(p *process) {
 		t.Errorf("%q, %v", text, err)
 	}
 	for script, want := range map[string]string{
-		"head -c 400000000 /dev/zero | tail": "MEMORY_LIMIT",
+		"head -c 400000000 /dev/zero | tail":                                                    "MEMORY_LIMIT",
 		"for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait": "PROCESS_LIMIT",
 	} {
 		if got := p.shell(t, runner, script); got.Outcome != want {
