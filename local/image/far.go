@@ -73,8 +73,12 @@ func (c *Cache) clear(ctx context.Context, dir string) error {
 func (f *farFiller) read(room func(taken int64) error) {
 	defer close(f.answers)
 	packet := make([]byte, maxPacket)
-	for {
+	for reset := false; ; {
 		n, err := f.conn.Read(packet)
+		if errors.Is(err, unix.ECONNRESET) && !reset { // it ended before it had read all; what it said comes next
+			reset = true
+			continue
+		}
 		var r report
 		if err == nil {
 			err = json.Unmarshal(packet[:n], &r)

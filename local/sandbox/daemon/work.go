@@ -42,11 +42,15 @@ func checkDirectory(fd int) error {
 // and whatever the process is told or talked into, what it can change is those
 // owners' files and what everybody may change.
 func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
+	patience := time.NewTimer(doneWithin)
+	defer patience.Stop()
 	select {
 	case d.works <- struct{}{}:
 		defer func() { <-d.works }()
-	default:
+	case <-patience.C:
 		return fmt.Errorf("%d processes are at work on images already", worksAtOnce)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, workWithin)
 	defer cancel()
