@@ -34,9 +34,12 @@ type driver struct {
 
 // Start implements taskrunner.Driver.
 func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
-	slot, err := strconv.Atoi(request.Values[slotValue])
-	if err != nil {
-		return nil, fmt.Errorf("the range of user ids: %w", err)
+	slot := 0 // the helper's to choose, if it listens
+	if d.c.direct != nil {
+		var err error
+		if slot, err = strconv.Atoi(request.Values[slotValue]); err != nil {
+			return nil, fmt.Errorf("the range of user ids: %w", err)
+		}
 	}
 	answer, err := d.create(ctx, slot)
 	if err != nil {
@@ -73,17 +76,7 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	d.c.mu.Lock()
 	env := d.e.runner.Environment
 	d.c.mu.Unlock()
-	root, err := d.c.rootOf(env)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	spec := sandbox.Spec(env, d.c.machine, root, d.e.group, slot)
-	var commands *cgroup.Limits
-	if d.c.machine.Undivided == nil {
-		limits := sandbox.Commands(env.Resources)
-		commands = &limits
-	}
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, commands, file)
+	return d.c.launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

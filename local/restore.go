@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -170,6 +170,9 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 
 // sweepRanges gives back the ranges of user ids whose runner isn't there.
 func (c *Cluster) sweepRanges() error {
+	if c.direct == nil {
+		return nil
+	}
 	held, err := c.ranges.Held(c.runnersDir())
 	if err != nil {
 		return err
@@ -190,6 +193,9 @@ func (c *Cluster) sweepRanges() error {
 
 // sweepRoots deletes the root directories that no sandbox was made around.
 func (c *Cluster) sweepRoots() (failed error) {
+	if c.direct == nil {
+		return nil
+	}
 	var used []string
 	c.mu.Lock()
 	for _, e := range c.entries {
@@ -204,7 +210,7 @@ func (c *Cluster) sweepRoots() (failed error) {
 		if slices.Contains(used, filepath.Base(root)) {
 			continue
 		}
-		failed = errors.Join(failed, sandbox.RemoveRoot(root))
+		failed = errors.Join(failed, spec.RemoveRoot(root))
 	}
 	return failed
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -21,16 +22,11 @@ func hold() {
 	}
 }
 
-// mountMapped mounts the spec's root at rootMount so that its files belong to the
-// sandbox's users: what belongs to user 1000 there, to the sandbox's user 1000.
-// It is read-only, and nothing in it gives privileges or is a device.
-func mountMapped(spec *specs.Spec) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, spec.Root.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", spec.Root.Path, err)
-	}
-	defer func() { _ = unix.Close(tree) }()
-	users, err := openUsers(spec.Linux.UIDMappings, spec.Linux.GIDMappings)
+// owned makes the files of an open tree belong to the sandbox's users: what
+// belongs to user owners + 1000 there, to the sandbox's user 1000. It is read-only, and
+// nothing in it gives privileges or is a device.
+func owned(tree int, s *specs.Spec, owners int) error {
+	users, err := openUsers(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
@@ -43,10 +39,7 @@ func mountMapped(spec *specs.Spec) error {
 		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
 	}
 	if err != nil {
-		return fmt.Errorf("map owners of %s: %w", spec.Root.Path, err)
-	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
+		return fmt.Errorf("map owners: %w", err)
 	}
 	return nil
 }
@@ -70,6 +63,15 @@ func openUsers(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 		_, _ = process.Wait()
 	}()
 	return os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+}
+
+// from has the first of a mapping be another one.
+func from(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
+	all := slices.Clone(mapping)
+	for i := range all {
+		all[i].ContainerID += uint32(first)
+	}
+	return all
 }
 
 func mappings(of []specs.LinuxIDMapping) (all []syscall.SysProcIDMap) {
