@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
@@ -51,6 +51,7 @@ type Config struct {
 	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep         bool                 // the end of Run leaves runners running, for the next server
+	Runtimes     oci.Runtimes         // that make sandboxes beside Rockpool's own: gVisor's, and others by name
 	Images       image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
@@ -150,7 +151,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:       config,
 		log:          config.Logger,
-		launcher:     sandbox.Launcher{Path: filepath.Join(dir, "bin", "rockpool-sandbox"), StateDir: filepath.Join(dir, "state")},
+		launcher:     sandbox.Launcher{Path: filepath.Join(dir, "bin", "rockpool-sandbox"), StateDir: filepath.Join(dir, "state"), Runtimes: config.Runtimes},
 		ranges:       &uids.Ranges{Dir: uids.Default, Count: sandbox.MaxSlots},
 		turns:        turns{free: config.Parallel},
 		counts:       taskrunner.NewCounts(),
@@ -316,12 +317,6 @@ func (c *Cluster) runnerDir(id runtime.RunnerID) string {
 	return filepath.Join(c.runnersDir(), string(id))
 }
 
-// socketPath is a way to a runner's socket that is short however long Dir is:
-// a socket's address holds 108 bytes.
-func (c *Cluster) socketPath(id runtime.RunnerID) string {
-	return filepath.Join("/proc/self/fd", strconv.Itoa(int(c.runners.Fd())), string(id), "agent.sock")
-}
-
 // Dial returns RUNNER_GONE for a runner that isn't there, and
 // CLUSTER_UNAVAILABLE while it starts.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
@@ -347,11 +342,6 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s can't be reached", id)
 	}
 	return conn, nil
-}
-
-func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", c.socketPath(id))
 }
 
 func gone(id runtime.RunnerID) error {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"strconv"
 	"syscall"
@@ -17,7 +15,9 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // Bounds of what the helper is waited for.
@@ -50,40 +50,32 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	return d.hold(process, s, answer.Groups, 0)
 }
 
-// create has the helper make the sandbox around a socket that only the agent
-// holds afterwards, so that a connection is refused as soon as it is dead.
+// create has the helper make the sandbox.
 func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
-	at := d.c.socketPath(d.e.id)
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt before
-		return helper.Answer{}, err
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at})
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	listener.SetUnlinkOnClose(false)
-	defer listener.Close()
-	file, err := listener.File()
+	d.c.mu.Lock()
+	env := d.e.runner.Environment
+	d.c.mu.Unlock()
+	file, err := d.openSocket(env)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	d.c.mu.Lock()
-	env := d.e.runner.Environment
-	d.c.mu.Unlock()
 	root, err := d.c.rootOf(env)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	spec := sandbox.Spec(env, d.c.machine, root, d.e.group, slot)
 	var commands *cgroup.Limits
-	if d.c.machine.Undivided == nil {
+	runtimeName := ""
+	if env.Isolation == runtime.IsolationGVisor {
+		runtimeName = oci.GVisor
+	} else if d.c.machine.Undivided == nil {
 		limits := sandbox.Commands(env.Resources)
 		commands = &limits
 	}
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, commands, file)
+	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, commands, runtimeName, file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

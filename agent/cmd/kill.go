@@ -109,7 +109,7 @@ func (p *process) Signal(name string) bool {
 		return true
 	}
 	for _, pid := range p.members() {
-		if s, err := readStatus(pid); err == nil && s.group == group {
+		if of, err := unix.Getpgid(pid); err == nil && of == group {
 			_ = unix.Kill(-group, signal)
 			break
 		}

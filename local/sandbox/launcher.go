@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 // A Launcher runs rockpool-sandbox. Its methods may be called at once, for
@@ -24,6 +25,8 @@ import (
 type Launcher struct {
 	Path     string // of the program rockpool-sandbox
 	StateDir string // where the program keeps what libcontainer knows of each sandbox
+
+	Runtimes oci.Runtimes // that sandboxes can be made with beside libcontainer
 
 	// Lock is a file that the server has locked. Each helper shares the lock
 	// until it ends, so that who gets it after the server was killed knows that
@@ -34,11 +37,13 @@ type Launcher struct {
 // Create makes the sandbox id from spec, whose first process gets listener as
 // its descriptor 3, divides its group unless commands is nil, and returns when
 // the process runs and its limits were read back. With mapped the files of its
-// root belong to users as the sandbox counts them, else to the machine's. After
+// root belong to users as the sandbox counts them, else to the machine's. With a
+// runtime's name that makes it; gVisor's first process gets a directory for its
+// socket in the listener's place. After
 // an error nothing is left, unless ctx ended or the helper was killed: then
 // Remove cleans up.
-func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, mapped bool, commands *cgroup.Limits, listener *os.File) (helper.Answer, error) {
-	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, MapRoot: mapped, Spec: spec, Commands: commands}
+func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, mapped bool, commands *cgroup.Limits, runtime string, listener *os.File) (helper.Answer, error) {
+	q := helper.Request{Runtime: runtime, ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, MapRoot: mapped, Spec: spec, Commands: commands}
 	return l.run(ctx, helper.Create, q, listener)
 }
 
@@ -56,7 +61,11 @@ func (l Launcher) run(ctx context.Context, command string, q helper.Request, fil
 	}
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
-	cmd := exec.CommandContext(ctx, l.Path, command)
+	runtimes, err := json.Marshal(l.Runtimes)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	cmd := exec.CommandContext(ctx, l.Path, command, string(runtimes))
 	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Env = []string{"GOMAXPROCS=1"}
 	cmd.Dir = "/"

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Places inside a sandbox.
 const (
-	AgentPath = "/.rockpool/agent"
+	AgentPath = helper.AgentPath
 	Workspace = "/workspace"
 )
 
@@ -34,8 +35,8 @@ func Supported(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage && env.Pin.Digest == "":
 		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
-	case env.Isolation != runtime.IsolationNamespaces:
-		return runtime.Invalid("isolation", "must be %s: %s isn't available yet in this version", runtime.IsolationNamespaces, env.Isolation)
+	case env.Isolation != runtime.IsolationNamespaces && env.Isolation != runtime.IsolationGVisor:
+		return runtime.Invalid("isolation", "must be %s or %s: this machine keeps runners apart", runtime.IsolationNamespaces, runtime.IsolationGVisor)
 	case env.Network.Access:
 		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
 	case len(env.Network.ExposedPorts) > 0:
@@ -68,6 +69,14 @@ func ImageRoot() (directories []string, files map[string]string) {
 // clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
 func Spec(env runtime.Environment, m Machine, root Root, group string, slot int) *specs.Spec {
+	spec := namespacesSpec(env, m, root, group, slot)
+	if env.Isolation == runtime.IsolationGVisor {
+		forGVisor(spec, env, root)
+	}
+	return spec
+}
+
+func namespacesSpec(env runtime.Environment, m Machine, root Root, group string, slot int) *specs.Spec {
 	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + slot*UIDs), Size: UIDs}}
 	return &specs.Spec{
 		Version:  specs.Version,

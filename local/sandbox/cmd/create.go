@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 // rootMount is where the skeleton is mounted, in the helper's own mount
@@ -23,10 +24,16 @@ const rootMount = "/run/rockpool/root"
 
 // create makes the sandbox, starts its first process, and reads back that the
 // limits hold. After an error something may be left, for remove.
-func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
+func create(q *helper.Request, trees cgroup.Hierarchies, runtimes oci.Runtimes) (helper.Answer, error) {
 	limits, err := checkSpec(q)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
+	}
+	if q.Runtime == oci.GVisor {
+		if err := mountRoot(q.Spec, q.MapRoot); err != nil {
+			return helper.Answer{}, err
+		}
+		return createGVisor(runtimes, q, trees, limits)
 	}
 	listener := os.NewFile(3, "listener")
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
@@ -38,6 +45,19 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	args, descriptors, err := divide(q, trees)
 	if err != nil {
 		return helper.Answer{}, err
+	}
+	check := func(pid int) (cgroup.Groups, error) {
+		groups, err := trees.Check(pid, q.Cgroup, limits)
+		if err != nil {
+			err = finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		}
+		return groups, err
+	}
+	p := q.Spec.Process
+	p.Args = append(p.Args, args...)
+	descriptors = append([]*os.File{listener}, descriptors...)
+	if q.Runtime != "" {
+		return createWith(runtimes, q, descriptors, check)
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
 	if err != nil {
@@ -51,10 +71,9 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	p := q.Spec.Process
 	process := &libcontainer.Process{
 		Init:            true,
-		Args:            append(p.Args, args...),
+		Args:            p.Args,
 		Env:             p.Env,
 		Cwd:             p.Cwd,
 		UID:             int(p.User.UID),
@@ -63,7 +82,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 		Stdin:           null,
 		Stdout:          null,
 		Stderr:          null,
-		ExtraFiles:      append([]*os.File{listener}, descriptors...),
+		ExtraFiles:      descriptors,
 	}
 	if err := container.Run(process); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
@@ -72,9 +91,9 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("state: %w", err)
 	}
-	groups, err := trees.Check(state.InitProcessPid, q.Cgroup, limits)
+	groups, err := check(state.InitProcessPid)
 	if err != nil {
-		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		return helper.Answer{}, err
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 // removeWithin is how long the processes of a sandbox may take to die.
@@ -39,6 +40,10 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == holdCommand {
 		hold()
+	}
+	if len(os.Args) > 2 && os.Args[1] == oci.JoinCommand {
+		fmt.Fprintln(os.Stderr, oci.Join(os.Args[2:]))
+		os.Exit(1)
 	}
 	answer, err := run()
 	if err != nil {
@@ -57,8 +62,8 @@ func run() (helper.Answer, error) {
 		return helper.Answer{}, fmt.Errorf("close_range: %w", err)
 	}
 	unix.Umask(0o022) // whatever the server's: what is made here is for the sandbox
-	if len(os.Args) != 2 {
-		return helper.Answer{}, errors.New("usage: rockpool-sandbox create|remove, with a request on stdin (the server runs it; see package helper)")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		return helper.Answer{}, errors.New("usage: rockpool-sandbox create|remove [RUNTIMES], with a request on stdin (the server runs it; see package helper)")
 	}
 	q, err := helper.Read(os.Stdin)
 	if err != nil {
@@ -68,9 +73,15 @@ func run() (helper.Answer, error) {
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	var runtimes oci.Runtimes
+	if len(os.Args) == 3 {
+		if err := json.Unmarshal([]byte(os.Args[2]), &runtimes); err != nil {
+			return helper.Answer{}, fmt.Errorf("read the runtimes: %w", err)
+		}
+	}
 	switch os.Args[1] {
 	case helper.Create:
-		answer, err := create(q, trees)
+		answer, err := create(q, trees, runtimes)
 		if err != nil {
 			return helper.Answer{}, errors.Join(err, remove(q, trees))
 		}

@@ -23,6 +23,9 @@ const (
 	Remove = "remove" // kill and remove one, in whatever state it is
 )
 
+// AgentPath is where the agent is inside a sandbox.
+const AgentPath = "/.rockpool/agent"
+
 // MaxMessage is how many bytes a request or an answer may have.
 const MaxMessage = 1 << 20
 
@@ -39,6 +42,11 @@ type Request struct {
 	// the argument --groups, and gets their directories from descriptor 4 on. Nil:
 	// the sandbox's group isn't divided.
 	Commands *cgroup.Limits `json:"commands,omitempty"`
+
+	// Create only: the name of the runtime that makes it, "" for libcontainer. With
+	// gVisor the descriptor 3 is an empty directory instead, in which the sandbox's
+	// first process makes its socket.
+	Runtime string `json:"runtime,omitempty"`
 }
 
 // An Answer tells what became of a Request.
@@ -90,6 +98,8 @@ func Read(r io.Reader) (*Request, error) {
 		return nil, fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
 	case !filepath.IsAbs(q.StateDir) || filepath.Clean(q.StateDir) != q.StateDir || q.StateDir == "/":
 		return nil, fmt.Errorf("state directory %q isn't an absolute, clean path", q.StateDir)
+	case q.Runtime != "" && !ValidID(q.Runtime):
+		return nil, fmt.Errorf("runtime %q isn't 1 to 64 letters, digits, '_' and '-'", q.Runtime)
 	case path.Base(q.Cgroup) != q.ID || !ValidParent(path.Dir(q.Cgroup)):
 		return nil, fmt.Errorf("group %q isn't one for %s below /rockpool", q.Cgroup, q.ID)
 	}
