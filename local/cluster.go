@@ -30,6 +30,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
@@ -51,7 +52,7 @@ type Config struct {
 	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep         bool                 // the end of Run leaves runners running, for the next server
-	Runtimes     oci.Runtimes         // that make sandboxes beside Rockpool's own: gVisor's, and others by name
+	Runtimes     oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others
 	Images       image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
@@ -80,7 +81,7 @@ type Cluster struct {
 	config    Config
 	log       *zap.Logger
 	launcher  sandbox.Launcher
-	machine   sandbox.Machine
+	machine   spec.Machine
 	trees     cgroup.Hierarchies
 	ranges    *uids.Ranges
 	unready   error // why nothing can be started; Check tells it
@@ -151,8 +152,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:       config,
 		log:          config.Logger,
-		launcher:     sandbox.Launcher{Path: filepath.Join(dir, "bin", "rockpool-sandbox"), StateDir: filepath.Join(dir, "state"), Runtimes: config.Runtimes},
-		ranges:       &uids.Ranges{Dir: uids.Default, Count: sandbox.MaxSlots},
+		ranges:       &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
 		turns:        turns{free: config.Parallel},
 		counts:       taskrunner.NewCounts(),
 		placing:      timing.New(taskrunner.StartBounds()...),
@@ -165,6 +165,10 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
+	}
+	c.launcher = sandbox.Launcher{
+		Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
+		Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: config.Runtimes},
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()
@@ -237,7 +241,7 @@ func (c *Cluster) buildRoot(ctx context.Context) error {
 	if c.config.Agent == nil {
 		return nil
 	}
-	if err := sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
+	if err := spec.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
 		return fmt.Errorf("the sandboxes' root directory: %w", err)
 	}
 	c.config.Agent = nil // installed, like the helper
@@ -265,7 +269,8 @@ func (c *Cluster) install() error {
 		c.unready = err
 	}
 	c.trees = trees
-	c.machine = sandbox.Inspect(trees)
+	c.machine = spec.Inspect(trees)
+	c.launcher.Config.Machine = c.machine
 	if len(c.config.Agent) == 0 || len(c.config.Helper) == 0 {
 		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil

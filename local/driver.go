@@ -15,9 +15,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/taskrunner"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Bounds of what the helper is waited for.
@@ -62,20 +60,7 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	root, err := d.c.rootOf(env)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	spec := sandbox.Spec(env, d.c.machine, root, d.e.group, slot)
-	var commands *cgroup.Limits
-	runtimeName := ""
-	if env.Isolation == runtime.IsolationGVisor {
-		runtimeName = oci.GVisor
-	} else if d.c.machine.Undivided == nil {
-		limits := sandbox.Commands(env.Resources)
-		commands = &limits
-	}
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, commands, runtimeName, file)
+	return d.c.launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

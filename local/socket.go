@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -30,7 +30,7 @@ func (c *Cluster) runnerPath(id runtime.RunnerID, name string) string {
 // which only the agent holds afterwards, so that a connection is refused as soon as
 // it is dead; or an empty directory for the agent's.
 func (d *driver) openSocket(env runtime.Environment) (*os.File, error) {
-	at := d.c.runnerPath(d.e.id, sandbox.SocketName)
+	at := d.c.runnerPath(d.e.id, spec.SocketName)
 	if env.Isolation == runtime.IsolationGVisor {
 		at = d.c.runnerPath(d.e.id, outsideDir)
 		if err := os.RemoveAll(at); err != nil { // of an attempt before
@@ -56,17 +56,17 @@ func (d *driver) openSocket(env runtime.Environment) (*os.File, error) {
 // dial connects to a runner's agent, wherever its socket is.
 func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.runnerPath(id, sandbox.SocketName))
+	conn, err := d.DialContext(ctx, "unix", c.runnerPath(id, spec.SocketName))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return conn, err
 	}
 	// The directory is the runner's own to write to: nothing in it is followed to
 	// another socket of the machine.
-	fd, err := unix.Openat2(int(c.runners.Fd()), filepath.Join(string(id), outsideDir, sandbox.SocketName), &unix.OpenHow{
+	fd, err := unix.Openat2(int(c.runners.Fd()), filepath.Join(string(id), outsideDir, spec.SocketName), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: sandbox.SocketName, Err: err}
+		return nil, &os.PathError{Op: "open", Path: spec.SocketName, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // outsideMount is where the directory of an agent's socket is mounted, likewise.
@@ -31,61 +32,64 @@ const stateMount = "/run/rockpool/state"
 
 // createGVisor makes a sandbox with a kernel of its own. Descriptor 3 is the
 // directory of its agent's socket.
-func createGVisor(runtimes oci.Runtimes, q *helper.Request, trees cgroup.Hierarchies, limits cgroup.Limits) (helper.Answer, error) {
+func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
 	runtime.LockOSThread() // whose end would be the runtime's
 	defer runtime.UnlockOSThread()
-	program, err := runtimes.Find(oci.GVisor)
+	program, err := c.Runtimes.Find(oci.GVisor)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
-	if err := mountState(q); err != nil {
+	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true}, c.Machine)
+	limits, err := spec.Limits(s)
+	if err != nil {
+		return helper.Answer{}, finalError{err}
+	}
+	if err := mountRoot(c, q, s); err != nil {
 		return helper.Answer{}, err
 	}
-	if err := mountOutside(q.Spec); err != nil {
+	if err := mountState(c, q); err != nil {
+		return helper.Answer{}, err
+	}
+	if err := mountOutside(s); err != nil {
 		return helper.Answer{}, fmt.Errorf("the directory of the agent's socket: %w", err)
 	}
-	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: q.Spec}
-	var groups cgroup.Groups
+	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s}
 	pid, err := program.RunGVisor(context.Background(), box, func(pid int) error { // before anything runs
-		groups, err = confine(pid, q, trees, limits)
+		if err := limit(pid, q, s); err != nil {
+			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		}
+		_, err := trees.Check(pid, c.Group(q.ID), limits)
 		return err
 	})
 	if err != nil {
 		return helper.Answer{}, told(oci.GVisor, err)
 	}
-	if _, err := trees.Check(pid, q.Cgroup, limits); err != nil {
+	groups, err := trees.Check(pid, c.Group(q.ID), limits)
+	if err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
 	return answered(pid, groups)
 }
 
-// confine puts a process into the sandbox's groups, sets their limits, and reads
-// them back.
-func confine(pid int, q *helper.Request, trees cgroup.Hierarchies, limits cgroup.Limits) (cgroup.Groups, error) {
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
+// limit puts a process into the sandbox's groups, and sets their limits.
+func limit(pid int, q *helper.Request, s *specs.Spec) error {
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
-		return cgroup.Groups{}, fmt.Errorf("convert spec: %w", err)
+		return err
 	}
 	m, err := manager.New(config.Cgroups)
 	if err != nil {
-		return cgroup.Groups{}, err
+		return err
 	}
 	if err := m.Apply(pid); err != nil {
-		return cgroup.Groups{}, fmt.Errorf("join the groups: %w", err)
+		return err
 	}
-	if err := m.Set(config.Cgroups.Resources); err != nil {
-		return cgroup.Groups{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
-	}
-	groups, err := trees.Check(pid, q.Cgroup, limits)
-	if err != nil {
-		return cgroup.Groups{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
-	}
-	return groups, nil
+	return m.Set(config.Cgroups.Resources)
 }
 
 // mountState makes the sandbox's own directory.
-func mountState(q *helper.Request) error {
-	at := filepath.Join(q.StateDir, q.ID)
+func mountState(c helper.Config, q *helper.Request) error {
+	at := filepath.Join(c.State, q.ID)
 	for _, dir := range []string{at, stateMount} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -98,12 +102,12 @@ func mountState(q *helper.Request) error {
 // puts the agent into it, and both into the spec in the place of the agent's own
 // mount: one directory for both is what every root has. The server may come
 // here through its group, others can't.
-func mountOutside(spec *specs.Spec) error {
-	i := slices.IndexFunc(spec.Mounts, func(m specs.Mount) bool { return m.Destination == helper.AgentPath })
+func mountOutside(s *specs.Spec) error {
+	i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == spec.AgentPath })
 	if i < 0 {
 		return errors.New("the spec doesn't say where the agent is")
 	}
-	program := spec.Mounts[i].Source
+	program := s.Mounts[i].Source
 	var stat unix.Stat_t
 	if err := unix.Fstat(3, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return errors.New("descriptor 3 isn't a directory")
@@ -111,17 +115,26 @@ func mountOutside(spec *specs.Spec) error {
 	if entries, err := os.ReadDir("/proc/self/fd/3"); err != nil || len(entries) > 0 {
 		return errors.New("descriptor 3 isn't an empty directory")
 	}
-	root := int(spec.Linux.UIDMappings[0].HostID)
+	dir, err := os.Readlink("/proc/self/fd/3")
+	if err != nil {
+		return err
+	}
+	root := int(s.Linux.UIDMappings[0].HostID)
 	if err := os.MkdirAll(outsideMount, 0o700); err != nil {
 		return err
 	}
-	if err := unix.Mount("/proc/self/fd/3", outsideMount, "", unix.MS_BIND, ""); err != nil {
+	// The descriptor is of another mount namespace: it can't be mounted itself.
+	if err := unix.Mount(dir, outsideMount, "", unix.MS_BIND, ""); err != nil {
 		return err
+	}
+	var mounted unix.Stat_t
+	if err := unix.Stat(outsideMount, &mounted); err != nil || mounted.Dev != stat.Dev || mounted.Ino != stat.Ino {
+		return errors.New("descriptor 3 isn't where its name says")
 	}
 	if err := errors.Join(os.Chown(outsideMount, root, -1), os.Chmod(outsideMount, 0o710)); err != nil {
 		return err
 	}
-	at := filepath.Join(outsideMount, path.Base(helper.AgentPath))
+	at := filepath.Join(outsideMount, path.Base(spec.AgentPath))
 	if err := os.WriteFile(at, nil, 0o644); err != nil {
 		return err
 	}
@@ -131,23 +144,23 @@ func mountOutside(spec *specs.Spec) error {
 	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return err
 	}
-	spec.Mounts[i] = specs.Mount{Destination: path.Dir(helper.AgentPath), Type: "bind", Source: outsideMount, Options: []string{"rbind", "rw", "nosuid", "nodev"}}
+	s.Mounts[i] = specs.Mount{Destination: path.Dir(spec.AgentPath), Type: "bind", Source: outsideMount, Options: []string{"rbind", "rw", "nosuid", "nodev"}}
 	return nil
 }
 
 // createWith makes a sandbox with a runtime that knows runc's command line. It is
 // as libcontainer would make it.
-func createWith(runtimes oci.Runtimes, q *helper.Request, files []*os.File, check func(pid int) (cgroup.Groups, error)) (helper.Answer, error) {
+func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.File, check func(pid int) (cgroup.Groups, error)) (helper.Answer, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	program, err := runtimes.Find(q.Runtime)
+	program, err := c.Runtimes.Find(q.Runtime)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
-	if err := mountState(q); err != nil {
+	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
 	}
-	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: q.Spec, Files: files}
+	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Files: files}
 	var groups cgroup.Groups
 	pid, err := program.Run(context.Background(), q.Runtime, box, func(pid int) error { // before the agent runs
 		groups, err = check(pid)

@@ -1,4 +1,4 @@
-package sandbox
+package spec
 
 import (
 	"path"
@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // SocketName is what an agent that makes its socket itself calls it, in the
@@ -26,32 +24,29 @@ const (
 )
 
 // inside returns the limit of processes that the kernel inside holds.
-func inside(r runtime.Resources) int { return r.Processes + agentInside }
+func inside(r Resources) int { return r.Processes + agentInside }
 
-// Takes returns what a runner takes of the machine at most: its resources, and
-// what its isolation needs beside them.
-func Takes(env runtime.Environment) runtime.Resources {
-	r := env.Resources
-	if env.Isolation == runtime.IsolationGVisor {
-		r.MemoryMiB += gvisorMemory >> 20
-		r.Processes = gvisorThreads + gvisorPerThread*inside(r)
-	}
+// TakenByGVisor returns what a sandbox takes of the machine at most that has a
+// kernel of its own.
+func TakenByGVisor(r Resources) Resources {
+	r.MemoryMiB += gvisorMemory >> 20
+	r.Processes = gvisorThreads + gvisorPerThread*inside(r)
 	return r
 }
 
 // forGVisor changes what differs from namespaces. The kernel inside has no time
 // namespaces, and needs none: its clocks began with it.
-func forGVisor(spec *specs.Spec, env runtime.Environment, root Root) {
+func forGVisor(spec *specs.Spec, s Sandbox) {
 	spec.Process.Args = []string{
-		AgentPath, "serve", "--outside", path.Join(path.Dir(AgentPath), SocketName), "--processes", strconv.Itoa(inside(env.Resources)),
+		AgentPath, "serve", "--outside", path.Join(path.Dir(AgentPath), SocketName), "--processes", strconv.Itoa(inside(s.Resources)),
 	}
 	spec.Linux.TimeOffsets = nil
 	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
-	takes := Takes(env)
+	takes := TakenByGVisor(s.Resources)
 	*spec.Linux.Resources.Memory.Limit = int64(takes.MemoryMiB) << 20 // also that of swap
 	*spec.Linux.Resources.Pids.Limit = int64(takes.Processes)
-	if !root.Image { // whose agent is a mount anyway
-		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: AgentPath, Source: path.Join(root.Path, AgentPath), Options: []string{"bind", "ro", "nosuid", "nodev"}})
+	if !s.Root.Image { // whose agent is a mount anyway
+		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: AgentPath, Source: path.Join(s.Root.Path, AgentPath), Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
 	spec.Mounts = append(spec.Mounts, specs.Mount{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup"})
 }
