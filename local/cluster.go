@@ -97,6 +97,7 @@ type Cluster struct {
 	wake      chan struct{}     // capacity 1: something was placed
 	envTurn   chan struct{}     // held by who writes an environment: store, then memory
 	drainTurn chan struct{}     // held by who drains, or ends that
+	tiers     []string          // as they were at the start, in words
 	root      string            // the name of the directory that sandboxes are made around
 	rootTurn  chan struct{}     // held by who makes it
 
@@ -168,7 +169,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	}
 	c.launcher = sandbox.Launcher{
 		Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
-		Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: config.Runtimes},
+		Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()
@@ -206,6 +207,7 @@ func (c *Cluster) open(ctx context.Context) error {
 	if err := c.install(); err != nil {
 		return err
 	}
+	c.lookAtTiers(ctx)
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}

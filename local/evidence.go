@@ -53,7 +53,7 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	if err != nil {
 		return runtime.Evidence{}, err
 	}
-	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits}
+	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, OwnKernel: e.runner.Environment.Isolation == runtime.IsolationGVisor}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last := e.evidence; last != nil {

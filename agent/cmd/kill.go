@@ -69,6 +69,9 @@ func (p *process) waitGone(most time.Duration) {
 // until there is no new one: else some fork while others die. Stopped ones
 // still take room, so that a fork bomb at its limit of processes stands still.
 func (p *process) killAll() {
+	if p.host.inner != nil && p.refusedInside() > 0 {
+		defer p.host.inner.hold()()
+	}
 	pause := 100 * time.Microsecond
 	for {
 		stopped := map[int]bool{}

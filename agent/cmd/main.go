@@ -128,7 +128,26 @@ func serveInherited(fd int, o options) error {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
 	_ = file.Close()
+	if err := openToAll(o.workspace, "/tmp", "/dev/shm"); err != nil {
+		return err
+	}
 	return serveOn(listener, o)
+}
+
+// openToAll lets every user write to directories. Older versions of runc give them
+// the mode of what they are mounted on.
+func openToAll(directories ...string) error {
+	const sticky = 0o1777
+	for _, dir := range directories {
+		var stat unix.Stat_t
+		if os.Getpid() != 1 || unix.Stat(dir, &stat) != nil || stat.Mode&0o7777 == sticky {
+			continue
+		}
+		if err := unix.Chmod(dir, sticky); err != nil {
+			return &os.PathError{Op: "chmod", Path: dir, Err: err}
+		}
+	}
+	return nil
 }
 
 // serveAt serves as a task of Nomad's.

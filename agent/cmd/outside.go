@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -113,11 +114,35 @@ func limitInside(processes int) (*innerCounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &innerCounts{events}, nil
+	return &innerCounts{events: events, limit: limit}, nil
 }
 
 // innerCounts are what the runner's own kernel counts.
-type innerCounts struct{ events int }
+type innerCounts struct {
+	events int
+	limit  string
+
+	mu    sync.Mutex // guards what is below
+	holds int
+}
+
+// hold has every fork refused until what it returns is called: without that, who
+// forks faster than this kernel lists processes would be killed for ever. It is
+// for a runner that is full, where the others' forks are refused too.
+func (c *innerCounts) hold() (release func()) {
+	set := func(by int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.holds += by
+		limit := c.limit
+		if c.holds > 0 {
+			limit = "0"
+		}
+		_ = os.WriteFile(innerGroup+"/pids.max", []byte(limit), 0) // it was written before
+	}
+	set(1)
+	return func() { set(-1) }
+}
 
 // refused returns how many forks were refused since the runner began.
 func (c *innerCounts) refused() int64 {

@@ -17,6 +17,8 @@ func Supported(env runtime.Environment) error {
 		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
 	case env.Isolation != runtime.IsolationNamespaces && env.Isolation != runtime.IsolationGVisor:
 		return runtime.Invalid("isolation", "must be %s or %s on a single machine", runtime.IsolationNamespaces, runtime.IsolationGVisor)
+	case env.Isolation == runtime.IsolationGVisor && env.Runtime != "":
+		return runtime.Invalid("runtime", "must be empty with %s, whose runtime is the server's setting gvisor-runtime", runtime.IsolationGVisor)
 	case env.Network.Access:
 		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
 	case len(env.Network.ExposedPorts) > 0:
@@ -39,7 +41,7 @@ func Runtime(env runtime.Environment) string {
 	if env.Isolation == runtime.IsolationGVisor {
 		return oci.GVisor
 	}
-	return ""
+	return env.Runtime
 }
 
 // Takes returns what a runner takes of the machine at most: its resources, and

@@ -160,6 +160,10 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
 	}
+	if program.NoTime {
+		s.Linux.TimeOffsets = nil
+		s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
+	}
 	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Files: files}
 	var groups cgroup.Groups
 	pid, err := program.Run(context.Background(), q.Runtime, box, func(pid int) error { // before the agent runs

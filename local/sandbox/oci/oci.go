@@ -6,11 +6,12 @@ package oci
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,10 @@ const GVisor = "gvisor"
 type Runtime struct {
 	Path  string   `json:"path"`
 	Flags []string `json:"flags,omitempty"` // before its command
+
+	// NoTime: it knows no time namespaces, so that who is inside sees since when the
+	// machine runs. Probe finds out.
+	NoTime bool `json:"noTime,omitempty"`
 }
 
 // Runtimes are all that are configured, by name.
@@ -43,19 +48,36 @@ func Parse(text string) (Runtime, error) {
 }
 
 // probeWithin is how long a program may take to tell its version.
-const probeWithin = 10 * time.Second
+const probeWithin = 5 * time.Second
 
-// Probe returns what the runtime of a name says of its version. Its error is why
-// there is no such runtime here, in words that name no path.
-func (all Runtimes) Probe(ctx context.Context, name string) (string, error) {
+// Probe returns what the runtime of a name says of its version, and whether it
+// knows time namespaces. Its error is why there is no such runtime here, in words
+// that name no path.
+func (all Runtimes) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
 	r, err := all.Find(name)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
+	if version, err = r.version(ctx, name); err != nil || name == GVisor {
+		return version, false, err // its clocks begin with its kernel
+	}
+	return version, !r.knowsTime(ctx), nil
+}
+
+// knowsTime asks what runc and its kin tell of themselves; those that don't are
+// taken to know less.
+func (r Runtime) knowsTime(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.Path, append(r.flags(name, "/nonexistent"), "--version")...)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = environment, "/", time.Second
+	var features struct{ Linux struct{ Namespaces []string } }
+	said, err := r.command(ctx, r.Path, []string{"features"}).Output()
+	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")
+}
+
+func (r Runtime) version(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	cmd := r.command(ctx, r.Path, append(r.flags(name, "/nonexistent"), "--version"))
 	said, err := cmd.CombinedOutput()
 	line, _, _ := bytes.Cut(bytes.TrimSpace(said), []byte("\n"))
 	text := shorten(string(line))

@@ -17,10 +17,11 @@ const SocketName = "agent.sock"
 // inside are limited by its kernel, the agent's threads included; on the machine
 // each takes one or two, beside some fifty that gVisor has anyway.
 const (
-	gvisorMemory    = 64 << 20 // bytes beside the runner's memory: 22 MiB when idle, more with each process
-	gvisorThreads   = 96       // on the machine, when nothing runs
-	gvisorPerThread = 3        // on the machine, at most, for one inside
-	agentInside     = 24       // threads of the agent inside
+	gvisorMemory    = 64 // MiB beside the runner's memory: 22 when idle
+	gvisorPerMiB    = 4  // processes that take one more
+	gvisorThreads   = 96 // on the machine, when nothing runs
+	gvisorPerThread = 3  // on the machine, at most, for one inside
+	agentInside     = 24 // threads of the agent inside
 )
 
 // inside returns the limit of processes that the kernel inside holds.
@@ -29,7 +30,7 @@ func inside(r Resources) int { return r.Processes + agentInside }
 // TakenByGVisor returns what a sandbox takes of the machine at most that has a
 // kernel of its own.
 func TakenByGVisor(r Resources) Resources {
-	r.MemoryMiB += gvisorMemory >> 20
+	r.MemoryMiB += gvisorMemory + r.Processes/gvisorPerMiB
 	r.Processes = gvisorThreads + gvisorPerThread*inside(r)
 	return r
 }
