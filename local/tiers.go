@@ -67,11 +67,14 @@ func (t Tier) String() string {
 
 // lookAtTiers has Status tell them, as they are at the server's start.
 func (c *Cluster) lookAtTiers(ctx context.Context) {
-	c.launcher.Config.Runtimes = maps.Clone(c.config.Runtimes)
+	if c.direct == nil {
+		return
+	}
+	c.direct.Config.Runtimes = maps.Clone(c.config.Runtimes)
 	for _, t := range c.Tiers(ctx) {
 		r := c.config.Runtimes[t.name()]
 		r.NoTime = t.NoTime
-		c.launcher.Config.Runtimes[t.name()] = r
+		c.direct.Config.Runtimes[t.name()] = r
 		c.tiers = append(c.tiers, t.String())
 		if t.Err != nil {
 			c.report("isolation", t.String())
@@ -89,6 +92,10 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 	_, configured := c.config.Runtimes[name]
 	gvisor := env.Isolation == runtime.IsolationGVisor
 	switch {
+	case c.direct == nil && gvisor:
+		return runtime.Invalid("isolation", "must be %s: a server with a sandbox helper that listens (its setting sandbox-helper) can't have %s yet", runtime.IsolationNamespaces, env.Isolation)
+	case c.direct == nil:
+		return runtime.Invalid("runtime", "must be empty: a server with a sandbox helper that listens (its setting sandbox-helper) can't have other runtimes yet")
 	case !configured && gvisor:
 		return runtime.Invalid("isolation", "must be %s: this server has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, env.Isolation)
 	case !configured:
