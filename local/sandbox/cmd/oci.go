@@ -68,7 +68,42 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 	if err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
+	spare(pid, groups.Processes.Dir)
 	return answered(pid, groups)
+}
+
+// spare has the kernel of the machine, when memory is full, choose the processes
+// that stand for those inside, not the kernel there: what it is told of them dies
+// alone then. It is no more than a preference.
+func spare(pid int, group string) {
+	pids, err := cgroup.Processes(group)
+	if err != nil {
+		return
+	}
+	below := map[int]bool{pid: true} // gofers aren't
+	slices.Sort(pids)
+	for _, other := range pids {
+		if parent, err := field(other, 1); err != nil || !below[int(parent)] {
+			continue
+		}
+		below[other] = true
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", other), []byte("900"), 0)
+	}
+}
+
+// field returns a number of a process's stat file, counted from the one after its
+// name.
+func field(pid, which int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name is in parentheses, and can hold anything.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) <= which {
+		return 0, fmt.Errorf("process %d: unknown format of its stat file", pid)
+	}
+	return strconv.ParseUint(string(fields[which]), 10, 64)
 }
 
 // limit puts a process into the sandbox's groups, and sets their limits.
@@ -186,15 +221,6 @@ func told(name string, err error) error {
 }
 
 func answered(pid int, groups cgroup.Groups) (helper.Answer, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	// The second field is a name in parentheses, which can hold anything.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return helper.Answer{}, fmt.Errorf("process %d: unknown format of its stat file", pid)
-	}
-	start, err := strconv.ParseUint(string(fields[19]), 10, 64)
+	start, err := field(pid, 19)
 	return helper.Answer{PID: pid, Start: start, Groups: groups}, err
 }
