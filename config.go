@@ -45,8 +45,9 @@ type Config struct {
 	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 	DebugAddress     string   `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
-	Images ImagesConfig `embed:"" prefix:"image-"`
-	Nomad  NomadConfig  `embed:"" prefix:"nomad-"`
+	Runtimes RuntimesConfig `embed:""`
+	Images   ImagesConfig   `embed:"" prefix:"image-"`
+	Nomad    NomadConfig    `embed:"" prefix:"nomad-"`
 
 	token string
 }
@@ -160,6 +161,9 @@ func (c *Config) Check() error {
 	}
 	if c.LogFormat != "console" && c.LogFormat != "json" {
 		return &settingError{"log-format", c.LogFormat, "console or json"}
+	}
+	if err := c.Runtimes.check(); err != nil {
+		return err
 	}
 	c.AllowedHosts = append(c.AllowedHosts, "localhost", "127.0.0.1", "::1", host)
 	if err := c.locate(); err != nil {

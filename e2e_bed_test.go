@@ -51,8 +51,9 @@ type sharedServer struct {
 // A bed is a server and a client of it.
 type bed struct {
 	*client.Client
-	url  string
-	data string
+	url    string
+	data   string
+	groups string // "": e2eCgroups
 }
 
 // e2e returns the server that tests share; it has the first environments.

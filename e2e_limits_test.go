@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -126,11 +127,12 @@ func TestE2EFiveHundredAtOnce(t *testing.T) {
 // or for the runner, whose agent must be in its group, and stops the test where there is none.
 func (b bed) limitRead(t *testing.T, controller, runner string) int64 {
 	t.Helper()
+	groups := cmp.Or(b.groups, e2eCgroups)
 	file := map[string][2]string{"pids": {"pids.max", "pids.max"}, "memory": {"memory.limit_in_bytes", "memory.max"}}[controller]
 	for _, path := range []string{
-		filepath.Join("/sys/fs/cgroup", controller, e2eCgroups, runner, "run", file[0]), // of the commands
-		filepath.Join("/sys/fs/cgroup", controller, e2eCgroups, runner, file[0]),
-		filepath.Join("/sys/fs/cgroup", e2eCgroups, runner, file[1]),
+		filepath.Join("/sys/fs/cgroup", controller, groups, runner, "run", file[0]), // of the commands
+		filepath.Join("/sys/fs/cgroup", controller, groups, runner, file[0]),
+		filepath.Join("/sys/fs/cgroup", groups, runner, file[1]),
 	} {
 		text, err := os.ReadFile(path)
 		if err != nil {

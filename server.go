@@ -132,7 +132,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,
 		},
 		Keep:   s.config.OnStop == stopKeeps,
-		Images: s.config.Images.cache(),
+		Images: s.config.Images.cache(), Runtimes: s.config.Runtimes.parsed,
 	})
 	if err != nil {
 		return err // a nil *local.Cluster would be no nil cluster

@@ -28,7 +28,7 @@ func parseServe(t *testing.T, arguments ...string) (serveCommand, error) {
 	return all.Serve, err
 }
 
-var unexported = cmpopts.IgnoreUnexported(Config{}, NomadConfig{})
+var unexported = cmpopts.IgnoreUnexported(Config{}, NomadConfig{}, RuntimesConfig{})
 
 func writeSettings(t *testing.T, text string) string {
 	t.Helper()

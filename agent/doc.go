@@ -130,3 +130,7 @@
 // A peer that breaks the protocol is cut off. The server treats every agent as
 // hostile, and the agent every client that isn't the server.
 package agent
+
+// Ready is what an agent says on its standard output when it serves, where it makes
+// its socket itself for who isn't of its kernel ("agent serve --outside").
+const Ready = "ready\n"

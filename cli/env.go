@@ -27,7 +27,7 @@ func (envCommands) Help() string {
 }
 
 const environmentFields = ` id revision image poolSize resources { cpuMHz memoryMiB processes workspaceMiB }
-	network { access exposedPorts } isolation variables { name value } defaultTimeLimit outputLimit
+	network { access exposedPorts } isolation runtime variables { name value } defaultTimeLimit outputLimit
 	pool { size idle starting claimed stopping waiting reason } `
 
 // An environment is what tables show of one.
@@ -41,6 +41,7 @@ type environment struct {
 		ExposedPorts []int
 	}
 	Isolation        string
+	Runtime          string
 	Variables        []struct{ Name, Value string }
 	DefaultTimeLimit int
 	OutputLimit      int64
@@ -141,7 +142,7 @@ func (e environment) table() table {
 	t := table{head: []string{"environment", e.ID}, rows: [][]string{
 		{"revision", strconv.Itoa(e.Revision)},
 		{"image", e.Image},
-		{"isolation", e.Isolation},
+		{"isolation", strings.TrimSuffix(e.Isolation+", by "+e.Runtime, ", by ")},
 		{"CPU", fmt.Sprintf("%d MHz", e.Resources.CPUMHz)},
 		{"memory", fmt.Sprintf("%d MiB", e.Resources.MemoryMiB)},
 		{"processes", strconv.Itoa(e.Resources.Processes)},

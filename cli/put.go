@@ -29,6 +29,7 @@ type envPut struct {
 	Network   *bool    `negatable:"" help:"Whether programs can reach the network. (no)"`
 	Port      []int    `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
 	Isolation *string  `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
+	Runtime   *string  `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
 	Variable  []string `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
 
 	NoPorts     bool `help:"Map no port; --port adds to that."`
@@ -68,6 +69,7 @@ type environmentInput struct {
 		ExposedPorts []int `json:"exposedPorts,omitzero" yaml:"exposedPorts"`
 	} `json:"network" yaml:"network"`
 	Isolation        *string    `json:"isolation,omitempty" yaml:"isolation"`
+	Runtime          *string    `json:"runtime,omitempty" yaml:"runtime"`
 	Variables        []variable `json:"variables,omitzero" yaml:"variables"`
 	DefaultTimeLimit *int       `json:"defaultTimeLimit,omitempty" yaml:"defaultTimeLimit"`
 	OutputLimit      *int64     `json:"outputLimit,omitempty" yaml:"outputLimit"`
@@ -168,6 +170,7 @@ func (c *envPut) applyTo(input *environmentInput) error {
 	replace(&input.Resources.WorkspaceMiB, c.Workspace)
 	replace(&input.Network.Access, c.Network)
 	replace(&input.Isolation, c.Isolation)
+	replace(&input.Runtime, c.Runtime)
 	replace(&input.DefaultTimeLimit, c.DefaultTimeLimit)
 	replace(&input.OutputLimit, c.OutputLimit)
 	if c.NoPorts {

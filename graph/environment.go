@@ -34,6 +34,7 @@ func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
 		Image:            in.Image,
 		PoolSize:         in.PoolSize,
 		Isolation:        in.Isolation,
+		Runtime:          in.Runtime,
 		Variables:        in.Variables,
 		DefaultTimeLimit: in.DefaultTimeLimit,
 		OutputLimit:      in.OutputLimit,

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -53,6 +53,7 @@ type Config struct {
 	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep         bool                 // the end of Run leaves runners running, for the next server
+	Runtimes     oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others
 	Images       image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
@@ -98,6 +99,7 @@ type Cluster struct {
 	wake      chan struct{}     // capacity 1: something was placed
 	envTurn   chan struct{}     // held by who writes an environment: store, then memory
 	drainTurn chan struct{}     // held by who drains, or ends that
+	tiers     []string          // as they were at the start, in words
 	root      string            // the name of the directory that sandboxes are made around
 	rootTurn  chan struct{}     // held by who makes it
 
@@ -211,6 +213,7 @@ func (c *Cluster) open(ctx context.Context) error {
 	if err := c.install(ctx); err != nil {
 		return err
 	}
+	c.lookAtTiers(ctx)
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
@@ -330,12 +333,6 @@ func (c *Cluster) runnerDir(id runtime.RunnerID) string {
 	return filepath.Join(c.runnersDir(), string(id))
 }
 
-// socketPath is a way to a runner's socket that is short however long Dir is:
-// a socket's address holds 108 bytes.
-func (c *Cluster) socketPath(id runtime.RunnerID) string {
-	return filepath.Join("/proc/self/fd", strconv.Itoa(int(c.runners.Fd())), string(id), "agent.sock")
-}
-
 // Dial returns RUNNER_GONE for a runner that isn't there, and
 // CLUSTER_UNAVAILABLE while it starts.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
@@ -361,11 +358,6 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s can't be reached", id)
 	}
 	return conn, nil
-}
-
-func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", c.socketPath(id))
 }
 
 func gone(id runtime.RunnerID) error {

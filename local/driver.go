@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"strconv"
 	"syscall"
@@ -53,29 +51,18 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	return d.hold(process, s, answer.Groups, 0)
 }
 
-// create has the helper make the sandbox around a socket that only the agent
-// holds afterwards, so that a connection is refused as soon as it is dead.
+// create has the helper make the sandbox.
 func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
-	at := d.c.socketPath(d.e.id)
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt before
-		return helper.Answer{}, err
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at})
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	listener.SetUnlinkOnClose(false)
-	defer listener.Close()
-	file, err := listener.File()
+	d.c.mu.Lock()
+	env := d.e.runner.Environment
+	d.c.mu.Unlock()
+	file, err := d.openSocket(env)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	d.c.mu.Lock()
-	env := d.e.runner.Environment
-	d.c.mu.Unlock()
 	return d.c.launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -34,6 +35,7 @@ type entry struct {
 	root       string                 // that its sandbox was made around
 	groups     *cgroup.Groups         // known while there is a sandbox
 	oomSeen    int64                  // OOM kills that Evidence has told
+	oomAt      time.Time              // when the latest was counted
 	evidence   *runtime.Evidence
 	events     []runtime.TaskEvent // the latest; never changed in place
 }

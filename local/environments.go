@@ -11,10 +11,13 @@ import (
 )
 
 // PutEnvironment returns INVALID_INPUT, too, for an environment that can't be
-// run here yet: another isolation than NAMESPACES, a network. It has the
+// run here: an isolation that can't be had now, a network. It has the
 // environment's image pulled.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := sandbox.Supported(env); err != nil {
+		return err
+	}
+	if err := c.available(ctx, env); err != nil {
 		return err
 	}
 	defer c.images.Review()

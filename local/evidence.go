@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -53,11 +54,14 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	if err != nil {
 		return runtime.Evidence{}, err
 	}
-	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits}
+	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, OwnKernel: e.runner.Environment.Isolation == runtime.IsolationGVisor}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last := e.evidence; last != nil {
 		now.OOMKills, now.ProcessLimitHits = max(now.OOMKills, last.OOMKills), max(now.ProcessLimitHits, last.ProcessLimitHits)
+	}
+	if e.evidence == nil && now.OOMKills > e.oomSeen || e.evidence != nil && now.OOMKills > e.evidence.OOMKills {
+		e.oomAt = time.Now()
 	}
 	e.evidence = &now
 	return now, nil

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -417,7 +418,7 @@ func TestSocket(t *testing.T) {
 	}
 	b.await(id, runtime.RunnerGone)
 	// Its directory goes at any moment now.
-	if conn, err := net.Dial("unix", b.socketPath(id)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+	if conn, err := net.Dial("unix", b.runnerPath(id, spec.SocketName)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("connected to a dead agent: %v, %v", conn, err)
 	}
 	info, err := os.Stat(b.runnersDir())

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -49,7 +50,7 @@ func (c *Cluster) openScheduler(ctx context.Context, left []*entry) error {
 		}
 		e.allocation = scheduler.AllocationID(e.id) // sorts before those of this server
 		a := scheduler.Allocation{
-			ID: e.allocation, Job: e.id, Environment: e.environment, Resources: e.runner.Environment.Resources, Status: scheduler.AllocationPending,
+			ID: e.allocation, Job: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Status: scheduler.AllocationPending,
 		}
 		if runtime.RunnerStarting.Before(e.runner.State) {
 			a.Status, a.RunningAt = scheduler.AllocationRunning, now
@@ -97,7 +98,7 @@ func (c *Cluster) stopScheduling() {
 
 // job is the wish for a runner.
 func (e *entry) job() scheduler.Job {
-	return scheduler.Job{ID: e.id, Environment: e.environment, Resources: e.runner.Environment.Resources, Priority: e.priority}
+	return scheduler.Job{ID: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Priority: e.priority}
 }
 
 // obey carries out the scheduler's orders until ctx ends.

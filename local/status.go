@@ -5,11 +5,13 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -24,15 +26,17 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		CPUMHz:    goruntime.NumCPU() * c.machine.CoreMHz,
 		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
 	}}
+	remarks := slices.Clone(c.tiers)
 	if why := c.machine.Undivided; why != nil {
-		status.Remark = fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
+		remarks = append(remarks, fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why))
 	}
+	status.Remark = strings.Join(remarks, "; ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	status.Problems = slices.Clone(c.problems)
 	for _, e := range c.entries {
 		if e.allocation != "" && e.runner.State != runtime.RunnerGone {
-			status.Capacity.Take(e.runner.Environment.Resources)
+			status.Capacity.Take(sandbox.Takes(e.runner.Environment))
 		}
 	}
 	if d := c.drainingStatus(); d != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -399,4 +400,14 @@ func (b *bench) privateOf(id runtime.RunnerID) private {
 		b.t.Fatal(err)
 	}
 	return p
+}
+
+// placed has a runner placed, and returns what that needs to be undone.
+func placed(t testing.TB, place *placeHook) taskrunner.Values {
+	t.Helper()
+	var response taskrunner.PrestartResponse
+	if err := place.Prestart(t.Context(), taskrunner.PrestartRequest{}, &response); err != nil {
+		t.Fatal(err)
+	}
+	return response.Values
 }

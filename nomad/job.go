@@ -74,6 +74,9 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 		env.Image = image // an own template's
 	}
 	d := drivers[Driver(task.Driver)]
+	if env.Runtime != "" {
+		return nil, runtime.Invalid("runtime", "must be empty: on Nomad the driver's own configuration says what makes runners")
+	}
 	if err := d.supports(env); err != nil {
 		return nil, err
 	}

@@ -126,4 +126,8 @@ const (
 type Evidence struct {
 	OOMKills         int64 // processes that the kernel killed because the runner's memory was full
 	ProcessLimitHits int64 // forks that were refused because of the limit of processes
+
+	// OwnKernel: the runner has a kernel of its own, which alone counts the forks
+	// that it refuses; its agent tells them.
+	OwnKernel bool
 }

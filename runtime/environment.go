@@ -24,6 +24,7 @@ type Environment struct {
 	Resources        Resources     `json:"resources"`
 	Network          Network       `json:"network"`
 	Isolation        Isolation     `json:"isolation"`
+	Runtime          string        `json:"runtime,omitempty"` // of those that the server's settings name; "": the isolation's own
 	Variables        []Variable    `json:"variables,omitempty"`
 	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution that names none; 0: none
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
@@ -121,7 +122,21 @@ func (e Environment) Validate() error {
 	default:
 		return Invalid("isolation", "must be NAMESPACES, GVISOR, NONE or CLUSTER")
 	}
+	if e.Runtime != "" && !ValidRuntime(e.Runtime) {
+		return Invalid("runtime", "must be 1 to 32 small letters, digits and '-', beginning with a letter, or empty")
+	}
 	return ValidateVariables("variables", e.Variables)
+}
+
+// ValidRuntime reports whether name can be one of a runtime.
+func ValidRuntime(name string) bool {
+	for i, c := range name {
+		letter := 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return 1 <= len(name) && len(name) <= 32
 }
 
 func validatePorts(ports []int) error {
@@ -149,7 +164,7 @@ func (e Environment) SameRunners(other Environment) bool {
 		e.Resources == other.Resources &&
 		e.Network.Access == other.Network.Access &&
 		slices.Equal(e.Network.ExposedPorts, other.Network.ExposedPorts) &&
-		e.Isolation == other.Isolation &&
+		e.Isolation == other.Isolation && e.Runtime == other.Runtime &&
 		slices.Equal(e.Variables, other.Variables) &&
 		e.DefaultTimeLimit == other.DefaultTimeLimit &&
 		e.OutputLimit == other.OutputLimit

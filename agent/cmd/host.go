@@ -23,11 +23,12 @@ type host struct {
 	*files
 	reaper   *reaper
 	launcher *launcher
-	groups   *groups // nil: commands are in the agent's own
-	null     int     // /dev/null, for commands without stdin
-	marking  bool    // commands run as user, each execution with a group id of its own
-	sharing  bool    // the kernel counts other runners' processes as this one's
-	noRoot   bool    // no command may be root
+	groups   *groups      // nil: commands are in the agent's own
+	null     int          // /dev/null, for commands without stdin
+	marking  bool         // commands run as user, each execution with a group id of its own
+	sharing  bool         // the kernel counts other runners' processes as this one's
+	noRoot   bool         // no command may be root
+	inner    *innerCounts // of the runner's own kernel; nil: it has none
 	slots    slots
 	ready    sync.Once // getReady, before the first command
 }

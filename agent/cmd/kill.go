@@ -69,6 +69,9 @@ func (p *process) waitGone(most time.Duration) {
 // until there is no new one: else some fork while others die. Stopped ones
 // still take room, so that a fork bomb at its limit of processes stands still.
 func (p *process) killAll() {
+	if p.host.inner != nil && p.refusedInside() > 0 {
+		defer p.host.inner.hold()()
+	}
 	pause := 100 * time.Microsecond
 	for {
 		stopped := map[int]bool{}
@@ -109,7 +112,7 @@ func (p *process) Signal(name string) bool {
 		return true
 	}
 	for _, pid := range p.members() {
-		if s, err := readStatus(pid); err == nil && s.group == group {
+		if of, err := unix.Getpgid(pid); err == nil && of == group {
 			_ = unix.Kill(-group, signal)
 			break
 		}

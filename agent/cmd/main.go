@@ -25,6 +25,9 @@ import (
 
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…]
                                                              serve the inherited listening socket N (3)
+       agent serve --outside PATH [--processes N] [--workspace DIR]
+                                                             serve, in a runner with a kernel of its own, on a
+                                                             socket at PATH that only the machine can use
        agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network]
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
@@ -55,8 +58,13 @@ func run(args []string) error {
 		flags.BoolVar(&o.degraded, "degraded", false, "serve although some confinement can't be had")
 		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on")
 		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
+		outside := flags.String("outside", "", "make a listening socket here instead, for who isn't of this kernel")
+		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
+		}
+		if *outside != "" {
+			return serveOutside(*outside, *processes, o)
 		}
 		if *socket != "" {
 			return serveAt(*socket, o, !*network)
@@ -108,6 +116,9 @@ type options struct {
 	degraded  bool   // also without some of the confinement
 	noRoot    bool   // no command may be root
 	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
+
+	inner *innerCounts // nil: the machine counts forks that are refused
+	ready func() error // called when it is known that it can serve; nil: nobody waits
 }
 
 func serveInherited(fd int, o options) error {
@@ -117,7 +128,26 @@ func serveInherited(fd int, o options) error {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
 	_ = file.Close()
+	if err := openToAll(o.workspace, "/tmp", "/dev/shm"); err != nil {
+		return err
+	}
 	return serveOn(listener, o)
+}
+
+// openToAll lets every user write to directories. Older versions of runc give them
+// the mode of what they are mounted on.
+func openToAll(directories ...string) error {
+	const sticky = 0o1777
+	for _, dir := range directories {
+		var stat unix.Stat_t
+		if os.Getpid() != 1 || unix.Stat(dir, &stat) != nil || stat.Mode&0o7777 == sticky {
+			continue
+		}
+		if err := unix.Chmod(dir, sticky); err != nil {
+			return &os.PathError{Op: "chmod", Path: dir, Err: err}
+		}
+	}
+	return nil
 }
 
 // serveAt serves as a task of Nomad's.
@@ -173,9 +203,14 @@ func serveOn(listener net.Listener, o options) error {
 	if err != nil {
 		return err
 	}
-	host.noRoot = o.noRoot
+	host.noRoot, host.inner = o.noRoot, o.inner
 	if o.groups != "" {
 		if host.groups, err = openGroups(o.groups, firstGroups, launcher); err != nil {
+			return err
+		}
+	}
+	if o.ready != nil {
+		if err := o.ready(); err != nil {
 			return err
 		}
 	}

@@ -44,10 +44,14 @@ func (p *process) Measure() (m serve.Measure) {
 
 // Refused is of [serve.Process].
 func (p *process) Refused() int64 {
-	if !p.alone() {
+	switch {
+	case p.alone():
+		return p.group.counters.refused()
+	case p.ownKernel():
+		return p.refusedInside()
+	default:
 		return 0
 	}
-	return p.group.counters.refused()
 }
 
 // readStat reads a process's processor time, its children's that it waited for

@@ -15,7 +15,6 @@ func itoa(n int) string { return strconv.Itoa(n) }
 type status struct {
 	dead    bool // a zombie none of whose threads runs
 	parent  int  // 0: outside of the PID namespace
-	group   int  // process group, likewise
 	threads int
 	session int    // in the agent's PID namespace
 	slot    uint32 // the group id of its execution; 0: none
@@ -58,8 +57,6 @@ func parseStatus(text []byte) (s status) {
 			}
 		case "NSsid":
 			s.session = firstOf(value)
-		case "NSpgid":
-			s.group = firstOf(value)
 		case "Threads":
 			s.threads, _ = strconv.Atoi(string(value))
 		}

@@ -26,6 +26,9 @@ type process struct {
 	gid   uint32 // of its slot
 	pid   int
 
+	refusedBefore int64 // by the runner's own kernel, when it began
+	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
+
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
 	usage  serve.Usage // guarded by the reaper's mutex
@@ -53,6 +56,9 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 		if p.alone() {
 			p.group.counters.begin()
 		}
+	}
+	if h.inner != nil {
+		p.refusedBefore = h.inner.refused()
 	}
 	attr := &syscall.ProcAttr{
 		Dir: dir, Env: start.Env, Files: streams.theirs,
@@ -126,6 +132,9 @@ func (r *reaper) start(p *process, launch forkExec, file string, argv []string, 
 	}
 	p.pid = pid
 	r.leaders[pid] = p
+	for _, other := range r.groups {
+		other.crowded, p.crowded = true, true
+	}
 	r.groups[p.gid] = p
 	return nil
 }
@@ -149,6 +158,9 @@ func (p *process) Close() serve.Usage {
 	if p.alone() {
 		p.group.counters.end(&usage)
 	}
+	if p.ownKernel() {
+		usage.Own, usage.Refused = true, p.refusedInside()
+	}
 	p.leaveGroup()
 	p.host.slots.free(p.gid)
 	return usage
@@ -163,3 +175,17 @@ func (p *process) leaveGroup() {
 		p.host.groups.give(p.group)
 	}
 }
+
+// ownKernel reports whether what the runner's own kernel counts is p's: nothing
+// else ran.
+func (p *process) ownKernel() bool {
+	if p.host.inner == nil {
+		return false
+	}
+	p.host.reaper.mu.Lock()
+	defer p.host.reaper.mu.Unlock()
+	return !p.crowded
+}
+
+// refusedInside returns how many forks that kernel refused since p began.
+func (p *process) refusedInside() int64 { return p.host.inner.refused() - p.refusedBefore }

@@ -154,16 +154,23 @@ func (l peerListener) Accept() (net.Conn, error) {
 	}
 }
 
-func isPeer(conn *net.UnixConn) (is bool) {
+func isPeer(conn *net.UnixConn) bool {
+	peer, err := credentials(conn)
+	return err == nil && int(peer.Uid) == os.Geteuid()
+}
+
+// credentials returns whom the kernel has seen connect.
+func credentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return false
+		return nil, err
 	}
-	err = raw.Control(func(fd uintptr) {
-		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		is = err == nil && int(peer.Uid) == os.Geteuid()
-	})
-	return is && err == nil
+	if failed := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil {
+		return nil, failed
+	}
+	return peer, err
 }
 
 // runBridge carries streams between the standard input and output and the

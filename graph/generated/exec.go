@@ -160,6 +160,7 @@ type ComplexityRoot struct {
 		PoolSize         func(childComplexity int) int
 		Resources        func(childComplexity int) int
 		Revision         func(childComplexity int) int
+		Runtime          func(childComplexity int) int
 		StartDurations   func(childComplexity int) int
 		Variables        func(childComplexity int) int
 	}
@@ -1081,6 +1082,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Revision(childComplexity), true
+	case "Environment.runtime":
+		if e.ComplexityRoot.Environment.Runtime == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Runtime(childComplexity), true
 	case "Environment.startDurations":
 		if e.ComplexityRoot.Environment.StartDurations == nil {
 			break
@@ -2954,6 +2961,8 @@ type Environment {
   network: Network!
   "How a runner is kept apart from the machine."
   isolation: Isolation!
+  "Which of the server's runtimes (its setting oci-runtimes) makes the sandboxes. Empty: the isolation's own."
+  runtime: String!
   "Environment variables of every command, unless the command sets them itself."
   variables: [Variable!]!
   "Seconds that an execution may run if it names no limit itself. 0: without limit."
@@ -3026,7 +3035,10 @@ type Network {
 enum Isolation {
   "Linux namespaces, cgroups and seccomp; the kernel is shared."
   NAMESPACES
-  "gVisor: a kernel of its own in user space."
+  """
+  gVisor: a kernel of its own in user space, so that programs don't reach the machine's.
+  On a single machine the server's setting gvisor-runtime names its program; without it, or where it can't be run, such an environment is refused, and says why. A runner takes some 64 MiB more than its memory, and a start of a command some milliseconds more. Full memory may end the runner (OUT_OF_MEMORY) rather than the one command.
+  """
   GVISOR
   "None; for programs that are trusted."
   NONE
@@ -3810,6 +3822,8 @@ input PutEnvironmentInput {
   network: NetworkInput
   "How a runner is kept apart from the machine. Default: NAMESPACES."
   isolation: Isolation
+  "With NAMESPACES on a single machine: the name of one of the server's runtimes (its setting oci-runtimes) that is to make the sandboxes. Default: empty, Rockpool's own."
+  runtime: String
   "Environment variables of every command, at most 256; they replace the stored ones. Default: none."
   variables: [VariableInput!]
   "Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60."
@@ -4492,6 +4506,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_network(ctx, field)
 	case "isolation":
 		return ec.fieldContext_Environment_isolation(ctx, field)
+	case "runtime":
+		return ec.fieldContext_Environment_runtime(ctx, field)
 	case "variables":
 		return ec.fieldContext_Environment_variables(ctx, field)
 	case "defaultTimeLimit":
@@ -7487,6 +7503,29 @@ func (ec *executionContext) _Environment_isolation(ctx context.Context, field gr
 }
 func (ec *executionContext) fieldContext_Environment_isolation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type Isolation does not have child fields"))
+}
+
+func (ec *executionContext) _Environment_runtime(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_runtime(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Runtime, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_runtime(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_variables(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
@@ -15030,7 +15069,7 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "variables", "defaultTimeLimit", "outputLimit"}
+	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "defaultTimeLimit", "outputLimit"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15086,6 +15125,13 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 				return it, err
 			}
 			it.Isolation = data
+		case "runtime":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("runtime"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Runtime = data
 		case "variables":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("variables"))
 			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx, v)
@@ -16598,6 +16644,11 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			}
 		case "isolation":
 			out.Values[i] = ec._Environment_isolation(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "runtime":
+			out.Values[i] = ec._Environment_runtime(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -116,6 +116,8 @@ type PutEnvironmentInput struct {
 	Network *NetworkInput `json:"network,omitempty"`
 	// How a runner is kept apart from the machine. Default: NAMESPACES.
 	Isolation *runtime.Isolation `json:"isolation,omitempty"`
+	// With NAMESPACES on a single machine: the name of one of the server's runtimes (its setting oci-runtimes) that is to make the sandboxes. Default: empty, Rockpool's own.
+	Runtime *string `json:"runtime,omitempty"`
 	// Environment variables of every command, at most 256; they replace the stored ones. Default: none.
 	Variables []runtime.Variable `json:"variables,omitempty"`
 	// Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60.

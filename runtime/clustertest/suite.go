@@ -190,8 +190,10 @@ func testStatus(t *testing.T, s suite) {
 	id := s.idle(t, env)
 	want := before
 	want.Capacity.Take(env.Resources)
-	if during, err := s.Status(t.Context()); err != nil || during.Capacity != want.Capacity {
-		t.Errorf("with a runner: %+v, %v, want %+v", during, err, want)
+	// What isolates it may take more.
+	if during, err := s.Status(t.Context()); err != nil || during.Capacity.CPUMHzUsed != want.Capacity.CPUMHzUsed ||
+		during.Capacity.MemoryMiBUsed < want.Capacity.MemoryMiBUsed || during.Capacity.MemoryMiBUsed > want.Capacity.MemoryMiBUsed+256 {
+		t.Errorf("with a runner: %+v, %v, want %+v or some more memory", during, err, want)
 	}
 	if err := s.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)

@@ -167,6 +167,7 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	set(&env.Resources.WorkspaceMiB, in.WorkspaceMiB)
 	set(&env.Network.Access, in.NetworkAccess)
 	set(&env.Isolation, in.Isolation)
+	set(&env.Runtime, in.Runtime)
 	set(&env.OutputLimit, in.OutputLimit)
 	if in.ExposedPorts != nil {
 		env.Network.ExposedPorts = in.ExposedPorts

@@ -27,6 +27,7 @@ type PutEnvironmentInput struct {
 	NetworkAccess    *bool
 	ExposedPorts     []int
 	Isolation        *runtime.Isolation
+	Runtime          *string
 	Variables        []runtime.Variable
 	DefaultTimeLimit *int // seconds
 	OutputLimit      *int64

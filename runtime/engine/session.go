@@ -354,7 +354,11 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 		facts.Forks = after.ProcessLimitHits - s.begin.Before.ProcessLimitHits
 		if own := exit.Own; own != nil {
 			facts.Own = true
-			facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+			if after.OwnKernel {
+				facts.Forks = own.ForksRefused // which only the agent can tell
+			} else {
+				facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+			}
 		}
 	}
 }

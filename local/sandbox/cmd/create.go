@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -23,6 +24,9 @@ const rootMount = "/run/rockpool/root"
 // create makes the sandbox, starts its first process, and reads back that the
 // limits hold. After an error something may be left, for remove.
 func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
+	if q.Runtime == oci.GVisor {
+		return createGVisor(c, q, trees)
+	}
 	if err := helper.CheckListener(3); err != nil {
 		return helper.Answer{}, err
 	}
@@ -40,6 +44,19 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	check := func(pid int) (cgroup.Groups, error) {
+		groups, err := trees.Check(pid, c.Group(q.ID), limits)
+		if err != nil {
+			err = finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		}
+		return groups, err
+	}
+	p := s.Process
+	p.Args = append(p.Args, args...)
+	descriptors = append([]*os.File{listener}, descriptors...)
+	if q.Runtime != "" {
+		return createWith(c, q, s, descriptors, check)
+	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
@@ -52,10 +69,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	p := s.Process
 	process := &libcontainer.Process{
 		Init:            true,
-		Args:            append(p.Args, args...),
+		Args:            p.Args,
 		Env:             p.Env,
 		Cwd:             p.Cwd,
 		UID:             int(p.User.UID),
@@ -64,7 +80,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		Stdin:           null,
 		Stdout:          null,
 		Stderr:          null,
-		ExtraFiles:      append([]*os.File{listener}, descriptors...),
+		ExtraFiles:      descriptors,
 	}
 	if err := container.Run(process); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
@@ -73,9 +89,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("state: %w", err)
 	}
-	groups, err := trees.Check(state.InitProcessPid, c.Group(q.ID), limits)
+	groups, err := check(state.InitProcessPid)
 	if err != nil {
-		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		return helper.Answer{}, err
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 // removeWithin is how long the processes of a sandbox may take to die.
@@ -50,6 +51,10 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == holdCommand {
 		hold()
+	}
+	if len(os.Args) > 2 && os.Args[1] == oci.JoinCommand {
+		fmt.Fprintln(os.Stderr, oci.Join(os.Args[2:]))
+		os.Exit(1)
 	}
 	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
 		listen(os.Args[2])

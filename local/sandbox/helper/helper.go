@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	Owners  int          `json:"owners,omitempty"` // who root is among the owners of images' files
 	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
 	Machine spec.Machine `json:"machine"`
+
+	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // that can be asked for beside libcontainer
 }
 
 // A Request asks for a sandbox to be made or removed.
@@ -68,6 +71,11 @@ type Request struct {
 	Slot      int             `json:"slot,omitempty"`  // chooses its users; a helper that listens does, and wants 0
 	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
 	Resources *spec.Resources `json:"resources,omitempty"`
+
+	// Runtime is the name of one of the configured runtimes; "": libcontainer. With
+	// oci.GVisor an empty directory comes in the place of the socket, in which the
+	// sandbox's first process makes its own.
+	Runtime string `json:"runtime,omitempty"`
 }
 
 // An Answer tells what became of a Request.
@@ -214,6 +222,9 @@ func (q Request) Check() error {
 func (q Request) checkCreate() error {
 	if q.Image != "" && !validDigest(q.Image) {
 		return fmt.Errorf("image %q isn't a digest", q.Image)
+	}
+	if q.Runtime != "" && !ValidID(q.Runtime) {
+		return fmt.Errorf("runtime %q isn't 1 to 64 letters, digits, '_' and '-'", q.Runtime)
 	}
 	if q.Resources == nil {
 		return errors.New("resources are missing")

@@ -3,10 +3,12 @@
 package sandboxtest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -42,7 +44,7 @@ func Helper(t testing.TB) []byte {
 	return read(t, &helper, "./local/sandbox/cmd", "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
 }
 
-var agent, helper program
+var agent, helper, gvisor program
 
 // A program is built once per test process.
 type program struct {
@@ -62,8 +64,7 @@ func read(t testing.TB, p *program, source, environment string, flags ...string)
 		defer os.RemoveAll(dir)
 		out := filepath.Join(dir, "program")
 		cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), source)...)
-		_, here, _, _ := runtime.Caller(0)
-		cmd.Dir = filepath.Join(filepath.Dir(here), "../../..")
+		cmd.Dir = repository()
 		cmd.Env = append(os.Environ(), environment)
 		if p.said, p.err = cmd.CombinedOutput(); p.err == nil {
 			p.data, p.err = os.ReadFile(out)
@@ -73,4 +74,27 @@ func read(t testing.TB, p *program, source, environment string, flags ...string)
 		t.Fatalf("build %s: %v\n%s", source, p.err, p.said)
 	}
 	return p.data
+}
+
+// GVisor returns the path of gVisor's runsc, which takes some minutes to build the
+// first time.
+func GVisor(t testing.TB) string {
+	t.Helper()
+	gvisor.once.Do(func() {
+		cmd := exec.Command(filepath.Join(repository(), "scripts/gvisor"))
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		gvisor.data, gvisor.err = cmd.Output()
+		gvisor.said = said.Bytes()
+	})
+	if gvisor.err != nil {
+		t.Fatalf("build gVisor: %v\n%s", gvisor.err, gvisor.said)
+	}
+	return strings.TrimSpace(string(gvisor.data))
+}
+
+// repository is where the sources are.
+func repository() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "../../..")
 }

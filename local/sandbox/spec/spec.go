@@ -43,6 +43,7 @@ type Sandbox struct {
 	Slot      int    // chooses its users: 0 to MaxSlots-1
 	Resources Resources
 	Root      Root
+	GVisor    bool // it has a kernel of its own
 }
 
 // Resources are a sandbox's limits, as the server's runtime.Resources has them.
@@ -76,6 +77,14 @@ func ImageRoot() (directories []string, files map[string]string) {
 // clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
 func New(s Sandbox, m Machine) *specs.Spec {
+	made := newSpec(s, m)
+	if s.GVisor {
+		forGVisor(made, s)
+	}
+	return made
+}
+
+func newSpec(s Sandbox, m Machine) *specs.Spec {
 	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + s.Slot*UIDs), Size: UIDs}}
 	return &specs.Spec{
 		Version:  specs.Version,

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// withGVisor returns a server of the test's own that has gVisor.
+func withGVisor(t *testing.T) bed {
+	t.Helper()
+	sandboxtest.NeedRoot(t)
+	groups := fmt.Sprintf("rockpool/e2e-gvisor-%d", os.Getpid())
+	config := valid(t)
+	config.CgroupParent, config.AlertThreshold, config.LogLevel = groups, 0.5, "warn"
+	config.Runtimes.GVisor = sandboxtest.GVisor(t)
+	if err := config.Check(); err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(config, zap.NewNop())
+	if err := server.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	b := bed{Client: client.New(server.URL()), url: server.URL(), data: config.Data, groups: groups}
+	t.Cleanup(func() {
+		end()
+		err := <-ended
+		b.CloseIdle()
+		if left := leftovers(config.Data, groups); err != nil || len(left) > 0 {
+			t.Errorf("the server ended with %v and left %q", err, left)
+		}
+	})
+	<-server.Engine.Restored()
+	return b
+}
+
+// TestE2EGVisor: programs run on another kernel than the machine's, within their
+// limits, whose outcomes are told as those of namespaces are.
+func TestE2EGVisor(t *testing.T) {
+	b := withGVisor(t)
+	b.put(t, object{"id": "apart", "isolation": "GVISOR", "poolSize": 1, "resources": object{"processes": 40, "memoryMiB": 128}})
+	b.put(t, object{"id": "plain", "poolSize": 1})
+	apart, plain := b.claim(t, "apart"), b.claim(t, "plain")
+	machine, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.shell(t, plain, "cat /proc/version"); got.stream("STDOUT") != string(machine) {
+		t.Errorf("with namespaces the kernel is %q, not %q", got.stream("STDOUT"), machine)
+	}
+	if got := b.shell(t, apart, "cat /proc/version"); got.stream("STDOUT") == string(machine) || !strings.Contains(got.stream("STDOUT"), "gvisor") {
+		t.Errorf("with gVisor the kernel is %q", got.stream("STDOUT"))
+	}
+	if limit := b.limitRead(t, "pids", apart); limit > 400 {
+		t.Fatalf("the limit of processes around it is %d: no bomb without one", limit)
+	}
+	if limit := b.limitRead(t, "memory", apart); limit > 256<<20 {
+		t.Fatalf("the limit of memory around it is %d", limit)
+	}
+	for _, test := range []struct {
+		in      object
+		outcome string
+	}{
+		{object{"shell": "exit 3"}, "EXITED"},
+		{object{"shell": "kill -9 $$"}, "SIGNALED"},
+		{object{"shell": "sleep 60", "timeLimit": 1}, "TIME_LIMIT"},
+		{object{"command": []string{"yes"}, "limits": object{"outputBytes": 1 << 16}}, "OUTPUT_LIMIT"},
+		{object{"shell": "while :; do :; done", "limits": object{"cpuSeconds": 1}, "timeLimit": 30}, "CPU_LIMIT"},
+		{object{"shell": "for i in $(seq 20); do sleep 9 & done; wait", "limits": object{"processes": 8}}, "PROCESS_LIMIT"},
+		{object{"shell": "bomb() { bomb | bomb & }; bomb; sleep 20", "timeLimit": 20}, "PROCESS_LIMIT"},
+		{object{"shell": "echo usable"}, "EXITED"},
+	} {
+		test.in["runnerId"] = apart
+		if got := b.run(t, test.in); got.Outcome != test.outcome {
+			t.Errorf("%v: %s: %s\n%s", test.in, got.Outcome, got.Message, got.stream("STDERR"))
+		}
+	}
+	// Full memory ends the command, or the runner with it: nobody makes it up.
+	t.Log("memory")
+	got := b.run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 30})
+	if got.Outcome != "MEMORY_LIMIT" && (got.Outcome != "RUNNER_GONE" || got.GoneReason != "OUT_OF_MEMORY") {
+		t.Errorf("%s %s: %s", got.Outcome, got.GoneReason, got.Message)
+	}
+	var health struct {
+		Health struct {
+			Components []struct{ Name, Message string }
+		}
+	}
+	b.call(t, `{ health { components { name message } } }`, nil, &health)
+	if said := fmt.Sprint(health); !strings.Contains(said, "GVISOR can be had (runsc version") {
+		t.Errorf("health says %s", said)
+	}
+}
+
+// TestE2ENoGVisor: without it an environment that asks for it is refused.
+func TestE2ENoGVisor(t *testing.T) {
+	b := e2e(t)
+	began := time.Now()
+	b.refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+		object{"in": object{"id": "apart", "isolation": "GVISOR"}}, runtime.CodeInvalidInput, "isolation")
+	b.refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+		object{"in": object{"id": "apart", "runtime": "crun"}}, runtime.CodeInvalidInput, "runtime")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("that took %v", took)
+	}
+}

@@ -1,0 +1,290 @@
+package local
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// withRuntimes opens a cluster that has these runtimes, and doesn't run yet.
+func withRuntimes(t testing.TB, all oci.Runtimes) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.stop()
+	b.config.Runtimes = all
+	b.open()
+	return b
+}
+
+func withGVisor(t testing.TB) *bench {
+	t.Helper()
+	sandboxtest.NeedRoot(t)
+	return withRuntimes(t, oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}})
+}
+
+func gvisorEnvironment() runtime.Environment {
+	env := hostEnvironment()
+	env.Isolation = runtime.IsolationGVisor
+	return env
+}
+
+func TestGVisorConformance(t *testing.T) {
+	clustertest.Suite(t, gvisorEnvironment(), func(t *testing.T) runtime.Cluster {
+		b := withGVisor(t)
+		b.stop()
+		b.useSQLite()
+		b.open()
+		return b.run().Cluster
+	})
+}
+
+// sentry returns the process that is a runner's kernel, as its record says.
+func (b *bench) sentry(id runtime.RunnerID) int {
+	b.t.Helper()
+	task := b.privateOf(id).Task
+	_, number, _ := strings.Cut(string(task.Handle), `"pid":`)
+	number, _, _ = strings.Cut(number, ",")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		b.t.Fatalf("%s: %v", task.Handle, err)
+	}
+	return pid
+}
+
+// What programs see is another kernel, in which they have no more than elsewhere.
+func TestGVisorInside(t *testing.T) {
+	b := withGVisor(t).run()
+	id := b.begin(gvisorEnvironment())
+	machine, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := b.sh(id, "cat /proc/version"); got == string(machine) || !strings.Contains(got, "gvisor") {
+		t.Errorf("the kernel is %q, the machine's %q", got, machine)
+	}
+	for script, want := range map[string]string{
+		"id -u": "1000",
+		"grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t' | tr '\n' ' '": "CapPrm:0000000000000000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2",
+		"cat /proc/1/environ 2>&1 | tr -d '\\0'":                          "cat: /proc/1/environ: Permission denied",
+		"ls /.rockpool 2>&1":                                              "ls: cannot open directory '/.rockpool': Permission denied",
+		"unshare -U true 2>&1":                                            "unshare: unshare failed: Operation not permitted",
+		"(echo 1000 >/sys/fs/cgroup/all/pids.max) 2>/dev/null || echo no": "no",
+		"grep -c : /proc/net/dev":                                         "1",
+		"hostname":                                                        "runner",
+		"ls -1 /proc/self/fd | wc -l":                                     "4",
+		"grep -c '^none / 9p ro,' /proc/mounts":                           "1",
+		"df --output=size /workspace /tmp | tail -n +2 | tr -d ' '":       "16384\n16384",
+	} {
+		if got, _ := b.sh(id, script); strings.TrimSpace(got) != want {
+			t.Errorf("%s\ngot  %q\nwant %q", script, got, want)
+		}
+	}
+}
+
+// The machine's control groups hold all that makes the sandbox: its kernel, its
+// helpers, and what runs there. The test reads them before it leans on them.
+func TestGVisorLimits(t *testing.T) {
+	b := withGVisor(t).run()
+	env := gvisorEnvironment()
+	id := b.begin(env)
+	takes := spec.TakenByGVisor(spec.Resources(env.Resources))
+	pid := b.sentry(id)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != strconv.Itoa(takes.Processes) {
+		t.Fatalf("pids.max is %s, want %d", got, takes.Processes)
+	}
+	file := "memory.limit_in_bytes"
+	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+		file = "memory.max"
+	}
+	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(takes.MemoryMiB<<20) {
+		t.Fatalf("%s is %s, want %d MiB", file, got, takes.MemoryMiB)
+	}
+	tree, _ := b.trees.Controller("pids")
+	group := filepath.Join(tree.Mount, b.privateOf(id).Group)
+	if pids, err := cgroup.Processes(group); err != nil || len(pids) < 3 {
+		t.Errorf("in the group are %v, %v: want the kernel, a gofer and what runs inside", pids, err)
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || status.Capacity.MemoryMiBUsed != int64(takes.MemoryMiB) {
+		t.Errorf("%+v, %v: want %d MiB taken", status.Capacity, err, takes.MemoryMiB)
+	}
+
+	own := func(exit agent.Exit) agent.Own {
+		if exit.Own == nil {
+			return agent.Own{}
+		}
+		return *exit.Own
+	}
+	// Of processes there are as many as were promised, and no more.
+	count := "i=0; while [ $i -lt %n% ]; do sleep 60 & i=$((i+1)); done; echo all"
+	if got, exit := b.sh(id, strings.ReplaceAll(count, "%n%", "47")); !strings.Contains(got, "all") || own(exit).ForksRefused != 0 {
+		t.Errorf("48 processes: %q, %+v, %+v", got, exit, own(exit))
+	}
+	if got, exit := b.sh(id, strings.ReplaceAll(count, "%n%", "100")); strings.Contains(got, "all") || own(exit).ForksRefused == 0 {
+		t.Errorf("101 processes: %q, %+v, %+v", got, exit, own(exit))
+	}
+	if _, exit := b.sh(id, "b() { b | b & }; b; sleep 20"); exit.Cause != agent.CauseProcessLimit {
+		t.Errorf("a fork bomb: %+v, %+v", exit, own(exit))
+	}
+	b.expect(id, "echo alive", "alive")
+	// The workspace has its size.
+	if got, exit := b.sh(id, "head -c 20M /dev/zero >/workspace/x; wc -c </workspace/x; rm /workspace/x"); !strings.Contains(got, "No space left") || exit.Code != 0 {
+		t.Errorf("20 MB into 16: %q, %+v", got, exit)
+	}
+	// Memory that is full ends the command, or the runner; the machine tells which.
+	before, err := b.Evidence(t.Context(), id)
+	if err != nil || !before.OwnKernel {
+		t.Fatal(before, err)
+	}
+	conn, err := b.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: "memory", Argv: []string{"python3", "-c", "x = b'x' * (1 << 30)"}, Env: []string{"PATH=/usr/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for err == nil {
+		var event agent.Event
+		if event, err = s.Next(); err == nil && event.Kind == agent.KindExited {
+			if event.Exit.Code == 0 && event.Exit.Signal == "" {
+				t.Errorf("a program that needs 1 GiB of 128 MiB ended with %+v", event.Exit)
+			}
+			break
+		}
+	}
+	after, err := b.Evidence(t.Context(), id)
+	if err != nil || after.OOMKills <= before.OOMKills {
+		t.Errorf("out of memory: %+v, before %+v, %v", after, before, err)
+	}
+	if r, ok := b.runner(id); ok && r.State == runtime.RunnerGone && r.GoneReason != runtime.GoneOutOfMemory {
+		t.Errorf("the runner is %+v", r)
+	}
+}
+
+// The next server finds the runners of one that ended, and removes all of them.
+func TestGVisorOutlivesTheServer(t *testing.T) {
+	b := withGVisor(t)
+	b.runKept()
+	lives, dies := b.begin(gvisorEnvironment()), b.begin(gvisorEnvironment())
+	b.expect(lives, "echo kept >file; cat file", "kept")
+	pid, victim := b.sentry(lives), b.sentry(dies)
+	b.stop()
+	if err := unix.Kill(victim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if r, _ := b.runner(lives); r.State != runtime.RunnerIdle || b.sentry(lives) != pid {
+		t.Errorf("the one that lives is %+v", r)
+	}
+	if r, ok := b.runner(dies); ok {
+		t.Errorf("the one that died is %+v", r)
+	}
+	b.expect(lives, "cat file", "kept")
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(lives, runtime.RunnerGone); r.GoneReason != runtime.GoneAgentDied {
+		t.Errorf("its kernel was killed, and it is %+v", r)
+	}
+	if err := b.Remove(t.Context(), lives); err != nil {
+		t.Error(err)
+	}
+	b.noRunnerLeft()
+}
+
+// A helper that is killed while it makes a sandbox leaves nothing that its removal
+// doesn't find.
+func TestGVisorMakingIsKilled(t *testing.T) {
+	b := withGVisor(t).run()
+	for after := 10 * time.Millisecond; after < 200*time.Millisecond; after += 20 * time.Millisecond {
+		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
+		e := b.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending})
+		place, starter := &placeHook{b.Cluster, e}, &driver{b.Cluster, e}
+		values := placed(t, place)
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		if h, err := starter.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
+			h.Close()
+		}
+		cancel()
+		if err := starter.Destroy(t.Context()); err != nil {
+			t.Errorf("after %v: %v", after, err)
+		}
+		if err := place.Stop(t.Context(), taskrunner.StopRequest{Values: values}); err != nil {
+			t.Errorf("after %v: %v", after, err)
+		}
+	}
+	b.noRunnerLeft()
+}
+
+// An isolation that can't be had is refused, with why, and nothing else is made
+// in its place.
+func TestRuntimeThatIsMissing(t *testing.T) {
+	sandboxtest.NeedRoot(t)
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, test := range map[string]struct {
+		all  oci.Runtimes
+		says string
+	}{
+		"not configured":       {nil, "gvisor-runtime"},
+		"not there":            {oci.Runtimes{oci.GVisor: {Path: dir + "/none"}}, "isn't installed"},
+		"no program":           {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "can't be executed"},
+		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "isn't runsc"},
+		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "no program for this machine"},
+		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "others than root"},
+		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
+		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 5s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := withRuntimes(t, test.all).run()
+			err := b.PutEnvironment(t.Context(), gvisorEnvironment())
+			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, want INVALID_INPUT with %q", err, test.says)
+			}
+			// It was there when the environment was made.
+			id := runtime.NewRunnerID()
+			if err := b.Start(t.Context(), id, gvisorEnvironment(), runtime.PriorityRefill); err != nil {
+				t.Fatal(err)
+			}
+			if name == "it hangs" {
+				return // the helper is given up after 30 s
+			}
+			if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "runtime gvisor") {
+				t.Errorf("a runner of it is %+v", r)
+			}
+			if err := b.Remove(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			if status, err := b.Status(t.Context()); err != nil || test.all != nil && !strings.Contains(status.Remark, "GVISOR can't be had: ") {
+				t.Errorf("%+v, %v", status, err)
+			}
+		})
+	}
+}

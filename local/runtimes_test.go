@@ -1,0 +1,89 @@
+package local
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// withRunc opens a cluster that has the machine's own runc, and doesn't run yet.
+func withRunc(t testing.TB) (*bench, runtime.Environment) {
+	t.Helper()
+	sandboxtest.NeedRoot(t)
+	path, err := exec.LookPath("runc")
+	if err != nil {
+		sandboxtest.Lacks(t, "no runc: %v", err)
+	}
+	env := hostEnvironment()
+	env.Runtime = "runc"
+	return withRuntimes(t, oci.Runtimes{"runc": {Path: path}}), env
+}
+
+func TestRuntimeConformance(t *testing.T) {
+	env := hostEnvironment()
+	env.Runtime = "runc"
+	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+		b, _ := withRunc(t)
+		b.stop()
+		b.useSQLite()
+		b.open()
+		return b.run().Cluster
+	})
+}
+
+func TestRuntime(t *testing.T) {
+	b, env := withRunc(t)
+	b.run()
+	id := b.begin(env)
+	for script, want := range map[string]string{
+		"id -u":              "1000",
+		"cat /proc/1/cgroup": "",
+		"grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t' | tr '\n' ' '": "CapPrm:0000000000000000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2",
+		"head -c 20M /dev/zero 2>&1 >/workspace/x; wc -c </workspace/x; rm /workspace/x":                     "16777216",
+		"touch /tmp/x /dev/shm/x && echo both":                                                               "both",
+		"grep -c : /proc/net/dev":                                                                            "1",
+		"ls -1 /proc/self/fd | wc -l":                                                                        "4",
+	} {
+		if got, _ := b.sh(id, script); !strings.HasSuffix(strings.TrimSpace(got), want) {
+			t.Errorf("%s\ngot  %q\nwant %q", script, got, want)
+		}
+	}
+	pid := b.agentOf(id)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != "84" {
+		t.Fatalf("pids.max is %s, as with libcontainer it is 84", got)
+	}
+	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.Own == nil || exit.Own.OOMKills == 0 {
+		t.Errorf("a program that needs 1 GiB of 128 MiB: %+v", exit)
+	}
+	status, err := b.Status(t.Context())
+	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc can be had (runc version") {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// What the settings don't name can't be asked for, and a runner goes on with the
+// next server as any other does.
+func TestRuntimeOutlivesTheServer(t *testing.T) {
+	b, env := withRunc(t)
+	b.runKept()
+	other := env
+	other.Runtime = "crun"
+	if err := b.PutEnvironment(t.Context(), other); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "(runc)") {
+		t.Errorf("crun isn't there: %v", err)
+	}
+	id := b.begin(env)
+	pid := b.agentOf(id)
+	b.reopened()
+	if r, _ := b.runner(id); r.State != runtime.RunnerIdle || b.agentOf(id) != pid {
+		t.Errorf("it is %+v", r)
+	}
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	b.noRunnerLeft()
+}

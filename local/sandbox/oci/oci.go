@@ -1,0 +1,143 @@
+// Package oci makes sandboxes with the programs of others: gVisor's runsc, and
+// runtimes that know runc's command line. Which program a name stands for is the
+// configuration of who runs it; nobody can ask for a path.
+package oci
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// GVisor is the name of the runtime whose sandboxes have a kernel of their own.
+const GVisor = "gvisor"
+
+// A Runtime is an installed program.
+type Runtime struct {
+	Path  string   `json:"path"`
+	Flags []string `json:"flags,omitempty"` // before its command
+
+	// NoTime: it knows no time namespaces, so that who is inside sees since when the
+	// machine runs. Probe finds out.
+	NoTime bool `json:"noTime,omitempty"`
+}
+
+// Runtimes are all that are configured, by name.
+type Runtimes map[string]Runtime
+
+// Parse reads a setting: the path of a program and, after spaces, its flags.
+func Parse(text string) (Runtime, error) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || !filepath.IsAbs(fields[0]) || filepath.Clean(fields[0]) != fields[0] {
+		return Runtime{}, errors.New("an absolute path, and flags after it")
+	}
+	for _, flag := range fields[1:] {
+		if !strings.HasPrefix(flag, "-") {
+			return Runtime{}, fmt.Errorf("an absolute path, and flags after it that begin with - and have their value after =, unlike %q", flag)
+		}
+	}
+	return Runtime{Path: fields[0], Flags: fields[1:]}, nil
+}
+
+// probeWithin is how long a program may take to tell its version.
+const probeWithin = 5 * time.Second
+
+// Probe returns what the runtime of a name says of its version, and whether it
+// knows time namespaces. Its error is why there is no such runtime here, in words
+// that name no path.
+func (all Runtimes) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
+	r, err := all.Find(name)
+	if err != nil {
+		return "", false, err
+	}
+	if version, err = r.version(ctx, name); err != nil || name == GVisor {
+		return version, false, err // its clocks begin with its kernel
+	}
+	return version, !r.knowsTime(ctx), nil
+}
+
+// knowsTime asks what runc and its kin tell of themselves; those that don't are
+// taken to know less.
+func (r Runtime) knowsTime(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	var features struct{ Linux struct{ Namespaces []string } }
+	said, err := r.command(ctx, r.Path, []string{"features"}).Output()
+	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")
+}
+
+func (r Runtime) version(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	cmd := r.command(ctx, r.Path, append(r.flags(name, "/nonexistent"), "--version"))
+	said, err := cmd.CombinedOutput()
+	line, _, _ := bytes.Cut(bytes.TrimSpace(said), []byte("\n"))
+	text := shorten(string(line))
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("the runtime %s didn't tell its version in %v", name, probeWithin)
+	case errors.Is(err, syscall.ENOEXEC):
+		return "", fmt.Errorf("the runtime %s is no program for this machine", name)
+	case err != nil:
+		return "", fmt.Errorf("the runtime %s doesn't take the flags that it is to be run with, or isn't what it should be: %w: %s", name, err, text)
+	case name == GVisor && !strings.HasPrefix(text, "runsc"):
+		return "", fmt.Errorf("the runtime %s isn't runsc: it says %q", name, text)
+	}
+	return text, nil
+}
+
+// Find returns the runtime of a name, whose program only root can replace.
+func (all Runtimes) Find(name string) (Runtime, error) {
+	r, ok := all[name]
+	if !ok {
+		return Runtime{}, fmt.Errorf("no runtime %s is configured", name)
+	}
+	info, err := os.Stat(r.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return Runtime{}, fmt.Errorf("the runtime %s isn't installed where the settings say", name)
+	case err != nil:
+		return Runtime{}, fmt.Errorf("the runtime %s: %w", name, err)
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != 0 || info.Mode()&0o022 != 0 {
+		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it: give the file to root, with mode 755", name)
+	}
+	return r, nil
+}
+
+// environment is that of every runtime.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+// flags are those of every command; state is a directory of the sandbox's own.
+func (r Runtime) flags(name, state string) []string {
+	all := append([]string{}, r.Flags...)
+	if name == GVisor {
+		// What is needed comes last, so that no setting can weaken it: no network but
+		// lo; sockets on the machine can be made, in the one directory that is
+		// writable, but none used; the limits are around all of it (see Run); its own
+		// kernel limits processes.
+		all = append(all, "--network=none", "--host-uds=create", "--ignore-cgroups", "--in-sandbox-cgroup=v2", "--allow-flag-override=false")
+	}
+	return append(all, "--root="+state)
+}
+
+// shorten makes a line of what a program said.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(strings.TrimSpace(text), "?"))
+	return text[:min(len(text), 500)]
+}

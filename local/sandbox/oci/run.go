@@ -1,0 +1,221 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A Box is a sandbox that a runtime is to make.
+type Box struct {
+	ID    string
+	Dir   string // its own, where all is kept that is known of it; who makes boxes deletes it
+	Spec  *specs.Spec
+	Files []*os.File // descriptors of the first process from 3 on; none with GVisor
+}
+
+// JoinCommand is the first argument with which a program calls [Join].
+const JoinCommand = "join"
+
+// joinDescriptor is what Join waits for.
+const joinDescriptor = 3
+
+// Join becomes the program that the arguments name, once it is told to.
+func Join(args []string) error {
+	pipe := os.NewFile(joinDescriptor, "go")
+	if told, err := io.ReadAll(io.LimitReader(pipe, 1)); err != nil || len(told) != 1 {
+		return fmt.Errorf("not told to go on: %w", err)
+	}
+	_ = pipe.Close()
+	if len(args) == 0 {
+		return errors.New("no program")
+	}
+	return syscall.Exec(args[0], args, environment)
+}
+
+// RunGVisor makes a box with gVisor, and returns its process once its agent
+// serves. It calls limit with a process that has done nothing yet, and will be
+// all that runs of the box: gVisor's kernel, its helpers, its memory. After an
+// error something may be left, in whatever limit has put the process into, and in
+// the box's directory. The caller's thread must live until it returns.
+func (r Runtime) RunGVisor(ctx context.Context, box Box, limit func(pid int) error) (pid int, err error) {
+	if err := box.write(); err != nil {
+		return 0, err
+	}
+	hold, release, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer hold.Close()
+	defer release.Close()
+	// Pipes, since runsc gives what it gets to the sandbox's root: of a device file
+	// that would be the machine's.
+	in, closed, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	_ = closed.Close()
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	defer theirs.Close()
+	args := append(r.flags(GVisor, box.state()), "run", "--detach", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(), box.ID)
+	cmd := r.command(ctx, "/proc/self/exe", append([]string{JoinCommand, r.Path}, args...))
+	cmd.Args[0] = "rockpool-sandbox"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, theirs, theirs
+	cmd.ExtraFiles = []*os.File{hold}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	_ = theirs.Close()
+	_ = hold.Close()
+	if err := limit(cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return 0, err
+	}
+	if _, err := release.Write([]byte{1}); err != nil {
+		return 0, errors.Join(err, cmd.Wait())
+	}
+	if err := cmd.Wait(); err != nil {
+		return 0, &Refusal{said(out, time.Second), err}
+	}
+	if text := said(out, readyWithin); text != strings.TrimSpace(agent.Ready) {
+		return 0, &Refusal{text, errors.New("its agent didn't begin to serve")}
+	}
+	return box.pid()
+}
+
+// readyWithin is how long a new agent may take to serve. (runsc returns when the
+// agent is being started.)
+const readyWithin = 20 * time.Second
+
+// said returns the first line that comes, or what came until the end.
+func said(out *os.File, within time.Duration) string {
+	_ = out.SetReadDeadline(time.Now().Add(within))
+	var text []byte
+	var buf [1024]byte
+	for len(text) < 4096 && string(text) != agent.Ready {
+		n, err := out.Read(buf[:])
+		text = append(text, buf[:n]...)
+		if err != nil {
+			break
+		}
+	}
+	return shorten(string(text))
+}
+
+// Run makes a box with a runtime that knows runc's command line, and returns its
+// process, which runs once check has returned nil for it.
+func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid int) error) (pid int, err error) {
+	if err := box.write(); err != nil {
+		return 0, err
+	}
+	flags := r.flags(name, box.state())
+	cmd := r.command(ctx, r.Path, append(flags, "create", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(),
+		"--preserve-fds="+strconv.Itoa(len(box.Files)), box.ID))
+	cmd.ExtraFiles = box.Files
+	if err := complaint(cmd, filepath.Join(box.Dir, "said")); err != nil {
+		return 0, err
+	}
+	if pid, err = box.pid(); err != nil {
+		return 0, err
+	}
+	if err := check(pid); err != nil {
+		return 0, err
+	}
+	return pid, complaint(r.command(ctx, r.Path, append(flags, "start", box.ID)), filepath.Join(box.Dir, "said"))
+}
+
+// complaint runs a command, whose error holds what it said. That goes through a
+// file, since what it leaves running holds it too.
+func complaint(cmd *exec.Cmd, at string) error {
+	file, err := os.OpenFile(at, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
+	cmd.Args = append([]string{cmd.Args[0], "--log=" + at}, cmd.Args[1:]...)
+	if err := cmd.Run(); err != nil {
+		text, _ := io.ReadAll(io.LimitReader(file, 4096))
+		return &Refusal{shorten(string(text)), err}
+	}
+	return nil
+}
+
+// command runs a program in nobody's session, which ends with the caller's
+// thread.
+func (r Runtime) command(ctx context.Context, path string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = environment, "/", time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// A Refusal is why a runtime didn't make a box.
+type Refusal struct {
+	Said string
+	Err  error
+}
+
+func (e *Refusal) Error() string {
+	if e.Said == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%v: %s", e.Err, e.Said)
+}
+
+func (e *Refusal) Unwrap() error { return e.Err }
+
+func (b Box) state() string   { return filepath.Join(b.Dir, "state") }
+func (b Box) bundle() string  { return filepath.Join(b.Dir, "bundle") }
+func (b Box) pidFile() string { return filepath.Join(b.Dir, "pid") }
+
+// write makes the box's directory and the bundle in it.
+func (b Box) write() error {
+	text, err := json.Marshal(b.Spec)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{b.Dir, b.state(), b.bundle()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(b.bundle(), "config.json"), text, 0o600)
+}
+
+// pid returns the process that the runtime names.
+func (b Box) pid() (int, error) {
+	text, err := os.ReadFile(b.pidFile())
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("the runtime named process %q", text)
+	}
+	return pid, nil
+}

@@ -1,0 +1,73 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// outsideDir is the directory, in a runner's, of the socket that an agent with a
+// kernel of its own makes: it can't inherit one.
+const outsideDir = "outside"
+
+// runnerPath is a way to what is in a runner's directory that is short however
+// long Dir is: a socket's address holds 108 bytes.
+func (c *Cluster) runnerPath(id runtime.RunnerID, name string) string {
+	return filepath.Join("/proc/self/fd", strconv.Itoa(int(c.runners.Fd())), string(id), name)
+}
+
+// openSocket returns what the helper gets as descriptor 3: a listening socket,
+// which only the agent holds afterwards, so that a connection is refused as soon as
+// it is dead; or an empty directory for the agent's.
+func (d *driver) openSocket(env runtime.Environment) (*os.File, error) {
+	at := d.c.runnerPath(d.e.id, spec.SocketName)
+	if env.Isolation == runtime.IsolationGVisor {
+		at = d.c.runnerPath(d.e.id, outsideDir)
+		if err := os.RemoveAll(at); err != nil { // of an attempt before
+			return nil, err
+		}
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return nil, err
+		}
+		return os.Open(at)
+	}
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // likewise
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at})
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	listener.SetUnlinkOnClose(false)
+	return listener.File()
+}
+
+// dial connects to a runner's agent, wherever its socket is.
+func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.runnerPath(id, spec.SocketName))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return conn, err
+	}
+	// The directory is the runner's own to write to: nothing in it is followed to
+	// another socket of the machine.
+	fd, err := unix.Openat2(int(c.runners.Fd()), filepath.Join(string(id), outsideDir, spec.SocketName), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: spec.SocketName, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -1,0 +1,116 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Tier is a way to keep runners apart that the settings name, beside
+// namespaces made by libcontainer, which is always there.
+type Tier struct {
+	Isolation runtime.Isolation
+	Runtime   string // "" with GVISOR
+	Version   string // what its program says
+	NoTime    bool   // programs see since when the machine runs
+	Err       error  // why it can't be had; nil: it can
+}
+
+// Tiers looks which of the configured runtimes can be run, each for 5 s at
+// most.
+func (c *Cluster) Tiers(ctx context.Context) []Tier {
+	all := make([]Tier, 0, len(c.config.Runtimes))
+	for _, name := range slices.Sorted(maps.Keys(c.config.Runtimes)) {
+		t := Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
+		if name == oci.GVisor {
+			t = Tier{Isolation: runtime.IsolationGVisor}
+		}
+		all = append(all, t)
+	}
+	var probing sync.WaitGroup
+	for i := range all {
+		t := &all[i]
+		probing.Go(func() { t.Version, t.NoTime, t.Err = c.config.Runtimes.Probe(ctx, t.name()) })
+	}
+	probing.Wait()
+	return all
+}
+
+func (t Tier) name() string {
+	if t.Isolation == runtime.IsolationGVisor {
+		return oci.GVisor
+	}
+	return t.Runtime
+}
+
+// String tells a tier in a line.
+func (t Tier) String() string {
+	name := string(t.Isolation)
+	if t.Runtime != "" {
+		name += " with the runtime " + t.Runtime
+	}
+	if t.Err != nil {
+		return fmt.Sprintf("%s can't be had: %v", name, t.Err)
+	}
+	if t.NoTime {
+		return fmt.Sprintf("%s can be had (%s), but without time namespaces: programs see since when this machine runs", name, t.Version)
+	}
+	return fmt.Sprintf("%s can be had (%s)", name, t.Version)
+}
+
+// lookAtTiers has Status tell them, as they are at the server's start.
+func (c *Cluster) lookAtTiers(ctx context.Context) {
+	if c.direct == nil {
+		return
+	}
+	c.direct.Config.Runtimes = maps.Clone(c.config.Runtimes)
+	for _, t := range c.Tiers(ctx) {
+		r := c.config.Runtimes[t.name()]
+		r.NoTime = t.NoTime
+		c.direct.Config.Runtimes[t.name()] = r
+		c.tiers = append(c.tiers, t.String())
+		if t.Err != nil {
+			c.report("isolation", t.String())
+		}
+	}
+}
+
+// available returns INVALID_INPUT for an environment whose isolation can't be had
+// on this machine now: another in its place would be less than was asked for.
+func (c *Cluster) available(ctx context.Context, env runtime.Environment) error {
+	name := sandbox.Runtime(env)
+	if name == "" {
+		return nil
+	}
+	_, configured := c.config.Runtimes[name]
+	gvisor := env.Isolation == runtime.IsolationGVisor
+	switch {
+	case c.direct == nil && gvisor:
+		return runtime.Invalid("isolation", "must be %s: a server with a sandbox helper that listens (its setting sandbox-helper) can't have %s yet", runtime.IsolationNamespaces, env.Isolation)
+	case c.direct == nil:
+		return runtime.Invalid("runtime", "must be empty: a server with a sandbox helper that listens (its setting sandbox-helper) can't have other runtimes yet")
+	case !configured && gvisor:
+		return runtime.Invalid("isolation", "must be %s: this server has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, env.Isolation)
+	case !configured:
+		return runtime.Invalid("runtime", "must be empty, or one of this server's setting oci-runtimes (%s)", strings.Join(c.named(), ", "))
+	}
+	if _, _, err := c.config.Runtimes.Probe(ctx, name); err != nil && gvisor {
+		return runtime.Invalid("isolation", "can't be %s now: %v", env.Isolation, err)
+	} else if err != nil {
+		return runtime.Invalid("runtime", "can't be %s now: %v", name, err)
+	}
+	return nil
+}
+
+// named returns the names of runtimes that environments may name.
+func (c *Cluster) named() []string {
+	names := slices.Sorted(maps.Keys(c.config.Runtimes))
+	return slices.DeleteFunc(names, func(name string) bool { return name == oci.GVisor })
+}
