@@ -6,13 +6,15 @@
 package network
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-
-	"crypto/sha256"
+	"time"
 )
 
 // A Pool is where runners' addresses come from.
@@ -62,17 +64,29 @@ func add(to netip.Addr, n uint32) netip.Addr {
 	return sum
 }
 
-// A Policy is what one runner may reach, and is reached at. The zero Policy is
-// no network at all.
-type Policy struct {
+// An Offer is what the operator lets runners have. It isn't an environment's to
+// choose.
+type Offer struct {
 	Pool      Pool           `json:"pool"`
-	Slot      int            `json:"slot"`             // the number of the runner's range of user ids
+	Permit    []netip.Prefix `json:"permit,omitempty"` // private networks that aren't kept from runners
+	Bandwidth int            `json:"bandwidth"`        // most of one runner, in megabits a second, each direction
+}
+
+// A Wish is what an environment asks for. The zero Wish is a link that nothing
+// goes through.
+type Wish struct {
 	Egress    bool           `json:"egress,omitempty"` // it may begin connections, and ask for names
-	Narrow    bool           `json:"narrow,omitempty"` // only to what Allow has, and to what Permit is called with
+	Narrow    bool           `json:"narrow,omitempty"` // only to what Allow has, and to what names it may ask for stand for
 	Allow     []netip.Prefix `json:"allow,omitempty"`
-	Permit    []netip.Prefix `json:"permit,omitempty"` // private networks that the operator doesn't keep from runners
-	Ports     []uint16       `json:"ports,omitempty"`  // TCP ports at which the machine may reach it
-	Bandwidth int            `json:"bandwidth"`        // megabits a second, each direction
+	Ports     []uint16       `json:"ports,omitempty"`     // TCP ports at which the machine may reach it
+	Bandwidth int            `json:"bandwidth,omitempty"` // 0: the Offer's
+}
+
+// A Policy is what one runner may reach, and is reached at.
+type Policy struct {
+	Offer `json:"offer"`
+	Wish  `json:"wish"`
+	Slot  int // the number of the runner's range of user ids
 }
 
 // Bounds of a policy.
@@ -83,37 +97,86 @@ const (
 	MaxBandwidth = 100_000
 )
 
-// Check returns an error for a policy that can't be kept.
-func (p *Policy) Check() error {
-	if err := p.Pool.Check(); err != nil {
+// Check returns an error for an offer that can't be made.
+func (o Offer) Check() error {
+	if err := o.Pool.Check(); err != nil {
 		return err
 	}
-	if _, _, err := p.Pool.Addresses(p.Slot); err != nil {
-		return err
+	if len(o.Permit) > MaxPermit {
+		return fmt.Errorf("more than %d permitted networks", MaxPermit)
 	}
-	if len(p.Allow) > MaxAllow || len(p.Permit) > MaxPermit || len(p.Ports) > MaxPorts {
-		return fmt.Errorf("more than %d allowed networks, %d permitted ones or %d ports", MaxAllow, MaxPermit, MaxPorts)
-	}
-	if len(p.Allow) > 0 && !p.Narrow {
-		return errors.New("allowed networks without a narrow policy")
-	}
-	for _, prefix := range p.Allow {
-		if err := checkPrefix(prefix); err != nil {
-			return err
-		}
-	}
-	for _, prefix := range p.Permit {
+	for _, prefix := range o.Permit {
 		if err := Permissible(prefix); err != nil {
 			return err
 		}
 	}
-	for _, port := range p.Ports {
-		if port == 0 {
-			return errors.New("there is no port 0")
+	if o.Bandwidth < 1 || o.Bandwidth > MaxBandwidth {
+		return fmt.Errorf("a bandwidth of %d isn't 1 to %d Mbit/s", o.Bandwidth, MaxBandwidth)
+	}
+	return nil
+}
+
+// Check returns an error for a wish that nobody can grant.
+func (w Wish) Check() error {
+	if len(w.Allow) > MaxAllow || len(w.Ports) > MaxPorts {
+		return fmt.Errorf("more than %d allowed networks or %d ports", MaxAllow, MaxPorts)
+	}
+	if len(w.Allow) > 0 && !w.Narrow || w.Narrow && !w.Egress {
+		return errors.New("allowed networks that nothing is kept to")
+	}
+	for _, prefix := range w.Allow {
+		if err := checkPrefix(prefix); err != nil {
+			return err
 		}
 	}
-	if p.Bandwidth < 1 || p.Bandwidth > MaxBandwidth {
-		return fmt.Errorf("a bandwidth of %d isn't 1 to %d Mbit/s", p.Bandwidth, MaxBandwidth)
+	for i, port := range w.Ports {
+		if port == 0 || slices.Contains(w.Ports[:i], port) {
+			return fmt.Errorf("port %d is none, or named twice", port)
+		}
+	}
+	if w.Bandwidth < 0 || w.Bandwidth > MaxBandwidth {
+		return fmt.Errorf("a bandwidth of %d isn't 1 to %d Mbit/s", w.Bandwidth, MaxBandwidth)
+	}
+	return nil
+}
+
+// Rate is how much the runner may send, and receive, in megabits a second.
+func (p Policy) Rate() int { return cmp.Or(p.Wish.Bandwidth, p.Offer.Bandwidth) }
+
+// Check returns an error for a policy that can't be kept.
+func (p Policy) Check() error {
+	if err := errors.Join(p.Offer.Check(), p.Wish.Check()); err != nil {
+		return err
+	}
+	if p.Rate() > p.Offer.Bandwidth {
+		return fmt.Errorf("a bandwidth of %d Mbit/s is more than the %d that one runner may have", p.Rate(), p.Offer.Bandwidth)
+	}
+	_, _, err := p.Pool.Addresses(p.Slot)
+	return err
+}
+
+// A Lease lets a runner reach what a name stands for, for [LeaseTime] after the
+// last answer or packet.
+type Lease struct {
+	Addresses []netip.Addr `json:"addresses"`
+}
+
+// LeaseTime is long, since programs keep addresses, and connections, for longer
+// than names' owners say.
+const LeaseTime = time.Hour
+
+// MaxLease is how many addresses one answer may have.
+const MaxLease = 64
+
+// Check returns an error for a lease of nothing, or of too much.
+func (l Lease) Check() error {
+	if len(l.Addresses) == 0 || len(l.Addresses) > MaxLease {
+		return fmt.Errorf("a lease of %d addresses isn't of 1 to %d", len(l.Addresses), MaxLease)
+	}
+	for _, a := range l.Addresses {
+		if !a.IsValid() || a.Is4In6() || a.Zone() != "" {
+			return fmt.Errorf("%s isn't an address that is leased", a)
+		}
 	}
 	return nil
 }

@@ -128,9 +128,14 @@ func addresses(name string, v6 bool, ranges []network.Range) set {
 	return s
 }
 
+// stay keeps the address in a set that a packet goes to for as long again.
+func stay(s set) []expr.Any {
+	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
+}
+
 // named returns a set of addresses that are each in it for a while.
 func named(name string, v6 bool) set {
-	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
+	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
 	if v6 {
 		s.KeyType = nftables.TypeIP6Addr
 	}

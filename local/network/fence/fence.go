@@ -85,9 +85,16 @@ func ensureShared(conn *nftables.Conn) error {
 	return nil
 }
 
-// Permit lets a runner whose policy is narrow reach an address for a while,
-// unless that is one that is always denied.
-func Permit(id string, addresses []netip.Addr, within time.Duration) error {
+// Lease lets a runner whose policy is narrow reach addresses for a while, unless
+// they are always denied.
+func Lease(id string, l network.Lease) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	return lease(id, l.Addresses, network.LeaseTime)
+}
+
+func lease(id string, addresses []netip.Addr, within time.Duration) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return err
@@ -113,7 +120,7 @@ func Permit(id string, addresses []netip.Addr, within time.Duration) error {
 		}
 	}
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("permit addresses: %w", err)
+		return fmt.Errorf("lease addresses: %w", err)
 	}
 	return nil
 }

@@ -23,7 +23,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func policy(slot int) network.Policy {
-	return network.Policy{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Slot: slot, Egress: true, Bandwidth: 10_000}
+	return network.Policy{
+		Offer: network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 10_000},
+		Wish:  network.Wish{Egress: true}, Slot: slot,
+	}
 }
 
 // join links a new network namespace to the machine as a runner's is.
@@ -192,7 +195,7 @@ func TestFence(t *testing.T) {
 		a := join(t, "a", p)
 		reaches(t, a, networktest.Public4, false)
 		for range 2 { // again renews it
-			err := Permit("a", []netip.Addr{netip.MustParseAddr(networktest.Public4), netip.MustParseAddr(networktest.Public6), netip.MustParseAddr(networktest.LAN4)}, time.Minute)
+			err := Lease("a", network.Lease{Addresses: []netip.Addr{netip.MustParseAddr(networktest.Public4), netip.MustParseAddr(networktest.Public6), netip.MustParseAddr(networktest.LAN4)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,15 +204,34 @@ func TestFence(t *testing.T) {
 		reaches(t, a, networktest.Public6, true)
 		reaches(t, a, networktest.Other4, false)
 		reaches(t, a, networktest.LAN4, false) // whatever a name stands for
-		if err := Permit("a", []netip.Addr{netip.MustParseAddr(networktest.Other4)}, time.Millisecond); err != nil {
+		leased := func() []nftables.SetElement {
+			set, err := conn.GetSetByName(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableOf("a")}, setNamed4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := conn.GetSetElements(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		before := len(leased())
+		if err := lease("a", []netip.Addr{netip.MustParseAddr(networktest.Other4)}, 20*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		for began := time.Now(); ; {
-			if _, err := a.Ask("tcp", networktest.Other4, networktest.Port); err != nil {
-				break
-			}
+		for began := time.Now(); len(leased()) > before; {
 			if time.Since(began) > 5*time.Second {
-				t.Fatal("it is still reached")
+				t.Fatal("a lease doesn't end")
+			}
+		}
+		reaches(t, a, networktest.Other4, false)
+		if err := lease("a", []netip.Addr{netip.MustParseAddr(networktest.Other4)}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		reaches(t, a, networktest.Other4, true)
+		for _, e := range leased() {
+			if e.Expires < network.LeaseTime-time.Minute {
+				t.Errorf("the lease of %v, which was used, ends in %v", e.Key, e.Expires)
 			}
 		}
 		if err := Verify("a", p); err != nil {
@@ -257,7 +279,7 @@ func TestFence(t *testing.T) {
 	})
 	t.Run("bandwidth", func(t *testing.T) {
 		p := policy(1)
-		p.Bandwidth = 40 // 5 MB/s
+		p.Wish.Bandwidth = 40 // 5 MB/s
 		free, capped := join(t, "a", policy(0)), join(t, "b", p)
 		for _, send := range []bool{false, true} {
 			const bytes = 4 << 20

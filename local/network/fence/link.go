@@ -85,7 +85,7 @@ func (l *pair) raise() error {
 	defer machine.Close()
 	ends := []end{{machine, mine}, {l.within, its}}
 	for _, e := range ends {
-		if err := limit(e, l.policy.Bandwidth); err != nil {
+		if err := limit(e, l.policy.Rate()); err != nil {
 			return fmt.Errorf("bandwidth of %s: %w", e.link.Attrs().Name, err)
 		}
 	}

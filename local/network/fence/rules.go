@@ -54,8 +54,11 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	}
 	var narrow [][]expr.Any
 	if p.Narrow {
-		for _, s := range []set{allow4, allow6, named4, named6} {
+		for _, s := range []set{allow4, allow6} {
 			narrow = append(narrow, rule(within(s), jump(chainProtocols)))
+		}
+		for _, s := range []set{named4, named6} {
+			narrow = append(narrow, rule(within(s), stay(s), jump(chainProtocols)))
 		}
 		narrow = append(narrow, jump(chainRefused))
 	} else {
