@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/fence"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
@@ -30,7 +32,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
 	}
 	c.Machine.Undivided = trees.Divisible()
-	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
+	of := spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}
+	var policy network.Policy
+	if q.Network != nil {
+		var err error
+		if policy, err = c.Policy(q); err != nil {
+			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
+		}
+		of.Resolver = filepath.Join(c.Root, spec.ResolverPath)
+	}
+	s := spec.New(of, c.Machine)
 	limits, err := spec.Limits(s)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
@@ -78,6 +89,11 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	groups, err := trees.Check(state.InitProcessPid, c.Group(q.ID), limits)
 	if err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+	}
+	if q.Network != nil { // nothing of a user's runs yet
+		if err := fence.Make(q.ID, state.InitProcessPid, policy); err != nil {
+			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
+		}
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }

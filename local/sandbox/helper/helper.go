@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
@@ -29,6 +30,8 @@ const Once = "once"
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
+	Lease  = "lease"  // let one reach what a name stands for
+	Verify = "verify" // find out whether one's network is kept to what it was made with
 )
 
 // MaxMessage is how many bytes a request or an answer may have.
@@ -42,6 +45,8 @@ type Config struct {
 	Images  string       `json:"images,omitempty"` // a directory per image
 	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
 	Machine spec.Machine `json:"machine"`
+	// What sandboxes may have of the network; nil: none has any.
+	Network *network.Offer `json:"network,omitempty"`
 }
 
 // A Request asks for a sandbox to be made or removed.
@@ -54,6 +59,12 @@ type Request struct {
 	Slot      int             `json:"slot,omitempty"`  // chooses its users
 	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
 	Resources *spec.Resources `json:"resources,omitempty"`
+
+	// Create and Verify, which has nothing else of it but Slot: what the sandbox
+	// may reach; nil: nothing.
+	Network *network.Wish `json:"network,omitempty"`
+
+	Lease *network.Lease `json:"lease,omitempty"` // Lease only
 }
 
 // An Answer tells what became of a Request.
@@ -142,6 +153,9 @@ func (c Config) check() error {
 	if c.Machine.CoreMHz < 1 {
 		return fmt.Errorf("a core has %d MHz", c.Machine.CoreMHz)
 	}
+	if c.Network != nil {
+		return c.Network.Check()
+	}
 	return nil
 }
 
@@ -166,8 +180,35 @@ func (q Request) Check() error {
 			return errors.New("a sandbox is removed by its id alone")
 		}
 		return nil
+	case Lease:
+		if q.Lease == nil || (q != Request{Command: q.Command, ID: q.ID, Lease: q.Lease}) {
+			return errors.New("a lease is of addresses, to an id")
+		}
+		return q.Lease.Check()
+	case Verify:
+		if q.Network == nil || (q != Request{Command: q.Command, ID: q.ID, Slot: q.Slot, Network: q.Network}) {
+			return errors.New("what is verified is a network of an id and a slot")
+		}
+		return q.checkNetwork()
 	}
 	return fmt.Errorf("unknown command %q", q.Command)
+}
+
+func (q Request) checkNetwork() error {
+	if q.Slot < 0 || q.Slot >= spec.MaxSlots {
+		return fmt.Errorf("slot is %d, but must be 0 to %d", q.Slot, spec.MaxSlots-1)
+	}
+	return q.Network.Check()
+}
+
+// Policy returns what a sandbox may reach: what is asked for, as far as the
+// operator offers it.
+func (c Config) Policy(q *Request) (network.Policy, error) {
+	if c.Network == nil {
+		return network.Policy{}, errors.New("no network is offered here")
+	}
+	p := network.Policy{Offer: *c.Network, Wish: *q.Network, Slot: q.Slot}
+	return p, p.Check()
 }
 
 func (q Request) checkCreate() error {
@@ -190,6 +231,12 @@ func (q Request) checkCreate() error {
 		if b.value < b.low || b.value > b.high {
 			return fmt.Errorf("%s is %d, but must be %d to %d", b.field, b.value, b.low, b.high)
 		}
+	}
+	if q.Lease != nil {
+		return errors.New("a sandbox that is made has no leases")
+	}
+	if q.Network != nil {
+		return q.Network.Check()
 	}
 	return nil
 }
