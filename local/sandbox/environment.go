@@ -3,6 +3,7 @@ package sandbox
 import (
 	"path"
 
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
@@ -16,10 +17,6 @@ func Supported(env runtime.Environment) error {
 		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
 	case env.Isolation != runtime.IsolationNamespaces:
 		return runtime.Invalid("isolation", "must be %s: %s isn't available yet in this version", runtime.IsolationNamespaces, env.Isolation)
-	case env.Network.Access:
-		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
-	case len(env.Network.ExposedPorts) > 0:
-		return runtime.Invalid("network.exposedPorts", "must be empty: exposed ports aren't available yet in this version")
 	}
 	return nil
 }
@@ -29,7 +26,24 @@ func Supported(env runtime.Environment) error {
 // means on this machine is the helper's to say.
 func Request(id string, env runtime.Environment, slot int) helper.Request {
 	resources := spec.Resources(env.Resources)
-	return helper.Request{Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources}
+	return helper.Request{Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources, Network: Wish(env.Network)}
+}
+
+// Wish returns what a network that was validated is to the helper; nil: nothing.
+func Wish(n runtime.Network) *network.Wish {
+	if !n.Used() {
+		return nil
+	}
+	w := &network.Wish{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
+	for _, text := range n.Allow {
+		if prefix, err := runtime.ParseNetwork(text); err == nil {
+			w.Allow = append(w.Allow, prefix)
+		}
+	}
+	for _, port := range n.ExposedPorts {
+		w.Ports = append(w.Ports, uint16(port))
+	}
+	return w
 }
 
 // Group returns the cgroup of a sandbox.

@@ -88,12 +88,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
+	answer := helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}
 	if q.Network != nil { // nothing of a user's runs yet
 		if err := fence.Make(q.ID, state.InitProcessPid, policy); err != nil {
 			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
 		}
+		if answer.Address, _, err = policy.Pool.Addresses(q.Slot); err != nil {
+			return helper.Answer{}, err
+		}
 	}
-	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
+	return answer, nil
 }
 
 // rootOf says what the sandbox is made around. It is reached at rootMount.

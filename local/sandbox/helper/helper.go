@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"slices"
@@ -79,12 +80,16 @@ type Request struct {
 
 // An Answer tells what became of a Request.
 type Answer struct {
-	Error  string        `json:"error,omitempty"`
-	Final  bool          `json:"final,omitempty"` // with Error: trying again can't help
-	PID    int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
-	Start  uint64        `json:"start,omitempty"`
-	Groups cgroup.Groups `json:"groups"`           // read back after the process joined
-	Parent string        `json:"parent,omitempty"` // of Hello: the group that sandboxes' groups are in
+	Error   string        `json:"error,omitempty"`
+	Final   bool          `json:"final,omitempty"` // with Error: trying again can't help
+	PID     int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
+	Start   uint64        `json:"start,omitempty"`
+	Groups  cgroup.Groups `json:"groups"`           // read back after the process joined
+	Address netip.Addr    `json:"address,omitzero"` // at which the machine reaches a sandbox with a network
+
+	// Of Hello: the group that sandboxes' groups are in, and what is offered them.
+	Parent  string         `json:"parent,omitempty"`
+	Network *network.Offer `json:"network,omitempty"`
 }
 
 // ValidID reports whether id can name a sandbox: 1 to 64 letters, digits,
@@ -218,12 +223,12 @@ func (q Request) Check() error {
 		}
 		return nil
 	case Lease:
-		if q.Lease == nil || (q != Request{Command: q.Command, ID: q.ID, Lease: q.Lease}) {
+		if q.Lease == nil || (q != Request{Protocol: q.Protocol, Command: Lease, ID: q.ID, Lease: q.Lease}) {
 			return errors.New("a lease is of addresses, to an id")
 		}
 		return q.Lease.Check()
 	case Verify:
-		if q.Network == nil || (q != Request{Command: q.Command, ID: q.ID, Slot: q.Slot, Network: q.Network}) {
+		if q.Network == nil || (q != Request{Protocol: q.Protocol, Command: Verify, ID: q.ID, Slot: q.Slot, Network: q.Network}) {
 			return errors.New("what is verified is a network of an id and a slot")
 		}
 		return q.checkNetwork()
