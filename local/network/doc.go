@@ -111,7 +111,7 @@ func (o Offer) Check() error {
 		}
 	}
 	if o.Bandwidth < 1 || o.Bandwidth > MaxBandwidth {
-		return fmt.Errorf("a bandwidth of %d isn't 1 to %d Mbit/s", o.Bandwidth, MaxBandwidth)
+		return fmt.Errorf("a bandwidth of %d isn't 1 to %d megabits a second", o.Bandwidth, MaxBandwidth)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (w Wish) Check() error {
 		}
 	}
 	if w.Bandwidth < 0 || w.Bandwidth > MaxBandwidth {
-		return fmt.Errorf("a bandwidth of %d isn't 1 to %d Mbit/s", w.Bandwidth, MaxBandwidth)
+		return fmt.Errorf("a bandwidth of %d isn't 1 to %d megabits a second", w.Bandwidth, MaxBandwidth)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (p Policy) Check() error {
 		return err
 	}
 	if p.Rate() > p.Offer.Bandwidth {
-		return fmt.Errorf("a bandwidth of %d Mbit/s is more than the %d that one runner may have", p.Rate(), p.Offer.Bandwidth)
+		return fmt.Errorf("a bandwidth of %d megabits a second is more than the %d that one runner may have", p.Rate(), p.Offer.Bandwidth)
 	}
 	_, _, err := p.Pool.Addresses(p.Slot)
 	return err
