@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -23,7 +26,10 @@ type helperCommand struct {
 	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, where only root can make one; the server's --sandbox-helper. One that systemd hands over goes before. (${default}; $$${env})"`
 	State        string `env:"ROCKPOOL_HELPER_STATE" default:"/var/lib/rockpool-helper" placeholder:"DIR" help:"Directory for what the helper keeps, root's alone, on a file system that isn't mounted noexec. (${default}; $$${env})"`
 	Data         string `env:"ROCKPOOL_DATA" default:"/var/lib/rockpool" placeholder:"DIR" help:"The server's --data. (${default}; $$${env})"`
+	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
+
+	Networks OfferConfig `embed:"" prefix:"network-"`
 }
 
 // Help is what rockpool helper --help says beyond the flags.
@@ -34,6 +40,18 @@ func (helperCommand) Help() string {
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
 It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+}
+
+// An imageWorkerCommand is what a helper starts to work on an image.
+type imageWorkerCommand struct{}
+
+// Run works until its stdin, a connection to the server, ends.
+func (imageWorkerCommand) Run(cli.Streams) error {
+	conn, err := net.FileConn(os.Stdin)
+	if err != nil {
+		return err
+	}
+	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
 }
 
 // Run becomes rockpool-sandbox.
@@ -86,6 +104,16 @@ func (c *helperCommand) config() (daemon.Config, error) {
 		data = real
 	}
 	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
+	if config.Worker, err = os.Executable(); err != nil {
+		return daemon.Config{}, err
+	}
+	if c.Network {
+		offer, err := c.Networks.offer()
+		if err != nil {
+			return daemon.Config{}, err
+		}
+		config.Network = &offer
+	}
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
 		config.Socket = "" // sd_listen_fds(3): descriptor 3
 	}

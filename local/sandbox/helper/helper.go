@@ -41,7 +41,10 @@ const (
 	Remove = "remove" // kill and remove one, in whatever state it is
 	Lease  = "lease"  // let one reach what a name stands for
 	Verify = "verify" // find out whether one's network is kept to what it was made with
-	Hello  = "hello"  // say where sandboxes are made; of a helper that listens
+
+	// Of a helper that listens, without an id:
+	Hello = "hello" // say where sandboxes are made
+	Work  = "work"  // work on the directory that is sent along, as the owner of images' files (see image.Work)
 )
 
 // MaxMessage is how many bytes a request or an answer may have.
@@ -53,6 +56,7 @@ type Config struct {
 	State   string       `json:"state"`            // where libcontainer has a directory per sandbox
 	Root    string       `json:"root"`             // what spec.BuildRoot made
 	Images  string       `json:"images,omitempty"` // a directory per image
+	Owners  int          `json:"owners,omitempty"` // who root is among the owners of images' files
 	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
 	Machine spec.Machine `json:"machine"`
 	// What sandboxes may have of the network; nil: none has any.
@@ -205,9 +209,9 @@ func ImageRoot(digest string) string {
 
 // Check returns an error unless the request is one that a server can make.
 func (q Request) Check() error {
-	if q.Command == Hello {
-		if (q != Request{Protocol: q.Protocol, Command: Hello}) {
-			return errors.New("hello stands alone")
+	if q.Command == Hello || q.Command == Work {
+		if (q != Request{Protocol: q.Protocol, Command: q.Command}) {
+			return fmt.Errorf("%s stands alone", q.Command)
 		}
 		return nil
 	}

@@ -22,6 +22,7 @@ func Hostile() []string {
 		`{"protocol":1,"command":"remove","id":"a","image":"` + Digest + `"}`,
 		`{"protocol":1,"command":"create","id":"a","slot":1}`,
 		`{"protocol":1,"command":"hello","id":"a"}`,
+		`{"protocol":1,"command":"work","id":"a"}`,
 		`{"command":"hello"}`,
 		strings.Repeat("[", 60000), strings.Repeat(`{"a":`, 10000),
 	}
