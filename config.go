@@ -40,6 +40,7 @@ type Config struct {
 	KeepAllocations  int      `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" placeholder:"SECONDS" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
 	CgroupParent     string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
 	SandboxHelper    string   `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
+	Network          bool     `env:"ROCKPOOL_NETWORK" help:"Let environments of this machine have a network: egress to what is public, and exposed ports. ($$${env})"`
 	OnStop           string   `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
 	LogLevel         string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
 	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
@@ -47,6 +48,7 @@ type Config struct {
 
 	Runtimes RuntimesConfig `embed:""`
 	Images   ImagesConfig   `embed:"" prefix:"image-"`
+	Networks NetworkConfig  `embed:"" prefix:"network-"`
 	Nomad    NomadConfig    `embed:"" prefix:"nomad-"`
 
 	token string
@@ -167,6 +169,9 @@ func (c *Config) Check() error {
 	}
 	c.AllowedHosts = append(c.AllowedHosts, "localhost", "127.0.0.1", "::1", host)
 	if err := c.locate(); err != nil {
+		return err
+	}
+	if _, err := c.Networks.local(); err != nil {
 		return err
 	}
 	return c.Images.check(c.Data)

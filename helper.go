@@ -26,7 +26,10 @@ type helperCommand struct {
 	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, where only root can make one; the server's --sandbox-helper. One that systemd hands over goes before. (${default}; $$${env})"`
 	State        string `env:"ROCKPOOL_HELPER_STATE" default:"/var/lib/rockpool-helper" placeholder:"DIR" help:"Directory for what the helper keeps, root's alone, on a file system that isn't mounted noexec. (${default}; $$${env})"`
 	Data         string `env:"ROCKPOOL_DATA" default:"/var/lib/rockpool" placeholder:"DIR" help:"The server's --data. (${default}; $$${env})"`
+	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
+
+	Networks OfferConfig `embed:"" prefix:"network-"`
 }
 
 // Help is what rockpool helper --help says beyond the flags.
@@ -103,6 +106,13 @@ func (c *helperCommand) config() (daemon.Config, error) {
 	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
 	if config.Worker, err = os.Executable(); err != nil {
 		return daemon.Config{}, err
+	}
+	if c.Network {
+		offer, err := c.Networks.offer()
+		if err != nil {
+			return daemon.Config{}, err
+		}
+		config.Network = &offer
 	}
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
 		config.Socket = "" // sd_listen_fds(3): descriptor 3

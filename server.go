@@ -124,6 +124,12 @@ func (s *Server) openLocal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var network *local.Network
+	if s.config.Network {
+		if network, err = s.config.Networks.local(); err != nil {
+			return err
+		}
+	}
 	opened, err := local.New(ctx, local.Config{
 		Dir: filepath.Join(s.config.Data, "local"), Store: s.store, Logger: s.logger.Named("local"),
 		Agent: agent, Helper: helper, HelperSocket: s.config.SandboxHelper, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
@@ -132,7 +138,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,
 		},
 		Keep:   s.config.OnStop == stopKeeps,
-		Images: s.config.Images.cache(), Runtimes: s.config.Runtimes.parsed,
+		Images: s.config.Images.cache(), Runtimes: s.config.Runtimes.parsed, Network: network,
 	})
 	if err != nil {
 		return err // a nil *local.Cluster would be no nil cluster

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,7 +28,7 @@ func (envCommands) Help() string {
 }
 
 const environmentFields = ` id revision image poolSize resources { cpuMHz memoryMiB processes workspaceMiB }
-	network { access exposedPorts } isolation runtime variables { name value } defaultTimeLimit outputLimit
+	network { access exposedPorts allow allowNames bandwidthMbit } isolation runtime variables { name value } defaultTimeLimit outputLimit
 	pool { size idle starting claimed stopping waiting reason } `
 
 // An environment is what tables show of one.
@@ -37,8 +38,10 @@ type environment struct {
 	Image     string
 	Resources struct{ CPUMHz, MemoryMiB, Processes, WorkspaceMiB int }
 	Network   struct {
-		Access       bool
-		ExposedPorts []int
+		Access            bool
+		ExposedPorts      []int
+		Allow, AllowNames []string
+		BandwidthMbit     int
 	}
 	Isolation        string
 	Runtime          string
@@ -134,6 +137,21 @@ func (c *envShow) Run(s Streams) error {
 	return c.print(s.Out, out.Environment, all[0].table())
 }
 
+// reach says what of the network programs reach.
+func (e environment) reach() string {
+	reach := "none"
+	if e.Network.Access {
+		reach = "yes"
+	}
+	if only := append(slices.Clone(e.Network.Allow), e.Network.AllowNames...); len(only) > 0 {
+		reach = "only " + strings.Join(only, ", ")
+	}
+	if e.Network.BandwidthMbit > 0 {
+		reach += fmt.Sprintf(", %d Mbit/s", e.Network.BandwidthMbit)
+	}
+	return reach
+}
+
 func (e environment) table() table {
 	ports := make([]string, len(e.Network.ExposedPorts))
 	for i, port := range e.Network.ExposedPorts {
@@ -147,7 +165,7 @@ func (e environment) table() table {
 		{"memory", fmt.Sprintf("%d MiB", e.Resources.MemoryMiB)},
 		{"processes", strconv.Itoa(e.Resources.Processes)},
 		{"workspace", fmt.Sprintf("%d MiB", e.Resources.WorkspaceMiB)},
-		{"network", map[bool]string{true: "yes", false: "none"}[e.Network.Access]},
+		{"network", e.reach()},
 		{"exposed ports", strings.Join(ports, ", ")},
 		{"time limit", seconds(e.DefaultTimeLimit)},
 		{"output limit", fmt.Sprintf("%d bytes", e.OutputLimit)},

@@ -26,7 +26,7 @@ type envPut struct {
 	Memory    *int     `placeholder:"MIB" help:"Memory in MiB, 16 to 1048576. (256)"`
 	Processes *int     `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
 	Workspace *int     `placeholder:"MIB" help:"Room for files in MiB, 1 to 1048576. (64)"`
-	Network   *bool    `negatable:"" help:"Whether programs can reach the network. (no)"`
+	Network   *bool    `negatable:"" help:"Whether programs can reach the network: what of it is public, and as far as the file's allow and allowNames let them. (no)"`
 	Port      []int    `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
 	Isolation *string  `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
 	Runtime   *string  `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
@@ -65,8 +65,11 @@ type environmentInput struct {
 		WorkspaceMiB *int `json:"workspaceMiB,omitempty" yaml:"workspaceMiB"`
 	} `json:"resources" yaml:"resources"`
 	Network struct {
-		Access       *bool `json:"access,omitempty" yaml:"access"`
-		ExposedPorts []int `json:"exposedPorts,omitzero" yaml:"exposedPorts"`
+		Access        *bool    `json:"access,omitempty" yaml:"access"`
+		ExposedPorts  []int    `json:"exposedPorts,omitzero" yaml:"exposedPorts"`
+		Allow         []string `json:"allow,omitzero" yaml:"allow"`
+		AllowNames    []string `json:"allowNames,omitzero" yaml:"allowNames"`
+		BandwidthMbit *int     `json:"bandwidthMbit,omitempty" yaml:"bandwidthMbit"`
 	} `json:"network" yaml:"network"`
 	Isolation        *string    `json:"isolation,omitempty" yaml:"isolation"`
 	Runtime          *string    `json:"runtime,omitempty" yaml:"runtime"`

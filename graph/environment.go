@@ -45,6 +45,7 @@ func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
 	}
 	if network := in.Network; network != nil {
 		out.NetworkAccess, out.ExposedPorts = network.Access, network.ExposedPorts
+		out.Allow, out.AllowNames, out.BandwidthMbit = network.Allow, network.AllowNames, network.BandwidthMbit
 	}
 	return out
 }

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -47,6 +48,7 @@ type Config struct {
 	Logger       *zap.Logger
 	Agent        []byte               // the agent's binary
 	Helper       []byte               // rockpool-sandbox's binary
+	Network      *Network             // what runners may have of the machine's; nil: nothing
 	HelperSocket string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
 	CgroupParent string               // "": "rockpool"; else one below it, such as "rockpool/test"
 	Parallel     int                  // sandboxes made at once; 0: as many as there are CPUs
@@ -82,6 +84,9 @@ type Cluster struct {
 	config    Config
 	log       *zap.Logger
 	launcher  launcher
+	network   *networking    // nil: no runner has one
+	noNetwork error          // why, where one is to be offered
+	offered   *network.Offer // by a helper that listens
 	direct    *launch.Direct // the launcher; nil: a helper that listens is asked
 	machine   spec.Machine
 	trees     cgroup.Hierarchies
@@ -176,6 +181,9 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
 			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
 		}
+		if config.Network != nil {
+			c.direct.Config.Network = &config.Network.Offer
+		}
 		c.launcher = c.direct
 	}
 	if err := c.open(ctx); err != nil {
@@ -214,6 +222,7 @@ func (c *Cluster) open(ctx context.Context) error {
 		return err
 	}
 	c.lookAtTiers(ctx)
+	c.openNetwork()
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
@@ -251,6 +260,11 @@ func (c *Cluster) buildRoot(ctx context.Context) error {
 	}
 	if err := spec.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
 		return fmt.Errorf("the sandboxes' root directory: %w", err)
+	}
+	if offer := c.direct.Config.Network; offer != nil {
+		if err := spec.WriteResolver(c.rootDir(), offer.Pool.Gateway()); err != nil {
+			return fmt.Errorf("the sandboxes' root directory: %w", err)
+		}
 	}
 	c.config.Agent = nil // installed, like the helper
 	return nil
@@ -315,6 +329,10 @@ func (c *Cluster) close() {
 	c.stopScheduling()
 	for _, e := range c.placed {
 		e.task.Close()
+	}
+	if c.network != nil {
+		c.network.ports.CloseAll()
+		c.network.resolver.Close()
 	}
 	for _, f := range []*os.File{c.runners, c.lock} {
 		if f != nil {

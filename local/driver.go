@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"syscall"
@@ -43,7 +44,7 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	if err != nil {
 		return nil, explained(err)
 	}
-	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.root}
+	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.root, Slot: slot, Address: answer.Address}
 	process, err := openProcess(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
@@ -68,7 +69,7 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 
 // Reattach implements taskrunner.Driver: the process must have the id and the
 // start time of the one that was started, and be in the runner's groups.
-func (d *driver) Reattach(_ context.Context, text json.RawMessage) (taskrunner.Handle, error) {
+func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner.Handle, error) {
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("what was recorded of its process: %w", err)
@@ -81,6 +82,13 @@ func (d *driver) Reattach(_ context.Context, text json.RawMessage) (taskrunner.H
 	if err != nil {
 		_ = process.Close()
 		return nil, err
+	}
+	d.c.mu.Lock()
+	d.e.slot = s.Slot
+	d.c.mu.Unlock()
+	if err := d.c.verifyNetwork(ctx, d.e); err != nil {
+		_ = process.Close()
+		return nil, fmt.Errorf("its network: %w", err)
 	}
 	kills, _, err := groups.Counts()
 	if err != nil {
@@ -100,6 +108,7 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.e.groups, d.e.root, d.e.oomSeen, d.e.evidence = &groups, s.Root, kills, nil
+	d.e.slot, d.e.address = s.Slot, s.Address
 	return &handle{process: process, saved: text}, nil
 }
 
@@ -121,6 +130,10 @@ type saved struct {
 	PID   int    `json:"pid"`   // of its first process, as this machine counts
 	Start uint64 `json:"start"` // when that started, in ticks since the machine's start
 	Root  string `json:"root"`  // the name of the directory that it was made around
+
+	// With a network:
+	Slot    int        `json:"slot,omitempty"`   // of its user ids
+	Address netip.Addr `json:"address,omitzero"` // at which the machine reaches it
 }
 
 // A handle is a sandbox's first process.

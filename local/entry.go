@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -32,6 +33,8 @@ type entry struct {
 	forget     bool                   // with removing: nothing is to be left of it, not even its record
 	lost       bool                   // it wasn't there when this server came
 	leaked     bool                   // what is left of it could not be removed
+	address    netip.Addr             // at which the machine reaches it, with a network
+	slot       int                    // of its user ids, if they aren't a listening helper's
 	root       string                 // that its sandbox was made around
 	groups     *cgroup.Groups         // known while there is a sandbox
 	oomSeen    int64                  // OOM kills that Evidence has told

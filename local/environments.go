@@ -6,15 +6,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // PutEnvironment returns INVALID_INPUT, too, for an environment that can't be
-// run here: an isolation that can't be had now, a network. It has the
+// run here: an isolation that can't be had now, a network that isn't offered. It has the
 // environment's image pulled.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
-	if err := sandbox.Supported(env); err != nil {
+	if err := c.supported(env); err != nil {
 		return err
 	}
 	if err := c.available(ctx, env); err != nil {

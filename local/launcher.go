@@ -15,6 +15,7 @@ import (
 type launcher interface {
 	Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error)
 	Remove(ctx context.Context, id, group string) error
+	Ask(ctx context.Context, group string, q helper.Request) error
 }
 
 // greetWithin is how long a helper that listens is waited for: it may be starting
@@ -32,7 +33,10 @@ func (c *Cluster) greet(ctx context.Context) error {
 		switch parent := "/" + c.config.CgroupParent; {
 		case err == nil && answer.Parent != parent:
 			return fmt.Errorf("the sandbox helper makes runners' groups below %s, not below %s: let --cgroup-parent be the same for both", answer.Parent, parent)
-		case err == nil || !errors.As(err, &away):
+		case err == nil:
+			c.offered = answer.Network
+			return nil
+		case !errors.As(err, &away):
 			return err
 		}
 		select {

@@ -23,6 +23,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	parts.Go(func() { c.obey(ctx) })
 	parts.Go(func() { c.measure(ctx) })
 	parts.Go(func() { c.images.Run(ctx) })
+	if c.network != nil {
+		parts.Go(func() { c.network.resolver.Run(ctx) })
+	}
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)
 		select {

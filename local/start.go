@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -17,7 +16,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	if !helper.ValidID(string(id)) {
 		return runtime.Invalid("id", "must be 1 to 64 letters, digits, '_' and '-'")
 	}
-	if err := sandbox.Supported(env); err != nil {
+	if err := c.supported(env); err != nil {
 		return err
 	}
 	if c.unready != nil {

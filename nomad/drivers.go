@@ -69,6 +69,20 @@ func needsAccess(env runtime.Environment) error {
 	return nil
 }
 
+// unnarrowed refuses what Nomad's networks can't be asked for job by job.
+func unnarrowed(n runtime.Network) error {
+	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
+	switch {
+	case len(n.Allow) > 0:
+		return runtime.Invalid("network.allow", "must be empty on Nomad: %s", why)
+	case len(n.AllowNames) > 0:
+		return runtime.Invalid("network.allowNames", "must be empty on Nomad: %s", why)
+	case n.BandwidthMbit > 0:
+		return runtime.Invalid("network.bandwidthMbit", "must be 0 on Nomad: it doesn't limit a job's bandwidth")
+	}
+	return nil
+}
+
 // agentThreads is what the agent's own threads take of a limit of processes.
 const agentThreads = 16
 

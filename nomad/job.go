@@ -80,6 +80,9 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	if err := d.supports(env); err != nil {
 		return nil, err
 	}
+	if err := unnarrowed(env.Network); err != nil {
+		return nil, err
+	}
 	task.Resources = c.resources(task.Resources, env.Resources)
 	c.bound(group, task)
 	if len(group.Networks) == 0 {

@@ -246,6 +246,9 @@ func TestWhatADriverCantDoIsRefused(t *testing.T) {
 	}{
 		"docker without an image":   {Docker, func(e *runtime.Environment) { e.Image = runtime.DefaultImage }, "image"},
 		"docker without isolation":  {Docker, func(e *runtime.Environment) { e.Isolation = runtime.IsolationNone }, "isolation"},
+		"networks that narrow":      {Docker, func(e *runtime.Environment) { e.Network.Allow = []string{"192.0.2.0/24"} }, "network.allow"},
+		"names that narrow":         {Docker, func(e *runtime.Environment) { e.Network.AllowNames = []string{"pypi.org"} }, "network.allowNames"},
+		"a bandwidth":               {Docker, func(e *runtime.Environment) { e.Network.BandwidthMbit = 10 }, "network.bandwidthMbit"},
 		"ports without access":      {Podman, func(e *runtime.Environment) { e.Network.Access = false }, "network.exposedPorts"},
 		"an image with exec":        {Exec, func(*runtime.Environment) {}, "image"},
 		"gVisor with exec":          {Exec, func(e *runtime.Environment) { e.Image, e.Isolation = "host", runtime.IsolationGVisor }, "isolation"},

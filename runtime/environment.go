@@ -41,12 +41,6 @@ type Resources struct {
 	WorkspaceMiB int `json:"workspaceMiB"` // room in /workspace, and as much again in /tmp
 }
 
-// Network says what a runner can reach and where it can be reached.
-type Network struct {
-	Access       bool  `json:"access"`
-	ExposedPorts []int `json:"exposedPorts,omitempty"`
-}
-
 // Isolation is the tier that keeps a runner apart from the machine.
 type Isolation string
 
@@ -114,7 +108,7 @@ func (e Environment) Validate() error {
 			return err
 		}
 	}
-	if err := validatePorts(e.Network.ExposedPorts); err != nil {
+	if err := e.Network.validate(); err != nil {
 		return err
 	}
 	switch e.Isolation {
@@ -139,31 +133,12 @@ func ValidRuntime(name string) bool {
 	return 1 <= len(name) && len(name) <= 32
 }
 
-func validatePorts(ports []int) error {
-	if len(ports) > 64 {
-		return Invalid("network.exposedPorts", "must be at most 64 ports")
-	}
-	seen := map[int]bool{}
-	for i, port := range ports {
-		field := fmt.Sprintf("network.exposedPorts.%d", i)
-		if err := Between(field, int64(port), 1, 65535, "(a port)"); err != nil {
-			return err
-		}
-		if seen[port] {
-			return Invalid(field, "port %d is named twice", port)
-		}
-		seen[port] = true
-	}
-	return nil
-}
-
 // SameRunners reports whether runners made from e and from other are alike,
 // so that a change from one to the other replaces none.
 func (e Environment) SameRunners(other Environment) bool {
 	return e.Image == other.Image && e.Pin.Digest == other.Pin.Digest &&
 		e.Resources == other.Resources &&
-		e.Network.Access == other.Network.Access &&
-		slices.Equal(e.Network.ExposedPorts, other.Network.ExposedPorts) &&
+		e.Network.equal(other.Network) &&
 		e.Isolation == other.Isolation && e.Runtime == other.Runtime &&
 		slices.Equal(e.Variables, other.Variables) &&
 		e.DefaultTimeLimit == other.DefaultTimeLimit &&

@@ -333,8 +333,11 @@ type ComplexityRoot struct {
 	}
 
 	Network struct {
-		Access       func(childComplexity int) int
-		ExposedPorts func(childComplexity int) int
+		Access        func(childComplexity int) int
+		Allow         func(childComplexity int) int
+		AllowNames    func(childComplexity int) int
+		BandwidthMbit func(childComplexity int) int
+		ExposedPorts  func(childComplexity int) int
 	}
 
 	OutputChunk struct {
@@ -1844,6 +1847,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Network.Access(childComplexity), true
+	case "Network.allow":
+		if e.ComplexityRoot.Network.Allow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Network.Allow(childComplexity), true
+	case "Network.allowNames":
+		if e.ComplexityRoot.Network.AllowNames == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Network.AllowNames(childComplexity), true
+	case "Network.bandwidthMbit":
+		if e.ComplexityRoot.Network.BandwidthMbit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Network.BandwidthMbit(childComplexity), true
 	case "Network.exposedPorts":
 		if e.ComplexityRoot.Network.ExposedPorts == nil {
 			break
@@ -3025,10 +3046,16 @@ type Resources {
 
 "What a runner can reach, and where it can be reached."
 type Network {
-  "Whether programs can reach the network."
+  "Whether programs can reach the network: its public part, as far as ` + "`" + `allow` + "`" + ` and ` + "`" + `allowNames` + "`" + ` don't narrow it."
   access: Boolean!
   "Ports of the runner that are mapped to the outside, 1 to 65535."
   exposedPorts: [Int!]!
+  "Networks and addresses that access is kept to, together with ` + "`" + `allowNames` + "`" + `. Both empty: all that is public."
+  allow: [String!]!
+  "Names whose addresses access is kept to, together with ` + "`" + `allow` + "`" + `; no others are resolved."
+  allowNames: [String!]!
+  "Megabits a second that one runner may send, and as many that it may receive. 0: as much as the cluster gives."
+  bandwidthMbit: Int!
 }
 
 "The tier that keeps a runner apart from the machine."
@@ -3846,10 +3873,19 @@ input ResourcesInput {
 
 "What a runner can reach, and where it can be reached."
 input NetworkInput {
-  "Whether programs can reach the network. Default: false."
+  """
+  Whether programs can reach the network. Default: false, only the runner's own loopback.
+  On a single machine (where its operator offers a network) that is what is public: never private networks (unless the operator permits one), link-local addresses, clouds' metadata, the machine itself or other runners. On Nomad it is what the cluster's own network lets through.
+  """
   access: Boolean
-  "Ports of the runner to map to the outside, 1 to 65535 each, at most 64. Default: none."
+  "TCP ports of the runner to map to the outside, 1 to 65535 each, at most 64. Where they are reached is in the runner's ` + "`" + `ports` + "`" + `. Default: none."
   exposedPorts: [Int!]
+  "Networks (` + "`" + `151.101.0.0/16` + "`" + `, ` + "`" + `2a04:4e42::/32` + "`" + `) and addresses that access is kept to, at most 64; they replace the stored ones. With these or ` + "`" + `allowNames` + "`" + `, nothing else is reached. Not on Nomad. Default: none, so all that is public."
+  allow: [String!]
+  "Names that access is kept to, at most 64: ` + "`" + `pypi.org` + "`" + `, or ` + "`" + `*.pypi.org` + "`" + ` for all below it. Only these are resolved, and only their addresses (and ` + "`" + `allow` + "`" + `) are reached. They replace the stored ones. Not on Nomad. Default: none."
+  allowNames: [String!]
+  "Megabits a second that one runner may send, and as many that it may receive, at most what the operator gives. Not on Nomad. Default: 0, what the operator gives."
+  bandwidthMbit: Int
 }
 
 "An environment variable. It reaches the program verbatim."
@@ -4770,6 +4806,12 @@ func (ec *executionContext) childFields_Network(ctx context.Context, field graph
 		return ec.fieldContext_Network_access(ctx, field)
 	case "exposedPorts":
 		return ec.fieldContext_Network_exposedPorts(ctx, field)
+	case "allow":
+		return ec.fieldContext_Network_allow(ctx, field)
+	case "allowNames":
+		return ec.fieldContext_Network_allowNames(ctx, field)
+	case "bandwidthMbit":
+		return ec.fieldContext_Network_bandwidthMbit(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Network", field.Name)
 }
@@ -10718,6 +10760,75 @@ func (ec *executionContext) fieldContext_Network_exposedPorts(_ context.Context,
 	return graphql.NewScalarFieldContext("Network", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Network_allow(ctx context.Context, field graphql.CollectedField, obj *runtime.Network) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Network_allow(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Allow, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Network_allow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Network", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Network_allowNames(ctx context.Context, field graphql.CollectedField, obj *runtime.Network) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Network_allowNames(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AllowNames, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Network_allowNames(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Network", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Network_bandwidthMbit(ctx context.Context, field graphql.CollectedField, obj *runtime.Network) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Network_bandwidthMbit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BandwidthMbit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Network_bandwidthMbit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Network", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _OutputChunk_stream(ctx context.Context, field graphql.CollectedField, obj *engine.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15032,7 +15143,7 @@ func (ec *executionContext) unmarshalInputNetworkInput(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"access", "exposedPorts"}
+	fieldsInOrder := [...]string{"access", "exposedPorts", "allow", "allowNames", "bandwidthMbit"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15053,6 +15164,27 @@ func (ec *executionContext) unmarshalInputNetworkInput(ctx context.Context, obj 
 				return it, err
 			}
 			it.ExposedPorts = data
+		case "allow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("allow"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Allow = data
+		case "allowNames":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("allowNames"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AllowNames = data
+		case "bandwidthMbit":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("bandwidthMbit"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.BandwidthMbit = data
 		}
 	}
 	return it, nil
@@ -18816,6 +18948,21 @@ func (ec *executionContext) _Network(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "exposedPorts":
 			out.Values[i] = ec._Network_exposedPorts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "allow":
+			out.Values[i] = ec._Network_allow(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "allowNames":
+			out.Values[i] = ec._Network_allowNames(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "bandwidthMbit":
+			out.Values[i] = ec._Network_bandwidthMbit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

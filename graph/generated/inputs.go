@@ -92,10 +92,17 @@ type Mutation struct {
 
 // What a runner can reach, and where it can be reached.
 type NetworkInput struct {
-	// Whether programs can reach the network. Default: false.
+	// Whether programs can reach the network. Default: false, only the runner's own loopback.
+	// On a single machine (where its operator offers a network) that is what is public: never private networks (unless the operator permits one), link-local addresses, clouds' metadata, the machine itself or other runners. On Nomad it is what the cluster's own network lets through.
 	Access *bool `json:"access,omitempty"`
-	// Ports of the runner to map to the outside, 1 to 65535 each, at most 64. Default: none.
+	// TCP ports of the runner to map to the outside, 1 to 65535 each, at most 64. Where they are reached is in the runner's `ports`. Default: none.
 	ExposedPorts []int `json:"exposedPorts,omitempty"`
+	// Networks (`151.101.0.0/16`, `2a04:4e42::/32`) and addresses that access is kept to, at most 64; they replace the stored ones. With these or `allowNames`, nothing else is reached. Not on Nomad. Default: none, so all that is public.
+	Allow []string `json:"allow,omitempty"`
+	// Names that access is kept to, at most 64: `pypi.org`, or `*.pypi.org` for all below it. Only these are resolved, and only their addresses (and `allow`) are reached. They replace the stored ones. Not on Nomad. Default: none.
+	AllowNames []string `json:"allowNames,omitempty"`
+	// Megabits a second that one runner may send, and as many that it may receive, at most what the operator gives. Not on Nomad. Default: 0, what the operator gives.
+	BandwidthMbit *int `json:"bandwidthMbit,omitempty"`
 }
 
 // What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"path"
 
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
@@ -19,10 +20,8 @@ func Supported(env runtime.Environment) error {
 		return runtime.Invalid("isolation", "must be %s or %s on a single machine", runtime.IsolationNamespaces, runtime.IsolationGVisor)
 	case env.Isolation == runtime.IsolationGVisor && env.Runtime != "":
 		return runtime.Invalid("runtime", "must be empty with %s, whose runtime is the server's setting gvisor-runtime", runtime.IsolationGVisor)
-	case env.Network.Access:
-		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
-	case len(env.Network.ExposedPorts) > 0:
-		return runtime.Invalid("network.exposedPorts", "must be empty: exposed ports aren't available yet in this version")
+	case env.Network.Used() && Runtime(env) != "":
+		return runtime.Invalid("network", "can be had with isolation %s and no runtime named only: other runtimes' runners have no network in this version", runtime.IsolationNamespaces)
 	}
 	return nil
 }
@@ -32,7 +31,10 @@ func Supported(env runtime.Environment) error {
 // means on this machine is the helper's to say.
 func Request(id string, env runtime.Environment, slot int) helper.Request {
 	resources := spec.Resources(env.Resources)
-	return helper.Request{Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources, Runtime: Runtime(env)}
+	return helper.Request{
+		Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources,
+		Runtime: Runtime(env), Network: Wish(env.Network),
+	}
 }
 
 // Runtime returns the name of the runtime that makes the sandboxes of an
@@ -51,6 +53,23 @@ func Takes(env runtime.Environment) runtime.Resources {
 		return env.Resources
 	}
 	return runtime.Resources(spec.TakenByGVisor(spec.Resources(env.Resources)))
+}
+
+// Wish returns what a network that was validated is to the helper; nil: nothing.
+func Wish(n runtime.Network) *network.Wish {
+	if !n.Used() {
+		return nil
+	}
+	w := &network.Wish{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
+	for _, text := range n.Allow {
+		if prefix, err := runtime.ParseNetwork(text); err == nil {
+			w.Allow = append(w.Allow, prefix)
+		}
+	}
+	for _, port := range n.ExposedPorts {
+		w.Ports = append(w.Ports, uint16(port))
+	}
+	return w
 }
 
 // Group returns the cgroup of a sandbox.

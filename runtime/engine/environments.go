@@ -172,6 +172,13 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	if in.ExposedPorts != nil {
 		env.Network.ExposedPorts = in.ExposedPorts
 	}
+	if in.Allow != nil {
+		env.Network.Allow = in.Allow
+	}
+	if in.AllowNames != nil {
+		env.Network.AllowNames = in.AllowNames
+	}
+	set(&env.Network.BandwidthMbit, in.BandwidthMbit)
 	if in.Variables != nil {
 		env.Variables = in.Variables
 	}

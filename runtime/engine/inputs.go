@@ -26,6 +26,9 @@ type PutEnvironmentInput struct {
 	WorkspaceMiB     *int
 	NetworkAccess    *bool
 	ExposedPorts     []int
+	Allow            []string
+	AllowNames       []string
+	BandwidthMbit    *int
 	Isolation        *runtime.Isolation
 	Runtime          *string
 	Variables        []runtime.Variable

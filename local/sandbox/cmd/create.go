@@ -10,6 +10,8 @@ import (
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/fence"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
@@ -32,7 +34,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	listener := os.NewFile(3, "listener")
 	c.Machine.Undivided = trees.Divisible()
-	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
+	of := spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}
+	var policy network.Policy
+	if q.Network != nil {
+		var err error
+		if policy, err = c.Policy(q); err != nil {
+			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
+		}
+		of.Resolver = filepath.Join(c.Root, spec.ResolverPath)
+	}
+	s := spec.New(of, c.Machine)
 	limits, err := spec.Limits(s)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
@@ -93,7 +104,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
+	answer := helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}
+	if q.Network != nil { // nothing of a user's runs yet
+		if err := fence.Make(q.ID, state.InitProcessPid, policy); err != nil {
+			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
+		}
+		if answer.Address, _, err = policy.Pool.Addresses(q.Slot); err != nil {
+			return helper.Answer{}, err
+		}
+	}
+	return answer, nil
 }
 
 // rootOf says what the sandbox is made around. It is reached at rootMount.

@@ -34,6 +34,7 @@ import (
 
 	_ "github.com/opencontainers/cgroups/devices" // without it devices can't be limited
 
+	"github.com/rockpool/rockpool/local/network/fence"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -102,8 +103,11 @@ func run() (helper.Answer, error) {
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	if q.Command == helper.Remove {
+	switch q.Command {
+	case helper.Remove:
 		return helper.Answer{}, remove(config, q, trees)
+	case helper.Lease, helper.Verify:
+		return helper.Answer{}, networkOf(config, q)
 	}
 	answer, err := create(config, q, trees)
 	if err != nil {
@@ -121,5 +125,20 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
+	if err := fence.Remove(q.ID); err != nil {
+		return err
+	}
 	return os.RemoveAll(filepath.Join(c.State, q.ID))
+}
+
+// networkOf does what there is to do with a sandbox's network while it lives.
+func networkOf(c helper.Config, q *helper.Request) error {
+	if q.Command == helper.Lease {
+		return fence.Lease(q.ID, *q.Lease)
+	}
+	policy, err := c.Policy(q)
+	if err != nil {
+		return err
+	}
+	return fence.Verify(q.ID, policy)
 }

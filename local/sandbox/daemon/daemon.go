@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -40,7 +41,9 @@ type Config struct {
 	Dir    string `json:"dir"`    // root's alone; Agent and Program are there
 	Images string `json:"images"` // where the server unpacks images
 	Parent string `json:"parent"` // the group that sandboxes' groups are in
-	Worker string `json:"worker"` // a program that everybody can execute, and that works as image.Work when WorkerArgument is its argument
+	// What sandboxes may have of the network; nil: none has any.
+	Network *network.Offer `json:"network,omitempty"`
+	Worker  string         `json:"worker"` // a program that everybody can execute, and that works as image.Work when WorkerArgument is its argument
 }
 
 // Files in Config.Dir, which are there before a daemon is.
@@ -94,6 +97,11 @@ func (d *daemon) open() (err error) {
 	if !helper.ValidParent(c.Parent) {
 		return fmt.Errorf("the cgroup parent %q isn't rockpool or below it", c.Parent)
 	}
+	if c.Network != nil {
+		if err := c.Network.Check(); err != nil {
+			return fmt.Errorf("the network: %w", err)
+		}
+	}
 	if err := rootsAlone(c.Dir); err != nil {
 		return err
 	}
@@ -125,9 +133,14 @@ func (d *daemon) open() (err error) {
 	if err := spec.BuildRoot(root, machine, agent); err != nil {
 		return fmt.Errorf("the sandboxes' root directory: %w", err)
 	}
+	if c.Network != nil {
+		if err := spec.WriteResolver(root, c.Network.Pool.Gateway()); err != nil {
+			return fmt.Errorf("the sandboxes' root directory: %w", err)
+		}
+	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network},
 		Lock:   d.lock,
 	}
 	return nil

@@ -41,6 +41,15 @@ func (h holds) take(id, root string) (slot int, err error) {
 	return slot, os.WriteFile(filepath.Join(dir, slotName), []byte(strconv.Itoa(slot)), 0o600)
 }
 
+// slot returns the number of a sandbox's range.
+func (h holds) slot(id string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(h.dir, id, slotName))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
 // release gives back what a sandbox has that isn't there any more. A range whose
 // number wasn't written yet is free as soon as its holder's directory is gone.
 func (h holds) release(id string) error {

@@ -101,7 +101,7 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, e
 	case err != nil:
 		return helper.Answer{}, err
 	case q.Command == helper.Hello:
-		return helper.Answer{Parent: d.config.Parent}, nil
+		return helper.Answer{Parent: d.config.Parent, Network: d.config.Network}, nil
 	case q.Command == helper.Work:
 		return helper.Answer{}, d.work(ctx, conn, file)
 	}
@@ -114,8 +114,11 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, e
 		return helper.Answer{}, err
 	}
 	defer end()
-	if q.Command == helper.Remove {
+	switch q.Command {
+	case helper.Remove:
 		return helper.Answer{}, d.remove(ctx, q.ID)
+	case helper.Lease, helper.Verify:
+		return helper.Answer{}, d.ask(ctx, q)
 	}
 	return d.create(ctx, q, file)
 }
@@ -208,6 +211,18 @@ func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.Fil
 		err = errors.Join(err, d.holds.release(q.ID))
 	}
 	return answer, err
+}
+
+// ask does what neither makes nor removes a sandbox, with one that there is.
+func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
+	slot, err := d.holds.slot(q.ID)
+	if err != nil {
+		return fmt.Errorf("%s sandbox %s: there is none: %w", q.Command, q.ID, err)
+	}
+	if q.Command == helper.Verify {
+		q.Slot = slot
+	}
+	return d.launch.Ask(ctx, d.group(q.ID), *q)
 }
 
 func (d *daemon) remove(ctx context.Context, id string) error {

@@ -13,11 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
@@ -38,6 +40,8 @@ const Protocol = 1
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
+	Lease  = "lease"  // let one reach what a name stands for
+	Verify = "verify" // find out whether one's network is kept to what it was made with
 
 	// Of a helper that listens, without an id:
 	Hello = "hello" // say where sandboxes are made
@@ -58,6 +62,8 @@ type Config struct {
 	Machine spec.Machine `json:"machine"`
 
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // that can be asked for beside libcontainer
+	// What sandboxes may have of the network; nil: none has any.
+	Network *network.Offer `json:"network,omitempty"`
 }
 
 // A Request asks for a sandbox to be made or removed.
@@ -76,16 +82,26 @@ type Request struct {
 	// oci.GVisor an empty directory comes in the place of the socket, in which the
 	// sandbox's first process makes its own.
 	Runtime string `json:"runtime,omitempty"`
+
+	// Create and Verify, which has nothing else of it but Slot: what the sandbox
+	// may reach; nil: nothing.
+	Network *network.Wish `json:"network,omitempty"`
+
+	Lease *network.Lease `json:"lease,omitempty"` // Lease only
 }
 
 // An Answer tells what became of a Request.
 type Answer struct {
-	Error  string        `json:"error,omitempty"`
-	Final  bool          `json:"final,omitempty"` // with Error: trying again can't help
-	PID    int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
-	Start  uint64        `json:"start,omitempty"`
-	Groups cgroup.Groups `json:"groups"`           // read back after the process joined
-	Parent string        `json:"parent,omitempty"` // of Hello: the group that sandboxes' groups are in
+	Error   string        `json:"error,omitempty"`
+	Final   bool          `json:"final,omitempty"` // with Error: trying again can't help
+	PID     int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
+	Start   uint64        `json:"start,omitempty"`
+	Groups  cgroup.Groups `json:"groups"`           // read back after the process joined
+	Address netip.Addr    `json:"address,omitzero"` // at which the machine reaches a sandbox with a network
+
+	// Of Hello: the group that sandboxes' groups are in, and what is offered them.
+	Parent  string         `json:"parent,omitempty"`
+	Network *network.Offer `json:"network,omitempty"`
 }
 
 // ValidID reports whether id can name a sandbox: 1 to 64 letters, digits,
@@ -185,6 +201,9 @@ func (c Config) check() error {
 	if c.Machine.CoreMHz < 1 {
 		return fmt.Errorf("a core has %d MHz", c.Machine.CoreMHz)
 	}
+	if c.Network != nil {
+		return c.Network.Check()
+	}
 	return nil
 }
 
@@ -215,8 +234,35 @@ func (q Request) Check() error {
 			return errors.New("a sandbox is removed by its id alone")
 		}
 		return nil
+	case Lease:
+		if q.Lease == nil || (q != Request{Protocol: q.Protocol, Command: Lease, ID: q.ID, Lease: q.Lease}) {
+			return errors.New("a lease is of addresses, to an id")
+		}
+		return q.Lease.Check()
+	case Verify:
+		if q.Network == nil || (q != Request{Protocol: q.Protocol, Command: Verify, ID: q.ID, Slot: q.Slot, Network: q.Network}) {
+			return errors.New("what is verified is a network of an id and a slot")
+		}
+		return q.checkNetwork()
 	}
 	return fmt.Errorf("unknown command %q", q.Command)
+}
+
+func (q Request) checkNetwork() error {
+	if q.Slot < 0 || q.Slot >= spec.MaxSlots {
+		return fmt.Errorf("slot is %d, but must be 0 to %d", q.Slot, spec.MaxSlots-1)
+	}
+	return q.Network.Check()
+}
+
+// Policy returns what a sandbox may reach: what is asked for, as far as the
+// operator offers it.
+func (c Config) Policy(q *Request) (network.Policy, error) {
+	if c.Network == nil {
+		return network.Policy{}, errors.New("no network is offered here")
+	}
+	p := network.Policy{Offer: *c.Network, Wish: *q.Network, Slot: q.Slot}
+	return p, p.Check()
 }
 
 func (q Request) checkCreate() error {
@@ -242,6 +288,15 @@ func (q Request) checkCreate() error {
 		if b.value < b.low || b.value > b.high {
 			return fmt.Errorf("%s is %d, but must be %d to %d", b.field, b.value, b.low, b.high)
 		}
+	}
+	if q.Lease != nil {
+		return errors.New("a sandbox that is made has no leases")
+	}
+	if q.Network != nil && q.Runtime != "" {
+		return fmt.Errorf("runtime %q gives no network", q.Runtime)
+	}
+	if q.Network != nil {
+		return q.Network.Check()
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
-	for _, good := range []string{sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello} {
+	for _, good := range []string{sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Lease, sandboxtest.Verify} {
 		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" && q.Command != Hello {
 			t.Errorf("%s: %+v, %v", good, q, err)
 		}
@@ -79,7 +79,7 @@ func TestReadConfig(t *testing.T) {
 
 // FuzzRead: whatever is read as a request asks for a sandbox that is one.
 func FuzzRead(f *testing.F) {
-	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello) {
+	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Lease, sandboxtest.Verify) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -57,6 +57,16 @@ func (r Remote) Remove(ctx context.Context, id, group string) error {
 	return err
 }
 
+// Ask is as Direct's.
+func (r Remote) Ask(ctx context.Context, group string, q helper.Request) error {
+	if err := r.owns(group, q.ID); err != nil {
+		return err
+	}
+	q.Slot = 0
+	_, err := r.ask(ctx, q, nil)
+	return err
+}
+
 // owns returns an error for a group that isn't the helper's to make or remove.
 func (r Remote) owns(group, id string) error {
 	if group != path.Join(r.Parent, id) {

@@ -10,6 +10,8 @@ const (
 	Digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	Hello  = `{"protocol":1,"command":"hello"}`
 	Remove = `{"protocol":1,"command":"remove","id":"a"}`
+	Lease  = `{"protocol":1,"command":"lease","id":"a","lease":{"addresses":["20.0.0.1","2a00::1"]}}`
+	Verify = `{"protocol":1,"command":"verify","id":"a","slot":3,"network":{"egress":true,"narrow":true,"allow":["20.0.0.0/8"],"ports":[80],"bandwidth":5}}`
 	Create = `{"protocol":1,"command":"create","id":"a","slot":3,"image":"` + Digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
 )
 
@@ -60,5 +62,23 @@ func Hostile() []string {
 		put(`"slot":3`, more)
 	}
 	put(`"resources":{`, `"resources":{"more":1,`)
+	for _, wish := range []string{
+		`{"egress":true,"allow":["20.0.0.0/8"]}`, `{"narrow":true}`, `{"egress":true,"narrow":true,"allow":["20.0.0.1/8"]}`, `{"egress":true,"narrow":true,"allow":["x"]}`,
+		`{"ports":[0]}`, `{"ports":[80,80]}`, `{"ports":[65536]}`, `{"ports":[-1]}`, `{"bandwidth":-1}`, `{"bandwidth":100001}`, `{"link":"eth0"}`,
+		`{"permit":["10.0.0.0/8"]}`, `{"pool":{}}`, `7`, `{"egress":true,"narrow":true,"allow":["20.0.0.0/8"` + strings.Repeat(`,"20.0.0.0/8"`, 64) + `]}`,
+	} {
+		put(`"slot":3`, `"slot":3,"network":`+wish)
+	}
+	put(`"slot":3`, `"lease":{"addresses":["20.0.0.1"]}`)
+	put(`"command":"create"`, `"command":"lease","lease":{"addresses":["20.0.0.1"]}`)
+	put(`"command":"create"`, `"command":"verify","network":{}`)
+	for _, more := range []string{
+		``, `,"lease":{}`, `,"lease":{"addresses":[]}`, `,"lease":{"addresses":["::ffff:1.2.3.4"]}`, `,"lease":{"addresses":["fe80::1%eth0"]}`, `,"lease":{"addresses":["20.0.0.1"]},"slot":1`,
+	} {
+		all = append(all, `{"protocol":1,"command":"lease","id":"a"`+more+`}`)
+	}
+	for _, more := range []string{``, `,"slot":1`, `,"network":{"ports":[0]}`, `,"network":{},"slot":-1`, `,"network":{},"image":"` + Digest + `"`} {
+		all = append(all, `{"protocol":1,"command":"verify","id":"a"`+more+`}`)
+	}
 	return append(all, fmt.Sprintf(`{"protocol":1,"command":"remove","id":"%s"}`, strings.Repeat("a", 65000)))
 }

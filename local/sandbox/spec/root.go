@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,14 @@ func BuildRoot(dir string, m Machine, agent []byte) error {
 	b.symlink("/run", "/var/run")
 	b.symlink("/proc/mounts", "/etc/mtab")
 	b.file(AgentPath, agent, 0o755)
+	return b.err
+}
+
+// WriteResolver has sandboxes with a network that are made around dir ask a name
+// server.
+func WriteResolver(dir string, server netip.Addr) error {
+	b := builder{dir: dir}
+	b.file(ResolverPath, []byte("nameserver "+server.String()+"\n"), 0o644)
 	return b.err
 }
 

@@ -18,8 +18,9 @@ import (
 
 // Places inside a sandbox.
 const (
-	AgentPath = "/.rockpool/agent"
-	Workspace = "/workspace"
+	AgentPath    = "/.rockpool/agent"
+	ResolverPath = "/.rockpool/resolv.conf" // of sandboxes with a network
+	Workspace    = "/workspace"
 )
 
 // Users of one sandbox: FirstUID + slot*UIDs is its root.
@@ -43,7 +44,8 @@ type Sandbox struct {
 	Slot      int    // chooses its users: 0 to MaxSlots-1
 	Resources Resources
 	Root      Root
-	GVisor    bool // it has a kernel of its own
+	GVisor    bool   // it has a kernel of its own
+	Resolver  string // the file of this machine's that is its /etc/resolv.conf; "": an empty one
 }
 
 // Resources are a sandbox's limits, as the server's runtime.Resources has them.
@@ -73,8 +75,8 @@ func ImageRoot() (directories []string, files map[string]string) {
 
 // New returns the OCI runtime spec of a sandbox.
 //
-// The network is a namespace of its own whose only interface, lo, is up. The
-// clocks that count from the machine's start count from about now. Cgroups and
+// The network is a namespace of its own whose only interface, lo, is up; another
+// is given to it once it is there (package fence). The clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
 func New(s Sandbox, m Machine) *specs.Spec {
 	made := newSpec(s, m)
@@ -157,6 +159,9 @@ func mounts(s Sandbox, m Machine) []specs.Mount {
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(s.Resources.WorkspaceMiB, 64))}},
 		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
+	}
+	if s.Resolver != "" {
+		all = append(all, specs.Mount{Destination: "/etc/resolv.conf", Source: s.Resolver, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}})
 	}
 	if s.Root.Image {
 		return append(all, specs.Mount{Destination: AgentPath, Source: s.Root.Agent, Options: []string{"bind", "ro", "nosuid", "nodev"}})

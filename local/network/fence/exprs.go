@@ -1,0 +1,143 @@
+package fence
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+func rule(parts ...[]expr.Any) (all []expr.Any) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+func is(data []byte) *expr.Cmp    { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
+func isNot(data []byte) *expr.Cmp { return &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: data} }
+
+func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: 1} }
+
+// ip has a rule go on for packets of one family alone.
+func ip(v6 bool) []expr.Any {
+	ethernet := uint16(unix.ETH_P_IP)
+	if v6 {
+		ethernet = unix.ETH_P_IPV6
+	}
+	return []expr.Any{meta(expr.MetaKeyPROTOCOL), is(binary.BigEndian.AppendUint16(nil, ethernet))}
+}
+
+// Places of addresses in packets' headers.
+func load(v6, destination bool) *expr.Payload {
+	p := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4}
+	if v6 {
+		p.Offset, p.Len = 8, 16
+	}
+	if destination {
+		p.Offset += p.Len
+	}
+	return p
+}
+
+func from(a netip.Addr) []expr.Any {
+	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), is(a.AsSlice())})
+}
+
+func notFrom(a netip.Addr) []expr.Any {
+	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), isNot(a.AsSlice())})
+}
+
+func to(a netip.Addr) []expr.Any {
+	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), true), is(a.AsSlice())})
+}
+
+// within is for packets to an address in a set.
+func within(s set) []expr.Any {
+	v6 := s.KeyType.Bytes == 16
+	return rule(ip(v6), []expr.Any{load(v6, true), &expr.Lookup{SourceRegister: 1, SetName: s.Name, IsDestRegSet: false}})
+}
+
+func transport(protocol byte) []expr.Any {
+	return []expr.Any{meta(expr.MetaKeyL4PROTO), is([]byte{protocol})}
+}
+
+func port(destination bool, n uint16) []expr.Any {
+	p := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2}
+	if destination {
+		p.Offset = 2
+	}
+	return []expr.Any{p, is(binary.BigEndian.AppendUint16(nil, n))}
+}
+
+// flags is for TCP segments whose flags in mask are value, or aren't.
+func flags(mask, value byte, equal bool) []expr.Any {
+	compare := is([]byte{value})
+	if !equal {
+		compare = isNot([]byte{value})
+	}
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
+		compare,
+	}
+}
+
+func icmpType(n byte) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}, is([]byte{n})}
+}
+
+// state is for packets whose connection is in one of these states.
+func state(bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		isNot(make([]byte, 4)),
+	}
+}
+
+// link is for packets that come from a runner's link, or go to one.
+func link(key expr.MetaKey) []expr.Any {
+	return []expr.Any{meta(key), is([]byte(network.LinkPrefix))}
+}
+
+func drop() []expr.Any   { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
+func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
+
+func jump(chain string) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
+}
+
+// addresses returns a set of ranges of addresses that never changes.
+func addresses(name string, v6 bool, ranges []network.Range) set {
+	s := set{Set: nftables.Set{Name: name, Constant: true, Interval: true, KeyType: nftables.TypeIPAddr}}
+	if v6 {
+		s.KeyType = nftables.TypeIP6Addr
+	}
+	for _, r := range ranges {
+		s.elements = append(s.elements, nftables.SetElement{Key: r.From.AsSlice()})
+		if end := r.To.Next(); end.IsValid() { // else to the last address there is
+			s.elements = append(s.elements, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
+		}
+	}
+	return s
+}
+
+// stay keeps the address in a set that a packet goes to for as long again.
+func stay(s set) []expr.Any {
+	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
+}
+
+// named returns a set of addresses that are each in it for a while.
+func named(name string, v6 bool) set {
+	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
+	if v6 {
+		s.KeyType = nftables.TypeIP6Addr
+	}
+	return s
+}

@@ -1,0 +1,144 @@
+// Package fence gives a sandbox's network namespace its one link to the machine
+// and the filter that keeps a [network.Policy]. Only rockpool-sandbox calls it.
+//
+// A link is a pair of virtual interfaces. The machine's end has a table of its
+// own (family netdev), which is read back before either end is raised: what the
+// runner sends goes through it before anything else. What all runners have in
+// common is in one more table, "rockpool" (family inet). No other table, chain or rule is
+// looked at or changed, and no setting of an interface that isn't a runner's.
+//
+// All of a runner is found, and removed, from its id alone.
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// Make links the network namespace of a process, and returns nil only once all
+// rules were read back. After an error something may be left for Remove.
+func Make(id string, pid int, p network.Policy) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	if err := ensureShared(conn); err != nil {
+		return err
+	}
+	rules, err := rulesOf(id, p)
+	if err != nil {
+		return err
+	}
+	l, err := makeLink(id, pid, p)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := rules.install(conn); err != nil {
+		return fmt.Errorf("the packet filter: %w", err)
+	}
+	if err := rules.verify(conn); err != nil {
+		return fmt.Errorf("the packet filter can't be read back: %w", err)
+	}
+	return l.raise()
+}
+
+// Verify returns an error unless all of a runner's rules are as they were made.
+func Verify(id string, p network.Policy) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	rules, err := rulesOf(id, p)
+	if err != nil {
+		return err
+	}
+	return errors.Join(shared().verify(conn), rules.verify(conn))
+}
+
+// ensureShared sees to the table that all runners share. Others may do the same
+// at the same moment: whoever is last leaves it whole.
+func ensureShared(conn *nftables.Conn) error {
+	rules := shared()
+	if rules.verify(conn) == nil {
+		return nil
+	}
+	if err := rules.install(conn); err != nil {
+		return fmt.Errorf("the runners' packet filter: %w", err)
+	}
+	if err := rules.verify(conn); err != nil {
+		return fmt.Errorf("the runners' packet filter can't be read back: %w", err)
+	}
+	return nil
+}
+
+// Lease lets a runner whose policy is narrow reach addresses for a while, unless
+// they are always denied.
+func Lease(id string, l network.Lease) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	return lease(id, l.Addresses, network.LeaseTime)
+}
+
+func lease(id string, addresses []netip.Addr, within time.Duration) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	t := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableOf(id)}
+	for _, v6 := range []bool{false, true} {
+		s := named(setNamed4, false)
+		if v6 {
+			s = named(setNamed6, true)
+		}
+		s.Table = t
+		var elements []nftables.SetElement
+		for _, a := range addresses {
+			if a.Is6() == v6 {
+				elements = append(elements, nftables.SetElement{Key: a.AsSlice(), Timeout: within})
+			}
+		}
+		if len(elements) == 0 {
+			continue
+		}
+		if err := conn.SetAddElements(&s.Set, elements); err != nil {
+			return err
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("lease addresses: %w", err)
+	}
+	return nil
+}
+
+// Remove removes all that Make made for a runner; nothing there is success, and
+// so is a kernel without packet filters.
+func Remove(id string) error {
+	if err := removeLink(id); err != nil {
+		return err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	rules := ruleset{family: nftables.TableFamilyNetdev, name: tableOf(id)}
+	err = rules.remove(conn)
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}

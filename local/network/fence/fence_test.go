@@ -1,0 +1,403 @@
+package fence
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/networktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func policy(slot int) network.Policy {
+	return network.Policy{
+		Offer: network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 10_000},
+		Wish:  network.Wish{Egress: true}, Slot: slot,
+	}
+}
+
+// join links a new network namespace to the machine as a runner's is.
+func join(t *testing.T, id string, p network.Policy) *networktest.Host {
+	t.Helper()
+	h := networktest.NewHost(t)
+	t.Cleanup(func() {
+		if err := Remove(id); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := Make(id, h.PID, p); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
+	t.Helper()
+	if said, err := h.Ask("tcp", to, networktest.Port); (err == nil && strings.HasPrefix(said, "you are ")) != want {
+		t.Errorf("at %s it is told %q (%v), want an answer: %t", to, said, err, want)
+	}
+}
+
+// TestFence has one world for all of its parts, which are the rows of a policy.
+func TestFence(t *testing.T) {
+	if !networktest.Alone(t) {
+		return
+	}
+	w := networktest.New(t)
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "anothers"})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("what isn't denied is reached", func(t *testing.T) {
+		a := join(t, "a", policy(0))
+		for _, protocol := range []string{"tcp", "udp"} {
+			for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
+				if said, err := a.Ask(protocol, to, networktest.Port); said != "you are "+as {
+					t.Errorf("%s %s: %q, %v", protocol, to, said, err)
+				}
+			}
+		}
+		reaches(t, a, "8.8.8.8", true)
+		reaches(t, a, "2606:4700::1", true)
+		a.Do(func() {
+			for network, to := range map[string]string{"ip4:icmp": networktest.Public4, "ip6:ipv6-icmp": networktest.Public6} {
+				if err := ping(network, to); err != nil {
+					t.Errorf("ping %s: %v", to, err)
+				}
+			}
+		})
+	})
+	t.Run("what is always denied isn't", func(t *testing.T) {
+		neighbour := policy(1)
+		neighbour.Ports = []uint16{networktest.Port}
+		a, b := join(t, "a", policy(0)), join(t, "b", neighbour)
+		b.Serve(networktest.Port)
+		ends := []string{"10.213.0.3"} // b's
+		for _, to := range append(ends,
+			networktest.LAN4, networktest.LAN6, networktest.Metadata, "fd00:ec2::254", "168.63.129.16",
+			"10.7.7.7", "100.64.7.7", "172.16.7.7", "198.18.7.7", "192.0.2.7",
+			"2002:c0a8:4d02::1", "64:ff9b::c0a8:4d02", "2001::7", "::ffff:"+networktest.LAN4,
+			networktest.MachinePublic4, networktest.MachinePublic6, networktest.MachineLAN4, "fd77::1", "169.254.1.1", "10.213.0.1",
+		) {
+			if _, err := networktest.Ask("tcp", to, networktest.Port); err != nil {
+				t.Errorf("the machine itself doesn't reach %s (%v), so this shows nothing", to, err)
+			}
+			reaches(t, a, to, false)
+		}
+	})
+	t.Run("nobody but the machine reaches a runner", func(t *testing.T) {
+		p := policy(0)
+		p.Ports = []uint16{networktest.Port}
+		join(t, "a", p).Serve(networktest.Port)
+		w.Outside.Do(func() {
+			out, err := exec.Command("ip", "route", "replace", "10.213.0.0/16", "via", networktest.MachineLAN4).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		})
+		if said, err := networktest.Ask("tcp", "10.213.0.2", networktest.Port); said != "you are 10.213.0.1" {
+			t.Errorf("the machine: %q, %v", said, err)
+		}
+		reaches(t, w.Outside, "10.213.0.2", false)
+	})
+	t.Run("ports without a way out", func(t *testing.T) {
+		p := policy(0)
+		p.Egress, p.Ports = false, []uint16{8000}
+		a := join(t, "a", p)
+		a.Serve(8000)
+		a.Serve(8001)
+		if said, err := networktest.Ask("tcp", "10.213.0.2", 8000); said != "you are 10.213.0.1" {
+			t.Errorf("%q, %v", said, err)
+		}
+		if said, err := networktest.Ask("tcp", "10.213.0.2", 8001); err == nil {
+			t.Errorf("a port that isn't exposed says %q", said)
+		}
+		reaches(t, a, networktest.Public4, false)
+		reaches(t, a, networktest.Public6, false)
+		a.Do(func() { // from the port that may answer
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.213.0.2"), Port: 8000}, Timeout: 300 * time.Millisecond}
+			d.Control = reuse
+			if conn, err := d.Dial("tcp", "10.213.0.1:7777"); err == nil {
+				_ = conn.Close()
+				t.Error("it reaches the machine from the port that it is reached at")
+			}
+		})
+	})
+	t.Run("a forged source is dropped", func(t *testing.T) {
+		a := join(t, "a", policy(0))
+		for _, c := range [][2]string{{"10.213.0.99", networktest.Public4}, {"192.168.77.99", networktest.Public4}, {"fd52:6f63:6b70:6f6f::99", networktest.Public6}} {
+			a.Do(func() {
+				if out, err := exec.Command("ip", "addr", "add", c[0], "dev", "eth0", "nodad").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(c[0])}}
+				conn, err := d.Dial("udp", net.JoinHostPort(c[1], "7777"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_, _ = conn.Write([]byte("forged by " + c[0]))
+				// What is sent after it arrives after it.
+				d.LocalAddr = nil
+				if netip.MustParseAddr(c[1]).Is4() {
+					d.LocalAddr = &net.UDPAddr{IP: net.ParseIP("10.213.0.2")}
+				} else {
+					d.LocalAddr = &net.UDPAddr{IP: net.ParseIP("fd52:6f63:6b70:6f6f::2")}
+				}
+				own, err := d.Dial("udp", net.JoinHostPort(c[1], "7777"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer own.Close()
+				_ = own.SetDeadline(time.Now().Add(2 * time.Second))
+				_, _ = own.Write([]byte("hello"))
+				if _, err := own.Read(make([]byte, 100)); err != nil {
+					t.Error(err)
+				}
+			})
+			if w.Received("forged by " + c[0]) {
+				t.Errorf("%s sends as %s", "a", c[0])
+			}
+		}
+	})
+	t.Run("allowed networks narrow", func(t *testing.T) {
+		p := policy(0)
+		p.Narrow, p.Allow = true, []netip.Prefix{netip.MustParsePrefix("20.0.0.2/32"), netip.MustParsePrefix("2a00:77::/64"), netip.MustParsePrefix("10.0.0.0/7")}
+		a := join(t, "a", p)
+		for to, want := range map[string]bool{
+			networktest.Public4: true, networktest.Public6: true, networktest.Other4: false, networktest.Other6: false,
+			"10.7.7.7": false, networktest.MachinePublic6: false,
+		} {
+			reaches(t, a, to, want)
+		}
+	})
+	t.Run("what names stand for is reached for a while", func(t *testing.T) {
+		p := policy(0)
+		p.Narrow = true
+		a := join(t, "a", p)
+		reaches(t, a, networktest.Public4, false)
+		for range 2 { // again renews it
+			err := Lease("a", network.Lease{Addresses: []netip.Addr{netip.MustParseAddr(networktest.Public4), netip.MustParseAddr(networktest.Public6), netip.MustParseAddr(networktest.LAN4)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		reaches(t, a, networktest.Public4, true)
+		reaches(t, a, networktest.Public6, true)
+		reaches(t, a, networktest.Other4, false)
+		reaches(t, a, networktest.LAN4, false) // whatever a name stands for
+		leased := func() []nftables.SetElement {
+			set, err := conn.GetSetByName(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableOf("a")}, setNamed4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := conn.GetSetElements(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		before := len(leased())
+		if err := lease("a", []netip.Addr{netip.MustParseAddr(networktest.Other4)}, 20*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); len(leased()) > before; {
+			if time.Since(began) > 5*time.Second {
+				t.Fatal("a lease doesn't end")
+			}
+		}
+		reaches(t, a, networktest.Other4, false)
+		if err := lease("a", []netip.Addr{netip.MustParseAddr(networktest.Other4)}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		reaches(t, a, networktest.Other4, true)
+		for _, e := range leased() {
+			if e.Expires < network.LeaseTime-time.Minute {
+				t.Errorf("the lease of %v, which was used, ends in %v", e.Key, e.Expires)
+			}
+		}
+		if err := Verify("a", p); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("an operator permits", func(t *testing.T) {
+		p := policy(0)
+		p.Permit = []netip.Prefix{netip.MustParsePrefix("192.168.77.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
+		a, b := join(t, "a", p), join(t, "b", policy(1))
+		b.Serve(networktest.Port)
+		for to, want := range map[string]bool{
+			networktest.LAN4: true, "10.7.7.7": true, networktest.MachineLAN4: false, networktest.Metadata: false, "10.213.0.3": false, "172.16.7.7": false,
+		} {
+			reaches(t, a, to, want)
+		}
+	})
+	t.Run("connections are counted", func(t *testing.T) {
+		a := join(t, "a", policy(0))
+		var answered int
+		a.Do(func() {
+			for range maxConnections + 40 {
+				conn, err := net.Dial("udp", networktest.Public4+":7777")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_, _ = conn.Write([]byte("hello"))
+				patience := time.Second
+				if answered >= maxConnections-100 {
+					patience = 20 * time.Millisecond
+				}
+				_ = conn.SetReadDeadline(time.Now().Add(patience))
+				if _, err := conn.Read(make([]byte, 100)); err == nil {
+					answered++
+				} else if answered < maxConnections-100 {
+					t.Fatal(err)
+				}
+			}
+		})
+		if answered > maxConnections {
+			t.Errorf("%d at once were answered, want at most %d", answered, maxConnections)
+		}
+		reaches(t, join(t, "b", policy(1)), networktest.Public4, true) // another's don't count
+	})
+	t.Run("bandwidth", func(t *testing.T) {
+		p := policy(1)
+		p.Wish.Bandwidth = 40 // 5 MB/s
+		free, capped := join(t, "a", policy(0)), join(t, "b", p)
+		for _, send := range []bool{false, true} {
+			const bytes = 4 << 20
+			fast, err := free.Stream(networktest.Public4, bytes, send)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow, err := capped.Stream(networktest.Public4, bytes, send)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("send %t: %v, capped %v", send, fast, slow)
+			if slow < 500*time.Millisecond || slow < 4*fast {
+				t.Errorf("sending %t: 4 MiB take %v at 40 Mbit/s, and %v without that bound", send, slow, fast)
+			}
+		}
+	})
+	t.Run("what doesn't come back as it was made is refused", func(t *testing.T) {
+		p := policy(0)
+		p.Ports, p.Narrow, p.Allow = []uint16{80}, true, []netip.Prefix{netip.MustParsePrefix("20.0.0.0/24")}
+		join(t, "a", p)
+		rules, err := rulesOf("a", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, whole := range []ruleset{rules, shared()} {
+			for _, c := range whole.chains {
+				for i := range c.rules {
+					found, err := conn.GetRules(whole.table(), &c.Chain)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := conn.DelRule(found[i]); err != nil {
+						t.Fatal(err)
+					}
+					if err := conn.Flush(); err != nil {
+						t.Fatal(err)
+					}
+					if Verify("a", p) == nil {
+						t.Errorf("it isn't seen that chain %s lacks rule %d", c.Name, i)
+					}
+					if err := whole.install(conn); err != nil {
+						t.Fatal(err)
+					}
+					if err := Verify("a", p); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		other := p
+		other.Allow = []netip.Prefix{netip.MustParsePrefix("20.0.0.0/25")}
+		if Verify("a", other) == nil {
+			t.Error("a set with another network in it is taken for this one")
+		}
+		if err := rules.remove(conn); err != nil || Verify("a", p) == nil {
+			t.Errorf("that its table is missing isn't seen (%v)", err)
+		}
+	})
+	t.Run("nothing is left", func(t *testing.T) {
+		h := join(t, "a", policy(0))
+		if err := Make("a", h.PID, policy(0)); err == nil {
+			t.Error("it is made twice")
+		}
+		for range 2 {
+			if err := Remove("a"); err != nil {
+				t.Error(err)
+			}
+		}
+		links, err := netlink.LinkList()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slices.IndexFunc(links, func(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Name, network.LinkPrefix) }); i >= 0 {
+			t.Errorf("link %s is left", links[i].Attrs().Name)
+		}
+		tables, err := conn.ListTables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, table := range tables {
+			names = append(names, table.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != "anothers rockpool" {
+			t.Errorf("tables %s are left", got)
+		}
+	})
+}
+
+// ping asks for an echo.
+func ping(network, to string) error {
+	conn, err := net.DialTimeout(network, to, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	echo := []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}
+	if strings.HasPrefix(network, "ip6") {
+		echo[0] = 128 // the kernel sets its checksum
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write(echo); err != nil {
+		return err
+	}
+	for answer := make([]byte, 100); ; {
+		n, _, err := conn.(*net.IPConn).ReadFrom(answer)
+		if err != nil || n > 0 && (answer[0] == 0 || answer[0] == 129) {
+			return err
+		}
+	}
+}
+
+// reuse lets a socket be bound to an address that another listens at.
+func reuse(_, _ string, raw syscall.RawConn) error {
+	var err error
+	return errors.Join(raw.Control(func(fd uintptr) {
+		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	}), err)
+}

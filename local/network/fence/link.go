@@ -1,0 +1,254 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// Inside is the name of the runner's end.
+const inside = "eth0"
+
+// Both ends know each other's hardware address for good, so that neither has to
+// ask, and no answer can be forged.
+var (
+	machineMAC = net.HardwareAddr{0x02, 0x72, 0x70, 0, 0, 1}
+	runnerMAC  = net.HardwareAddr{0x02, 0x72, 0x70, 0, 0, 2}
+	machine6   = netip.MustParseAddr("fe80::1") // stands for the machine's end; nothing has it
+)
+
+// mtu is the ethernet's. Where the way out takes less, the machine says so to who
+// sends too much, as any router.
+const mtu = 1500
+
+// A pair is a link whose ends are down.
+type pair struct {
+	policy network.Policy
+	name   string
+	within *netlink.Handle // in the runner's network namespace
+	ns     netns.NsHandle
+}
+
+func makeLink(id string, pid int, p network.Policy) (*pair, error) {
+	ns, err := netns.GetFromPid(pid)
+	if err != nil {
+		return nil, fmt.Errorf("the network namespace: %w", err)
+	}
+	within, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		_ = ns.Close()
+		return nil, fmt.Errorf("the network namespace: %w", err)
+	}
+	l := &pair{policy: p, name: network.Name(id), within: within, ns: ns}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = l.name, mtu, machineMAC
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: inside, PeerHardwareAddr: runnerMAC, PeerMTU: mtu, PeerNamespace: netlink.NsFd(ns)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		l.close()
+		return nil, fmt.Errorf("make link %s: %w", l.name, err)
+	}
+	return l, nil
+}
+
+func (l *pair) close() {
+	l.within.Close()
+	_ = l.ns.Close()
+}
+
+// raise gives both ends their addresses, routes and bandwidth, and raises them.
+func (l *pair) raise() error {
+	v4, v6, err := l.policy.Pool.Addresses(l.policy.Slot)
+	if err != nil {
+		return err
+	}
+	mine, err := netlink.LinkByName(l.name)
+	if err != nil {
+		return err
+	}
+	its, err := l.within.LinkByName(inside)
+	if err != nil {
+		return err
+	}
+	machine, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer machine.Close()
+	ends := []end{{machine, mine}, {l.within, its}}
+	for _, e := range ends {
+		if err := limit(e, l.policy.Rate()); err != nil {
+			return fmt.Errorf("bandwidth of %s: %w", e.link.Attrs().Name, err)
+		}
+	}
+	if err := enableForwarding(l.name); err != nil {
+		return err
+	}
+	for _, e := range ends {
+		if err := e.of.LinkSetUp(e.link); err != nil {
+			return fmt.Errorf("raise %s: %w", e.link.Attrs().Name, err)
+		}
+	}
+	for _, e := range ends {
+		if err := settle(e); err != nil {
+			return err
+		}
+	}
+	gateway := l.policy.Pool.Gateway()
+	if err := connect(ends[0], []netip.Addr{gateway}, []neighbour{{v4, runnerMAC}, {v6, runnerMAC}}, gateway); err != nil {
+		return fmt.Errorf("the machine's end: %w", err)
+	}
+	if err := connect(ends[1], []netip.Addr{v4, v6}, []neighbour{{gateway, machineMAC}, {machine6, machineMAC}}, v4); err != nil {
+		return fmt.Errorf("the runner's end: %w", err)
+	}
+	if !l.policy.Egress {
+		return nil
+	}
+	routes := []netlink.Route{{LinkIndex: its.Attrs().Index, Gw: gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}}
+	if forwards6() {
+		routes = append(routes, netlink.Route{LinkIndex: its.Attrs().Index, Gw: machine6.AsSlice(), Dst: &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}})
+	}
+	for _, r := range routes {
+		if err := l.within.RouteAdd(&r); err != nil {
+			return fmt.Errorf("the runner's way out: %w", err)
+		}
+	}
+	return nil
+}
+
+// An end is one of a link's two, in its network namespace.
+type end struct {
+	of   *netlink.Handle
+	link netlink.Link
+}
+
+// settle waits until the kernel has noticed that an end is up and has another:
+// before, it drops what is sent there, and gives it no address of IPv6.
+func settle(e end) error {
+	return await(func() (bool, error) {
+		link, err := e.of.LinkByIndex(e.link.Attrs().Index)
+		return err == nil && link.Attrs().OperState == netlink.OperUp, err
+	}, "link %s doesn't come up", e.link.Attrs().Name)
+}
+
+// await asks until something is so: what the kernel does in its own time, mostly
+// at once.
+func await(done func() (bool, error), otherwise string, args ...any) error {
+	const patience, pause = 2 * time.Second, 500 * time.Microsecond
+	for until := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // there is no event that means it
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf(otherwise, args...)
+		}
+	}
+}
+
+type neighbour struct {
+	at  netip.Addr
+	mac net.HardwareAddr
+}
+
+// connect gives an end its own addresses and the ways to its neighbours. What it
+// sends to one of IPv4 is from source.
+func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr) error {
+	index := e.link.Attrs().Index
+	for _, a := range own {
+		addr := &netlink.Addr{IPNet: whole(a), Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE}
+		if err := e.of.AddrAdd(e.link, addr); err != nil {
+			return fmt.Errorf("address %s: %w", a, err)
+		}
+	}
+	for _, n := range neighbours {
+		if err := e.of.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: n.at.AsSlice(), HardwareAddr: n.mac}); err != nil {
+			return fmt.Errorf("neighbour %s: %w", n.at, err)
+		}
+		if n.at.IsLinkLocalUnicast() {
+			continue // the kernel knows the way
+		}
+		route := &netlink.Route{LinkIndex: index, Scope: netlink.SCOPE_LINK, Dst: whole(n.at)}
+		if n.at.Is4() {
+			route.Src = source.AsSlice()
+		}
+		if err := e.of.RouteAdd(route); err != nil {
+			return fmt.Errorf("route to %s: %w", n.at, err)
+		}
+	}
+	return await(func() (bool, error) {
+		for _, a := range own {
+			routes, err := e.of.RouteGet(a.AsSlice())
+			if err != nil || len(routes) != 1 || routes[0].Type != unix.RTN_LOCAL {
+				return false, nil
+			}
+		}
+		return true, nil
+	}, "the addresses of link %s don't take", e.link.Attrs().Name)
+}
+
+func whole(a netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+}
+
+// limit bounds what one end sends, in megabits a second, and reads it back.
+func limit(e end, mbit int) error {
+	rate := uint64(mbit) * 1_000_000 / 8
+	burst := max(uint32(rate/250), 32<<10) // 4 ms of it: the kernel's clock may tick as rarely
+	tbf := &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: e.link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		Rate:       rate,
+		Buffer:     netlink.Xmittime(rate, burst),
+		Limit:      uint32(rate/20) + burst, // 50 ms may wait
+	}
+	if err := e.of.QdiscAdd(tbf); err != nil {
+		return fmt.Errorf("sch_tbf: %w", err)
+	}
+	all, err := e.of.QdiscList(e.link)
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		if is, ok := q.(*netlink.Tbf); ok && is.Rate == rate {
+			return nil
+		}
+	}
+	return errors.New("it isn't limited although that was set")
+}
+
+// enableForwarding lets the machine pass on what comes from one link. What
+// comes back comes from another, whose setting is the operator's.
+func enableForwarding(name string) error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/forwarding", []byte("1"), 0); err != nil {
+		return fmt.Errorf("forwarding: %w", err)
+	}
+	return nil
+}
+
+// forwards6 reports whether the machine passes on IPv6 at all.
+func forwards6() bool {
+	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
+	return err == nil && len(text) > 0 && text[0] != '0'
+}
+
+func removeLink(id string) error {
+	link, err := netlink.LinkByName(network.Name(id))
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		return nil
+	case err != nil:
+		return fmt.Errorf("link of %s: %w", id, err)
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package fence
+
+import (
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// Bounds of what one runner may do to the machine.
+const (
+	maxConnections = 1024 // that the kernel follows at once
+	questions      = 200  // for names, a second
+	maxNamed       = 4096 // addresses that names stand for
+)
+
+// Names of chains and sets.
+const (
+	chainIn, chainNarrow, chainProtocols, chainRefused = "from", "narrow", "protocols", "refused"
+	setNamed4, setNamed6                               = "named4", "named6"
+)
+
+// rulesOf returns the filter of one runner's link. It sees each packet as the
+// runner sent it, before the machine has done anything with it: before
+// connections are followed, and before destinations are rewritten.
+func rulesOf(id string, p network.Policy) (ruleset, error) {
+	v4, v6, err := p.Pool.Addresses(p.Slot)
+	if err != nil {
+		return ruleset{}, err
+	}
+	denied4, denied6 := addresses("denied4", false, network.Denied(false)), addresses("denied6", true, network.Denied(true))
+	runners4, runners6 := addresses("runners4", false, network.Ranges([]netip.Prefix{p.Pool.V4}, false)), addresses("runners6", true, network.Ranges([]netip.Prefix{p.Pool.V6}, true))
+	permit4, permit6 := addresses("permit4", false, network.Ranges(p.Permit, false)), addresses("permit6", true, network.Ranges(p.Permit, true))
+	allow4, allow6 := addresses("allow4", false, network.Ranges(p.Allow, false)), addresses("allow6", true, network.Ranges(p.Allow, true))
+	named4, named6 := named(setNamed4, false), named(setNamed6, true)
+
+	in := [][]expr.Any{rule(notFrom(v4), drop()), rule(notFrom(v6), drop())}
+	for _, n := range p.Ports { // what it answers, but no connection that it begins
+		in = append(in, rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(false, n), flags(tcpSYN|tcpACK, tcpSYN, false), accept()))
+	}
+	protocols := [][]expr.Any{
+		rule(transport(unix.IPPROTO_TCP), accept()),
+		rule(transport(unix.IPPROTO_UDP), accept()),
+		rule(ip(false), transport(unix.IPPROTO_ICMP), icmpType(8), accept()),
+		rule(ip(true), transport(unix.IPPROTO_ICMPV6), icmpType(128), accept()),
+		jump(chainRefused),
+	}
+	refused := [][]expr.Any{ // said, so that a program needn't wait
+		rule(transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
+		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}},
+	}
+	var narrow [][]expr.Any
+	if p.Narrow {
+		for _, s := range []set{allow4, allow6} {
+			narrow = append(narrow, rule(within(s), jump(chainProtocols)))
+		}
+		for _, s := range []set{named4, named6} {
+			narrow = append(narrow, rule(within(s), stay(s), jump(chainProtocols)))
+		}
+		narrow = append(narrow, jump(chainRefused))
+	} else {
+		narrow = append(narrow, rule(jump(chainProtocols)))
+	}
+	if p.Egress {
+		limit := []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: questions, Unit: expr.LimitTimeSecond, Burst: questions, Over: true}}
+		dns := rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_UDP), port(true, 53))
+		in = append(in,
+			rule(dns, limit, drop()),
+			rule(dns, accept()),
+			rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(true, 53), accept()),
+			// Whatever address the machine has now, and its networks' broadcast addresses.
+			[]expr.Any{&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true}, isNot([]byte{unix.RTN_UNICAST, 0, 0, 0}), jump(chainRefused)[0]},
+			rule(within(runners4), jump(chainRefused)),
+			rule(within(runners6), jump(chainRefused)),
+			rule(within(permit4), jump(chainNarrow)),
+			rule(within(permit6), jump(chainNarrow)),
+			rule(within(denied4), jump(chainRefused)),
+			rule(within(denied6), jump(chainRefused)),
+			rule(jump(chainNarrow)),
+		)
+	}
+	policy := nftables.ChainPolicyDrop
+	return ruleset{
+		family: nftables.TableFamilyNetdev, name: tableOf(id),
+		sets: []set{denied4, denied6, runners4, runners6, permit4, permit6, allow4, allow6, named4, named6},
+		chains: []chain{
+			{nftables.Chain{Name: chainRefused}, refused},
+			{nftables.Chain{Name: chainProtocols}, protocols},
+			{nftables.Chain{Name: chainNarrow}, narrow},
+			{nftables.Chain{
+				Name: chainIn, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter,
+				Policy: &policy, Device: network.Name(id),
+			}, in},
+		},
+	}, nil
+}
+
+const tcpSYN, tcpACK = 0x02, 0x10
+
+func tableOf(id string) string { return "rockpool-" + network.Name(id) }
+
+// shared returns what all runners on this machine have in common: who may begin
+// a connection to a runner (nobody but the machine), how many each may have, and
+// that they are seen outside with the machine's address.
+func shared() ruleset {
+	connections := set{Set: nftables.Set{Name: "connections", Dynamic: true, Size: 1 << 16, KeyType: nftables.TypeIFIndex}}
+	policy := nftables.ChainPolicyAccept
+	return ruleset{
+		family: nftables.TableFamilyINet, name: "rockpool",
+		sets: []set{connections},
+		chains: []chain{
+			{nftables.Chain{Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy}, [][]expr.Any{
+				rule(link(expr.MetaKeyOIFNAME), state(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept()),
+				rule(link(expr.MetaKeyOIFNAME), drop()),
+				rule(link(expr.MetaKeyIIFNAME), state(expr.CtStateBitNEW), []expr.Any{
+					meta(expr.MetaKeyIIF),
+					&expr.Dynset{SrcRegKey: 1, SetName: connections.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD), Exprs: []expr.Any{&expr.Connlimit{Count: maxConnections, Flags: expr.NFT_CONNLIMIT_F_INV}}},
+				}, drop()),
+			}},
+			{nftables.Chain{Name: "outside", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource, Policy: &policy}, [][]expr.Any{
+				rule(link(expr.MetaKeyIIFNAME), []expr.Any{&expr.Masq{}}),
+			}},
+		},
+	}
+}

@@ -1,0 +1,331 @@
+// Package networktest has, for tests, a machine with networks around it: all of
+// it in network namespaces of the test's own, so that nothing leaves the real
+// machine and nothing on it is changed.
+package networktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+)
+
+// alone names the variable of a test's second process.
+const alone = "ROCKPOOL_TEST_ALONE"
+
+// Alone runs the test again in a process with a network namespace of its own,
+// and reports whether this is that process; else the test has run.
+func Alone(t *testing.T) bool {
+	t.Helper()
+	sandboxtest.NeedRoot(t)
+	if os.Getenv(alone) == t.Name() {
+		return true
+	}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=5m", "-test.count=1"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), alone+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if testing.Verbose() {
+		t.Logf("%s", out)
+	}
+	return false
+}
+
+// Addresses in the networks around the machine. Each answers at [Port].
+const (
+	Public4  = "20.0.0.2"
+	Other4   = "20.0.0.3"
+	Public6  = "2a00:77::2"
+	Other6   = "2a00:78::3"
+	LAN4     = "192.168.77.2"
+	LAN6     = "fd77::2"
+	Metadata = "169.254.169.254"
+	Port     = 7777
+)
+
+// Addresses of the machine itself.
+const (
+	MachinePublic4 = "20.0.0.1"
+	MachinePublic6 = "2a00:77::1"
+	MachineLAN4    = "192.168.77.1"
+)
+
+// A World is a machine, the test's process, and what is around it.
+type World struct {
+	Outside  *Host
+	Received func(text string) bool // whether a datagram of this text came outside
+}
+
+// New makes the world. What listens at [Port] anywhere says what its address is
+// to who connects or sends something.
+func New(t testing.TB) *World {
+	t.Helper()
+	w := &World{Outside: NewHost(t)}
+	check(t, linkUp("lo"))
+	for _, sysctl := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		check(t, os.WriteFile("/proc/sys/net/"+sysctl, []byte("1"), 0))
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "out0"
+	check(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "out1", PeerNamespace: netlink.NsFd(w.Outside.ns)}))
+	address(t, "out0", MachinePublic4+"/24", MachineLAN4+"/24", MachinePublic6+"/64", "fd77::1/64", "169.254.1.1/16")
+	w.Outside.Do(func() {
+		address(t, "out1", Public4+"/24", Other4+"/24", LAN4+"/24", Public6+"/64", Other6+"/64", LAN6+"/64", Metadata+"/16",
+			"8.8.8.8/32", "2606:4700::1/128", "100.64.7.7/32", "172.16.7.7/32", "10.7.7.7/32", "198.18.7.7/32", "168.63.129.16/32", "192.0.2.7/32", "224.0.0.0/4",
+			"2002:c0a8:4d02::1/128", "64:ff9b::c0a8:4d02/128", "2001::7/128", "fd00:ec2::254/128")
+	})
+	// All that has no network of its own is outside too.
+	out, err := netlink.LinkByName("out0")
+	check(t, err)
+	for _, to := range []string{Public4, Public6} {
+		check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Gw: net.ParseIP(to), Dst: everywhere(to)}))
+	}
+	w.Received = w.Outside.Serve(Port)
+	NewServer(t, Port)
+	for _, to := range []string{Public4, Public6, LAN4} { // until the links know their neighbours
+		for began := time.Now(); ; {
+			_, err := Ask("tcp", to, Port)
+			if err == nil {
+				break
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Fatal(err)
+			}
+		}
+	}
+	return w
+}
+
+func everywhere(like string) *net.IPNet {
+	if netip.MustParseAddr(like).Is4() {
+		return &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	}
+	return &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func linkUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(link)
+}
+
+func address(t testing.TB, name string, all ...string) {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	check(t, err)
+	for _, text := range all {
+		if strings.HasPrefix(text, "224.") {
+			continue
+		}
+		addr, err := netlink.ParseAddr(text)
+		check(t, err)
+		if addr.IP.To4() == nil {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		check(t, netlink.AddrAdd(link, addr))
+	}
+	check(t, netlink.LinkSetUp(link))
+}
+
+// A Host is a network namespace, held by a process that sleeps.
+type Host struct {
+	t   testing.TB
+	PID int
+	ns  netns.NsHandle
+}
+
+// NewHost makes one without links.
+func NewHost(t testing.TB) *Host {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return HostOf(t, cmd.Process.Pid)
+}
+
+// HostOf returns the network namespace that a process is in.
+func HostOf(t testing.TB, pid int) *Host {
+	t.Helper()
+	ns, err := netns.GetFromPid(pid)
+	check(t, err)
+	t.Cleanup(func() { _ = ns.Close() })
+	h := &Host{t: t, PID: pid, ns: ns}
+	h.Do(func() { check(t, linkUp("lo")) })
+	return h
+}
+
+// Do calls a function in the namespace. Sockets that it makes stay there.
+func (h *Host) Do(f func()) {
+	h.t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends, so no other finds itself there
+		if err := netns.Set(h.ns); err != nil {
+			done <- err
+			return
+		}
+		f()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Serve has the host answer at a port.
+func (h *Host) Serve(port int) (received func(text string) bool) {
+	h.Do(func() { received = NewServer(h.t, port) })
+	return received
+}
+
+// Ask returns what is said at an address, or why nothing is.
+func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
+	h.Do(func() { said, err = Ask(protocol, to, port) })
+	return said, err
+}
+
+// Ask asks from where the test is.
+func Ask(protocol, to string, port int) (string, error) {
+	const patience = 700 * time.Millisecond
+	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, fmt.Sprint(port)), patience)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 256)
+	n, err := conn.Read(answer)
+	return string(answer[:n]), err
+}
+
+// NewServer answers TCP and UDP at a port of all addresses, with who asked.
+// Connections can do more; see Stream.
+func NewServer(t testing.TB, port int) (received func(text string) bool) {
+	t.Helper()
+	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{Port: port})
+	check(t, err)
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
+	check(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		_, _ = tcp.Close(), udp.Close()
+		parts.Wait()
+	})
+	parts.Go(func() {
+		for {
+			conn, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			parts.Go(func() {
+				defer conn.Close()
+				defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+				first := make([]byte, 5)
+				if _, err := io.ReadFull(conn, first); err != nil {
+					return
+				}
+				switch string(first) {
+				case "hello":
+					_, _ = fmt.Fprintf(conn, "you are %s", host(conn.RemoteAddr()))
+				case "drain":
+					n, _ := io.Copy(io.Discard, conn)
+					_, _ = fmt.Fprint(conn, n)
+				case "flood":
+					_, _ = io.CopyN(conn, zeros{}, 1<<40)
+				}
+			})
+		}
+	})
+	var came sync.Map
+	parts.Go(func() {
+		datagram := make([]byte, 2048)
+		for {
+			n, from, err := udp.ReadFrom(datagram)
+			came.Store(string(datagram[:n]), true)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				_, _ = udp.WriteTo([]byte("you are "+host(from)), from)
+			}
+		}
+	})
+	return func(text string) bool {
+		_, ok := came.Load(text)
+		return ok
+	}
+}
+
+// Stream returns how long it takes to send so many bytes to an address, or to
+// receive them from there.
+func (h *Host) Stream(to string, bytes int64, send bool) (took time.Duration, err error) {
+	h.Do(func() {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", net.JoinHostPort(to, fmt.Sprint(Port))); err != nil {
+			return
+		}
+		defer conn.Close()
+		began := time.Now()
+		if !send {
+			_, _ = conn.Write([]byte("flood"))
+			_, err = io.CopyN(io.Discard, conn, bytes)
+		} else {
+			_, _ = conn.Write([]byte("drain"))
+			_, _ = io.CopyN(conn, zeros{}, bytes)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, err = io.ReadAll(conn) // all has come
+		}
+		took = time.Since(began)
+	})
+	return took, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func host(a net.Addr) string {
+	ap := netip.MustParseAddrPort(a.String())
+	return ap.Addr().Unmap().String()
+}

@@ -1,0 +1,352 @@
+// Package resolver answers runners' questions for names: at one address of the
+// machine's, for all of them, each known by the address that it asks from
+// (which the packet filter sees to).
+//
+// It answers with addresses alone (A and AAAA, with the aliases that lead to
+// them), and only with those that a runner may ever reach. A runner that is kept
+// to some names gets no answer for others, and its filter is told of each address
+// before the answer goes out.
+package resolver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// Config says what a Resolver asks, and whom it tells.
+type Config struct {
+	Gateway   netip.AddrPort // where it listens
+	Upstreams []netip.AddrPort
+	Pool      network.Pool
+	Permit    []netip.Prefix // private networks that answers may lead to
+	// Lease has a runner's filter let it reach addresses.
+	Lease  func(ctx context.Context, id string, l network.Lease) error
+	Logger *zap.Logger
+}
+
+// Bounds.
+const (
+	maxAtOnce   = 256 // questions of all runners together
+	maxOfOne    = 32  // of one runner
+	maxMessage  = 4096
+	askWithin   = 5 * time.Second
+	idleWithin  = 10 * time.Second // of a TCP connection
+	longestTTL  = 3600
+	renewBefore = network.LeaseTime / 2
+)
+
+// A Runner is one who may ask.
+type Runner struct {
+	ID     string
+	Narrow bool     // only for Names
+	Names  []string // in small letters; "*.x" stands for all below x
+}
+
+// A Resolver listens from New until Run or Close ends it. Its methods may be
+// called at once.
+type Resolver struct {
+	config Config
+	udp    net.PacketConn
+	tcp    net.Listener
+	tokens chan struct{}
+	parts  sync.WaitGroup // of Run
+
+	mu      sync.Mutex // guards all below
+	runners map[netip.Addr]*asker
+}
+
+type asker struct {
+	Runner
+	tokens chan struct{}
+	leased map[netip.Addr]time.Time // guarded by Resolver.mu
+}
+
+// New listens, also where no interface has the address yet.
+func New(config Config) (*Resolver, error) {
+	listen := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1) }), err)
+	}}
+	udp, err := listen.ListenPacket(context.Background(), "udp4", config.Gateway.String())
+	if err != nil {
+		return nil, err
+	}
+	tcp, err := listen.Listen(context.Background(), "tcp4", udp.LocalAddr().String())
+	if err != nil {
+		_ = udp.Close()
+		return nil, err
+	}
+	return &Resolver{config: config, udp: udp, tcp: tcp, tokens: make(chan struct{}, maxAtOnce), runners: map[netip.Addr]*asker{}}, nil
+}
+
+// Run answers until ctx ends.
+func (r *Resolver) Run(ctx context.Context) {
+	r.parts.Go(func() { r.serveUDP(ctx) })
+	r.parts.Go(func() { r.serveTCP(ctx) })
+	<-ctx.Done()
+	r.Close()
+	r.parts.Wait()
+}
+
+// Close stops listening, for who doesn't call Run.
+func (r *Resolver) Close() { _, _ = r.udp.Close(), r.tcp.Close() }
+
+// Add lets a runner ask from an address.
+func (r *Resolver) Add(from netip.Addr, runner Runner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runners[from] = &asker{Runner: runner, tokens: make(chan struct{}, maxOfOne), leased: map[netip.Addr]time.Time{}}
+}
+
+// Remove ends that, if the address is still this runner's.
+func (r *Resolver) Remove(from netip.Addr, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.runners[from]; a != nil && a.ID == id {
+		delete(r.runners, from)
+	}
+}
+
+func (r *Resolver) find(from net.Addr) *asker {
+	ap, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runners[ap.Addr().Unmap()]
+}
+
+// begin has f run beside others, unless there are too many.
+func (r *Resolver) begin(a *asker, f func()) bool {
+	select {
+	case a.tokens <- struct{}{}:
+	default:
+		return false
+	}
+	select {
+	case r.tokens <- struct{}{}:
+	default:
+		<-a.tokens
+		return false
+	}
+	r.parts.Go(func() {
+		defer func() { <-r.tokens; <-a.tokens }()
+		f()
+	})
+	return true
+}
+
+func (r *Resolver) serveUDP(ctx context.Context) {
+	for packet := make([]byte, maxMessage); ; {
+		n, from, err := r.udp.ReadFrom(packet)
+		if ctx.Err() != nil {
+			return
+		}
+		a := (*asker)(nil)
+		if err == nil {
+			a = r.find(from)
+		}
+		if a == nil {
+			continue
+		}
+		question := append([]byte(nil), packet[:n]...)
+		r.begin(a, func() { // one that is dropped is asked again
+			if answer := r.answer(ctx, a, question, true); answer != nil {
+				_, _ = r.udp.WriteTo(answer, from)
+			}
+		})
+	}
+}
+
+func (r *Resolver) serveTCP(ctx context.Context) {
+	for {
+		conn, err := r.tcp.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		if err != nil { // no descriptors are left, say
+			pause(ctx)
+			continue
+		}
+		a := r.find(conn.RemoteAddr())
+		if a == nil || !r.begin(a, func() { r.converse(ctx, a, conn) }) {
+			_ = conn.Close()
+		}
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// converse answers the questions of one connection.
+func (r *Resolver) converse(ctx context.Context, a *asker, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	for {
+		_ = conn.SetDeadline(time.Now().Add(idleWithin))
+		question, err := readFramed(conn)
+		if err != nil {
+			return
+		}
+		answer := r.answer(ctx, a, question, false)
+		if answer == nil || writeFramed(conn, answer) != nil {
+			return
+		}
+	}
+}
+
+func readFramed(from io.Reader) ([]byte, error) {
+	var size [2]byte
+	if _, err := io.ReadFull(from, size[:]); err != nil {
+		return nil, err
+	}
+	message := make([]byte, binary.BigEndian.Uint16(size[:]))
+	_, err := io.ReadFull(from, message)
+	return message, err
+}
+
+func writeFramed(to io.Writer, message []byte) error {
+	_, err := to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...))
+	return err
+}
+
+// answer returns what is answered to a message; nil: nothing, since it makes no
+// sense.
+func (r *Resolver) answer(ctx context.Context, a *asker, message []byte, datagram bool) []byte {
+	var p dnsmessage.Parser
+	header, err := p.Start(message)
+	if err != nil || header.Response {
+		return nil
+	}
+	questions, err := p.AllQuestions()
+	if err != nil || len(questions) != 1 {
+		return reply(header, nil, dnsmessage.RCodeFormatError, nil)
+	}
+	q := questions[0]
+	room := 0xffff
+	if datagram {
+		room = roomOf(&p)
+	}
+	switch {
+	case header.OpCode != 0 || q.Class != dnsmessage.ClassINET:
+		return reply(header, &q, dnsmessage.RCodeNotImplemented, nil)
+	case a.Narrow && !allowed(a.Names, q.Name.String()):
+		return reply(header, &q, dnsmessage.RCodeRefused, nil)
+	case q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeAAAA:
+		return reply(header, &q, dnsmessage.RCodeSuccess, nil) // there is nothing of that type
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	found, code, err := r.ask(ctx, q)
+	if err == nil && a.Narrow {
+		err = r.lease(ctx, a, addresses(found))
+	}
+	if err != nil {
+		r.config.Logger.Debug("a runner's question for a name isn't answered", zap.String("runner", a.ID), zap.Error(err))
+		return reply(header, &q, dnsmessage.RCodeServerFailure, nil)
+	}
+	answer := reply(header, &q, code, found)
+	if len(answer) > room {
+		header.Truncated = true
+		return reply(header, &q, code, nil)
+	}
+	return answer
+}
+
+// roomOf returns how long an answer to the message may be, as its sender says.
+func roomOf(p *dnsmessage.Parser) int {
+	const least, most = 512, 1232 // what isn't fragmented anywhere
+	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return least
+	}
+	for {
+		h, err := p.AdditionalHeader()
+		if err != nil {
+			return least
+		}
+		if h.Type == dnsmessage.TypeOPT {
+			return min(max(int(h.Class), least), most)
+		}
+		if p.SkipAdditional() != nil {
+			return least
+		}
+	}
+}
+
+func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, answers []dnsmessage.Resource) []byte {
+	m := dnsmessage.Message{Header: dnsmessage.Header{
+		ID: to.ID, Response: true, OpCode: to.OpCode, RecursionDesired: to.RecursionDesired, RecursionAvailable: true,
+		Truncated: to.Truncated, RCode: code,
+	}, Answers: answers}
+	if q != nil {
+		m.Questions = []dnsmessage.Question{*q}
+	}
+	packed, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return packed
+}
+
+// allowed reports whether a name is one of those, or below one.
+func allowed(names []string, name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	for _, n := range names {
+		if below, all := strings.CutPrefix(n, "*"); n == name || all && strings.HasSuffix(name, below) {
+			return true
+		}
+	}
+	return false
+}
+
+// lease has the runner's filter told of addresses that it wasn't told of lately.
+func (r *Resolver) lease(ctx context.Context, a *asker, all []netip.Addr) error {
+	var l network.Lease
+	now := time.Now()
+	r.mu.Lock()
+	for _, addr := range all {
+		if now.Sub(a.leased[addr]) > renewBefore {
+			l.Addresses = append(l.Addresses, addr)
+		}
+	}
+	r.mu.Unlock()
+	if len(l.Addresses) == 0 {
+		return nil
+	}
+	if err := r.config.Lease(ctx, a.ID, l); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for addr, at := range a.leased {
+		if now.Sub(at) > renewBefore {
+			delete(a.leased, addr)
+		}
+	}
+	for _, addr := range l.Addresses {
+		a.leased[addr] = now
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// zone is what the name server of these tests knows: a name, a type and what is
+// there, of names that aren't shown their own record's name first.
+var zone = map[string][]string{
+	"good.example. A":       {"20.0.0.2", "20.0.0.3"},
+	"good.example. AAAA":    {"2a00:77::2"},
+	"alias.example. A":      {"CNAME good.example.", "good.example. 20.0.0.2", "stranger.example. 20.0.0.9"},
+	"rebound.example. A":    {"192.168.77.2", "127.0.0.1", "169.254.169.254", "10.213.0.5", "20.0.0.4"},
+	"rebound.example. AAAA": {"::1", "::ffff:192.168.77.2", "fd77::2", "fe80::1", "64:ff9b::c0a8:4d02"},
+	"sub.wild.example. A":   {"20.0.0.5"},
+	"mirror.example. A":     {"10.1.2.3"},
+	"long.example. A":       many(100),
+	"truncated.example. A":  {"20.0.0.6"},
+}
+
+func many(n int) (all []string) {
+	for i := range n {
+		all = append(all, netip.AddrFrom4([4]byte{20, 0, 1, byte(i)}).String())
+	}
+	return all
+}
+
+func records(q dnsmessage.Question) (all []dnsmessage.Resource) {
+	for _, text := range zone[strings.ToLower(q.Name.String())+" "+strings.TrimPrefix(q.Type.String(), "Type")] {
+		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 1_000_000}
+		fields := strings.Fields(text)
+		if fields[0] == "CNAME" {
+			all = append(all, dnsmessage.Resource{Header: h, Body: &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(fields[1])}})
+			continue
+		}
+		if len(fields) == 2 {
+			h.Name = dnsmessage.MustNewName(fields[0])
+		}
+		a := netip.MustParseAddr(fields[len(fields)-1])
+		if q.Type == dnsmessage.TypeA {
+			all = append(all, dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
+		} else {
+			all = append(all, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+		}
+	}
+	return all
+}
+
+// upstream answers as a name server does, until the test ends.
+func upstream(t *testing.T, code dnsmessage.RCode) netip.AddrPort {
+	t.Helper()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(packet []byte, overTCP bool) []byte {
+		var m dnsmessage.Message
+		if err := m.Unpack(packet); err != nil {
+			t.Error(err)
+			return nil
+		}
+		m.Response, m.RCode = true, code
+		cut := !overTCP && m.Questions[0].Name.String() == "truncated.example."
+		if m.Truncated = cut; !cut && code == 0 {
+			m.Answers = records(m.Questions[0])
+		}
+		packed, err := m.Pack()
+		if err != nil {
+			t.Error(err)
+		}
+		return packed
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		for packet := make([]byte, maxMessage); ; {
+			n, from, err := udp.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			_, _ = udp.WriteTo(answer(packet[:n], false), from)
+		}
+	})
+	parts.Go(func() {
+		for {
+			conn, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			if packet, err := readFramed(conn); err == nil {
+				_ = writeFramed(conn, answer(packet, true))
+			}
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_, _ = udp.Close(), tcp.Close()
+		parts.Wait()
+	})
+	return netip.MustParseAddrPort(udp.LocalAddr().String())
+}
+
+// A bench is a resolver that the test asks.
+type bench struct {
+	*Resolver
+	t  *testing.T
+	at netip.AddrPort
+
+	mu     sync.Mutex // guards all below
+	leased []netip.Addr
+	refuse error
+}
+
+func newBench(t *testing.T, runner Runner, change func(*Config)) *bench {
+	t.Helper()
+	b := &bench{t: t}
+	config := Config{
+		Gateway: netip.MustParseAddrPort("127.0.0.1:0"), Upstreams: []netip.AddrPort{upstream(t, dnsmessage.RCodeServerFailure), upstream(t, 0)},
+		Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Logger: zap.NewNop(),
+		Lease: func(_ context.Context, id string, l network.Lease) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if id != "a" || l.Check() != nil {
+				t.Errorf("%s leases %v", id, l)
+			}
+			b.leased = append(b.leased, l.Addresses...)
+			return b.refuse
+		},
+	}
+	if change != nil {
+		change(&config)
+	}
+	r, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Resolver, b.at = r, netip.MustParseAddrPort(r.udp.LocalAddr().String())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	r.Add(netip.MustParseAddr("127.0.0.1"), runner)
+	return b
+}
+
+// ask returns what is answered: the code, and the addresses.
+func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
+	defer cancel()
+	m, err := exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	texts := []string{strings.TrimPrefix(m.RCode.String(), "RCode")}
+	if m.Truncated {
+		texts = append(texts, "cut")
+	}
+	for _, r := range m.Answers {
+		if r.Header.TTL > longestTTL {
+			b.t.Errorf("%s is to be kept for %d s", name, r.Header.TTL)
+		}
+		if a, ok := addressOf(r); ok {
+			texts = append(texts, a.String())
+		} else {
+			texts = append(texts, "alias")
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+func TestAnswers(t *testing.T) {
+	b := newBench(t, Runner{ID: "a"}, func(c *Config) { c.Permit = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")} })
+	for _, c := range []struct {
+		name string
+		kind dnsmessage.Type
+		want string
+	}{
+		{"good.example.", dnsmessage.TypeA, "Success 20.0.0.2 20.0.0.3"},
+		{"good.example.", dnsmessage.TypeAAAA, "Success 2a00:77::2"},
+		{"GOOD.example.", dnsmessage.TypeTXT, "Success"},
+		{"alias.example.", dnsmessage.TypeA, "Success alias 20.0.0.2"},
+		{"rebound.example.", dnsmessage.TypeA, "Success 20.0.0.4"},
+		{"rebound.example.", dnsmessage.TypeAAAA, "Success"},
+		{"mirror.example.", dnsmessage.TypeA, "Success 10.1.2.3"},
+		{"nobody.example.", dnsmessage.TypeA, "Success"},
+		{"truncated.example.", dnsmessage.TypeA, "Success 20.0.0.6"},
+	} {
+		for _, protocol := range []string{"udp", "tcp"} {
+			if got := b.ask(protocol, c.name, c.kind); got != c.want {
+				t.Errorf("%s, over %s: %s, want %s", c.name, protocol, got, c.want)
+			}
+		}
+	}
+	if got := b.ask("udp", "long.example.", dnsmessage.TypeA); got != "Success cut" {
+		t.Errorf("a long answer is %s", got)
+	}
+	if got := b.ask("tcp", "long.example.", dnsmessage.TypeA); strings.Count(got, "20.0.1.") != network.MaxLease {
+		t.Errorf("a long answer over TCP is %s", got)
+	}
+	if len(b.leased) > 0 {
+		t.Errorf("%v are leased to a runner that isn't kept to names", b.leased)
+	}
+}
+
+func TestNarrow(t *testing.T) {
+	b := newBench(t, Runner{ID: "a", Narrow: true, Names: []string{"good.example", "rebound.example", "*.wild.example"}}, nil)
+	for name, want := range map[string]string{
+		"Good.Example.": "Success 20.0.0.2 20.0.0.3", "sub.wild.example.": "Success 20.0.0.5", "wild.example.": "Refused", "notwild.example.": "Refused",
+		"alias.example.": "Refused", "not-good.example.": "Refused", "good.example.evil.example.": "Refused", "rebound.example.": "Success 20.0.0.4",
+	} {
+		if got := b.ask("udp", name, dnsmessage.TypeA); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	b.ask("udp", "good.example.", dnsmessage.TypeA)
+	b.ask("udp", "good.example.", dnsmessage.TypeA) // leased already
+	b.mu.Lock()
+	slices.SortFunc(b.leased, netip.Addr.Compare)
+	got := b.leased
+	b.mu.Unlock()
+	want := []netip.Addr{netip.MustParseAddr("20.0.0.2"), netip.MustParseAddr("20.0.0.3"), netip.MustParseAddr("20.0.0.4"), netip.MustParseAddr("20.0.0.5")}
+	if !slices.Equal(got, want) {
+		t.Errorf("leased are %v, want each once: %v", got, want)
+	}
+	b.mu.Lock()
+	b.refuse = errors.New("no")
+	b.mu.Unlock()
+	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
+		t.Errorf("an address that isn't leased is answered: %s", got)
+	}
+}
+
+// Whoever isn't a runner gets no answer, nor does one that was removed.
+func TestStrangers(t *testing.T) {
+	b := newBench(t, Runner{ID: "a"}, nil)
+	b.Remove(netip.MustParseAddr("127.0.0.1"), "another")
+	b.ask("udp", "good.example.", dnsmessage.TypeA)
+	b.Remove(netip.MustParseAddr("127.0.0.1"), "a")
+	for _, protocol := range []string{"udp", "tcp"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		m, err := exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName("good.example."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET})
+		if err == nil {
+			t.Errorf("over %s it is answered %+v", protocol, m)
+		}
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("good.example."), Type: dnsmessage.TypeTXT, Class: dnsmessage.ClassINET}}}
+	packed, err := q.Pack()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(packed)
+	f.Add(packed[:11])
+	r := &Resolver{config: Config{Logger: zap.NewNop()}} // nobody to ask
+	a := &asker{Runner: Runner{Narrow: true, Names: []string{"good.example"}}}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		answer := r.answer(t.Context(), a, message, true)
+		if len(answer) > 1232 {
+			t.Errorf("an answer of %d bytes", len(answer))
+		}
+		var m dnsmessage.Message
+		if answer != nil && (m.Unpack(answer) != nil || !m.Response || len(m.Answers) > 0) {
+			t.Errorf("%x is answered %x", message, answer)
+		}
+	})
+}

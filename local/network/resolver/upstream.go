@@ -1,0 +1,179 @@
+package resolver
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// System returns the name servers that the machine itself asks.
+func System() ([]netip.AddrPort, error) {
+	file, err := os.Open("/etc/resolv.conf")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var all []netip.AddrPort
+	for lines := bufio.NewScanner(io.LimitReader(file, 1<<20)); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 2 || f[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(f[1]); err == nil {
+			all = append(all, netip.AddrPortFrom(a, 53))
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("/etc/resolv.conf names no name server")
+	}
+	return all, nil
+}
+
+// tryWithin is how long one name server is waited for before the next is asked.
+const tryWithin = 2 * time.Second
+
+// ask asks the name servers one after the other, and returns what of the first
+// answer may be passed on.
+func (r *Resolver) ask(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode, error) {
+	var failed error
+	for _, server := range r.config.Upstreams {
+		m, err := exchange(ctx, server, q)
+		if err == nil && m.RCode != dnsmessage.RCodeSuccess && m.RCode != dnsmessage.RCodeNameError {
+			err = fmt.Errorf("name server %s: %s", server, m.RCode)
+		}
+		if err == nil {
+			return r.chain(q, m.Answers), m.RCode, nil
+		}
+		failed = errors.Join(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, 0, cmp.Or(failed, errors.New("there is no name server"))
+}
+
+// exchange asks one name server, a second time over TCP where the answer is too
+// long.
+func exchange(ctx context.Context, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryWithin)
+	defer cancel()
+	for _, protocol := range []string{"udp", "tcp"} {
+		m, err := exchangeOver(ctx, protocol, server, q)
+		if err != nil || !m.Truncated {
+			return m, err
+		}
+	}
+	return nil, fmt.Errorf("name server %s: its answer is too long", server)
+}
+
+func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
+	var d net.Dialer // a new port each time: nobody guesses it, and the number
+	conn, err := d.DialContext(ctx, protocol, server.String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	id := uint16(rand.Uint32()) // of a generator that nobody can foresee
+	question := dnsmessage.Message{Header: dnsmessage.Header{ID: id, RecursionDesired: true}, Questions: []dnsmessage.Question{q}}
+	packed, err := question.Pack()
+	if err != nil {
+		return nil, err
+	}
+	if protocol == "tcp" {
+		err = writeFramed(conn, packed)
+	} else {
+		_, err = conn.Write(packed)
+	}
+	for err == nil {
+		var answer []byte
+		if protocol == "tcp" {
+			answer, err = readFramed(conn)
+		} else {
+			answer = make([]byte, maxMessage)
+			var n int
+			n, err = conn.Read(answer)
+			answer = answer[:n]
+		}
+		if err != nil {
+			break
+		}
+		var m dnsmessage.Message
+		if m.Unpack(answer) == nil && m.Response && m.ID == id && len(m.Questions) == 1 && same(m.Questions[0], q) {
+			return &m, nil
+		}
+		if protocol == "tcp" {
+			err = errors.New("it answers something else")
+		}
+	}
+	return nil, fmt.Errorf("name server %s: %w", server, err)
+}
+
+func same(a, b dnsmessage.Question) bool {
+	return a.Type == b.Type && a.Class == b.Class && strings.EqualFold(a.Name.String(), b.Name.String())
+}
+
+// chain returns the addresses that a question's name stands for, with the
+// aliases that lead there. Addresses that no runner reaches are left out:
+// nobody learns of them, and no browser is led there by its own name's owner.
+func (r *Resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) []dnsmessage.Resource {
+	var kept []dnsmessage.Resource
+	name, leased := q.Name.String(), 0
+	for range 16 { // aliases of aliases
+		next := ""
+		for _, a := range answers {
+			if !strings.EqualFold(a.Header.Name.String(), name) || a.Header.Class != dnsmessage.ClassINET {
+				continue
+			}
+			a.Header.TTL = min(a.Header.TTL, longestTTL)
+			if alias, ok := a.Body.(*dnsmessage.CNAMEResource); ok {
+				if next == "" {
+					kept, next = append(kept, a), alias.CNAME.String()
+				}
+				continue
+			}
+			addr, ok := addressOf(a)
+			if ok && a.Header.Type == q.Type && leased < network.MaxLease && network.Reachable(addr, r.config.Pool, r.config.Permit) {
+				kept, leased = append(kept, a), leased+1
+			}
+		}
+		if next == "" {
+			break
+		}
+		name = next
+	}
+	return kept
+}
+
+func addressOf(r dnsmessage.Resource) (netip.Addr, bool) {
+	switch body := r.Body.(type) {
+	case *dnsmessage.AResource:
+		return netip.AddrFrom4(body.A), true
+	case *dnsmessage.AAAAResource:
+		return netip.AddrFrom16(body.AAAA), true
+	}
+	return netip.Addr{}, false
+}
+
+func addresses(of []dnsmessage.Resource) []netip.Addr {
+	var all []netip.Addr
+	for _, r := range of {
+		if a, ok := addressOf(r); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}

@@ -1,0 +1,355 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// ask is a program that says what it is told at an address.
+const ask = `import socket, sys
+kind, to, port = sys.argv[1:]
+family = socket.AF_INET6 if ":" in to else socket.AF_INET
+s = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+s.settimeout(2)
+try:
+    s.connect((to, int(port))); s.send(b"hello"); print(s.recv(100).decode())
+except OSError as e:
+    print("refused" if isinstance(e, (ConnectionRefusedError, PermissionError)) else e)
+`
+
+// networked opens a cluster in the world of the test that offers a network.
+func networked(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.config.Network = &Network{
+		Offer:     network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 1000},
+		Upstreams: []netip.AddrPort{nameServer(t)},
+		Address:   netip.MustParseAddr("127.0.0.1"), First: 20000, Last: 20099,
+	}
+	b.stop()
+	b.open()
+	return b
+}
+
+// nameServer knows public.example, private.example and another.example.
+func nameServer(t *testing.T) netip.AddrPort {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{"public.example.": networktest.Public4, "private.example.": networktest.LAN4, "another.example.": networktest.Other4}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for packet := make([]byte, 1500); ; {
+			n, from, err := conn.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(packet[:n]) != nil {
+				continue
+			}
+			m.Response = true
+			if a, ok := known[m.Questions[0].Name.String()]; ok && m.Questions[0].Type == dnsmessage.TypeA {
+				h := dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET, TTL: 60}
+				m.Answers = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: netip.MustParseAddr(a).As4()}}}
+			}
+			if packed, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(packed, from)
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = conn.Close(); <-ended })
+	return netip.MustParseAddrPort(conn.LocalAddr().String())
+}
+
+func networkEnvironment(n runtime.Network) runtime.Environment {
+	env := hostEnvironment()
+	env.Network = n
+	return env
+}
+
+func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want string) {
+	b.t.Helper()
+	b.expect(id, fmt.Sprintf("python3 -c '%s' %s %s %d", ask, protocol, to, port), want)
+}
+
+// noNetworkLeft fails the test if there is a link or a table of a runner's.
+func (b *bench) noNetworkLeft() {
+	b.t.Helper()
+	links, err := netlink.LinkList()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, l := range links {
+		if strings.HasPrefix(l.Attrs().Name, network.LinkPrefix) {
+			b.t.Errorf("link %s is left", l.Attrs().Name)
+		}
+	}
+	for _, name := range ownTables(b.t) {
+		b.t.Errorf("table %s is left", name)
+	}
+}
+
+// ownTables returns the names of runners' tables.
+func ownTables(t testing.TB) (names []string) {
+	t.Helper()
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := conn.ListTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range all {
+		if strings.HasPrefix(table.Name, "rockpool-") {
+			names = append(names, table.Name)
+		}
+	}
+	return names
+}
+
+// TestNetwork has one world, and one process, for all of its parts.
+func TestNetwork(t *testing.T) {
+	if !networktest.Alone(t) {
+		return
+	}
+	networktest.New(t)
+	t.Run("policy", testPolicy)
+	t.Run("the next server", testNextServer)
+	t.Run("killed creates", testKilledCreates)
+	t.Run("refused", testRefused)
+}
+
+func testPolicy(t *testing.T) {
+	b := networked(t).run()
+	open := b.begin(networkEnvironment(runtime.Network{Access: true}))
+	none := b.begin(hostEnvironment())
+
+	t.Run("what is public is reached", func(t *testing.T) {
+		for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
+			b.tells(open, "tcp", to, networktest.Port, "you are "+as)
+			b.tells(open, "udp", to, networktest.Port, "you are "+as)
+		}
+		b.tells(open, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
+		b.expect(open, "ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort", "eth0\nlo")
+	})
+	t.Run("what is denied isn't", func(t *testing.T) {
+		for _, to := range []string{
+			networktest.LAN4, networktest.LAN6, networktest.Metadata, "fd00:ec2::254", "10.7.7.7", "100.64.7.7", "2002:c0a8:4d02::1", "::ffff:" + networktest.LAN4,
+			networktest.MachinePublic4, networktest.MachinePublic6, networktest.MachineLAN4, "10.213.0.1",
+		} {
+			b.tells(open, "tcp", to, networktest.Port, "refused")
+		}
+		b.expect(open, "getent ahostsv4 private.example || echo unknown", "unknown")
+	})
+	t.Run("none is none", func(t *testing.T) {
+		b.expect(none, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; cat /etc/resolv.conf", "lo")
+		b.tells(none, "udp", networktest.Public4, networktest.Port, "[Errno 101] Network is unreachable")
+	})
+	t.Run("nobody inside changes it", func(t *testing.T) {
+		b.expect(open, "ip link set eth0 down 2>/dev/null || echo refused; ip addr add 10.213.0.9/32 dev eth0 2>/dev/null || echo refused; ip route add 1.1.1.1 dev lo 2>/dev/null || echo refused; nft flush ruleset 2>/dev/null || echo refused", "refused\nrefused\nrefused\nrefused")
+		b.expect(open, `python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' 2>&1 | tail -1 | cut -d: -f1`, "OSError") // no such family, says the seccomp filter
+	})
+	t.Run("names narrow", func(t *testing.T) {
+		id := b.begin(networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"Public.example", "private.example"}}))
+		b.tells(id, "tcp", networktest.Public4, networktest.Port, "refused")
+		b.tells(id, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
+		b.tells(id, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4)
+		b.tells(id, "tcp", networktest.Other4, networktest.Port, "refused")
+		b.expect(id, "getent ahostsv4 another.example || echo unknown; getent ahostsv4 private.example || echo unknown", "unknown\nunknown")
+		b.tells(id, "tcp", networktest.LAN4, networktest.Port, "refused")
+		b.tells(id, "udp", "8.8.8.8", 53, "[Errno 113] No route to host")
+	})
+	t.Run("networks narrow", func(t *testing.T) {
+		id := b.begin(networkEnvironment(runtime.Network{Access: true, Allow: []string{networktest.Other4, "2a00:77::/64"}, BandwidthMbit: 10}))
+		b.tells(id, "tcp", networktest.Other4, networktest.Port, "you are "+networktest.MachinePublic4)
+		b.tells(id, "tcp", networktest.Public6, networktest.Port, "you are "+networktest.MachinePublic6)
+		b.tells(id, "tcp", networktest.Public4, networktest.Port, "refused")
+		b.expect(id, "getent ahostsv4 public.example || echo unknown", "unknown")
+	})
+	t.Run("ports", func(t *testing.T) {
+		id := b.begin(networkEnvironment(runtime.Network{ExposedPorts: []int{8000, 9000}}))
+		r, _ := b.runner(id)
+		if len(r.Ports) != 2 || r.Ports[0].ExposedPort != 8000 || !strings.HasPrefix(r.Ports[0].Address, "127.0.0.1:20") {
+			t.Fatalf("%+v", r.Ports)
+		}
+		b.tells(id, "udp", networktest.Public4, networktest.Port, "[Errno 101] Network is unreachable")
+		said := make(chan string, 1)
+		go func() { said <- b.greeted(r.Ports[0].Address) }()
+		b.expect(id, greet, "from 10.213.0.1")
+		if got := <-said; got != "hello from inside" {
+			t.Errorf("at its port it says %q", got)
+		}
+		if err := b.Remove(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if conn, err := net.Dial("tcp", r.Ports[0].Address); err == nil {
+			_ = conn.Close()
+			t.Error("its port is still open")
+		}
+	})
+	t.Run("nothing is left of those that are removed", func(t *testing.T) {
+		all, err := b.Runners(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			if err := b.Remove(t.Context(), r.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		b.noNetworkLeft()
+	})
+}
+
+// greet greets who connects to port 8000.
+const greet = `python3 -c '
+import socket
+s = socket.create_server(("", 8000)); s.settimeout(10)
+conn, peer = s.accept(); conn.sendall(b"hello from inside"); print("from", peer[0])'`
+
+// greeted returns what is said at an address, once something is.
+func (b *bench) greeted(address string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err.Error()
+		}
+		said := make([]byte, 100)
+		n, _ := conn.Read(said)
+		_ = conn.Close()
+		if n > 0 {
+			return string(said[:n])
+		}
+	}
+	return "nothing"
+}
+
+// The next server goes on with what it finds, and removes what isn't kept to its
+// policy any more.
+func testNextServer(t *testing.T) {
+	b := networked(t)
+	b.runKept()
+	env := networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"public.example"}, ExposedPorts: []int{8000}})
+	kept, bared := b.begin(env), b.begin(env)
+	was, _ := b.runner(kept)
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name(string(bared))})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if r, ok := b.runner(bared); ok {
+		t.Errorf("a runner without its packet filter is %+v", r)
+	}
+	r, _ := b.runner(kept)
+	if r.State != runtime.RunnerIdle || len(r.Ports) != 1 || r.Ports[0] != was.Ports[0] {
+		t.Errorf("%+v, want the ports %+v", r, was.Ports)
+	}
+	b.tells(kept, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
+	said := make(chan string, 1)
+	go func() { said <- b.greeted(r.Ports[0].Address) }()
+	b.expect(kept, greet, "from 10.213.0.1")
+	if got := <-said; got != "hello from inside" {
+		t.Errorf("at its port it says %q", got)
+	}
+	// A server that offers no network any more keeps none of them.
+	b.stop()
+	b.config.Network = nil
+	b.open()
+	b.run()
+	if r, ok := b.runner(kept); ok {
+		t.Errorf("a runner whose network can't be looked after is %+v", r)
+	}
+	b.noNetworkLeft()
+}
+
+// Whatever a create that is killed has made is removed with its runner.
+func testKilledCreates(t *testing.T) {
+	b := networked(t)
+	env := networkEnvironment(runtime.Network{Access: true, ExposedPorts: []int{8000}})
+	create := func(within time.Duration) time.Duration { // then it gets SIGKILL
+		pending := taskrunner.State{Phase: taskrunner.Pending}
+		e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, pending)
+		var placed taskrunner.PrestartResponse
+		if err := (&placeHook{b.Cluster, e}).Prestart(t.Context(), taskrunner.PrestartRequest{}, &placed); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		began := time.Now()
+		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: placed.Values})
+		if err == nil {
+			h.Close()
+		}
+		return time.Since(began)
+	}
+	whole := create(time.Minute)
+	left := func() int { return len(ownTables(t)) }
+	for i := 0; i < 16 || i < 200 && left() < 4; i++ {
+		create(whole * time.Duration(10+i%16) / 24)
+	}
+	t.Logf("they left %d tables", left())
+	b.stop()
+	b.open() // the next server finds their directories
+	b.run()
+	b.noNetworkLeft()
+}
+
+func testRefused(t *testing.T) {
+	b := networked(t).run()
+	put := func(n runtime.Network, field, says string) {
+		t.Helper()
+		env := networkEnvironment(n)
+		err := b.PutEnvironment(t.Context(), env)
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.HasPrefix(err.Error(), field+": ") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %s and %q", n, err, field, says)
+		}
+	}
+	put(runtime.Network{Access: true, Allow: []string{"20.0.0.0/8", "192.168.0.0/24"}}, "network.allow.1", "--network-permit")
+	put(runtime.Network{Access: true, Allow: []string{"10.213.0.3"}}, "network.allow.0", "no runner reaches")
+	put(runtime.Network{Access: true, BandwidthMbit: 1001}, "network.bandwidthMbit", "1000")
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	put(runtime.Network{Access: true}, "network.access", "net.ipv4.ip_forward")
+	b.network.offer.Bandwidth = 2000 // as if the helper had been told of less
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "more than the 1000") {
+		t.Errorf("what can't be limited is %+v", r)
+	}
+	b.stop()
+	b.config.Network = nil
+	b.open()
+	b.run()
+	put(runtime.Network{Access: true}, "network.access", "--network")
+	put(runtime.Network{ExposedPorts: []int{80}}, "network.exposedPorts", "--network")
+}

@@ -1,0 +1,99 @@
+package runtime
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+)
+
+// Network says what a runner can reach and where it can be reached.
+type Network struct {
+	Access       bool  `json:"access"`
+	ExposedPorts []int `json:"exposedPorts,omitempty"`
+	// Allow and AllowNames are all that Access is to: networks (or addresses), and
+	// names; "*.x" is all below x. Both empty: to all that isn't denied anyway.
+	Allow         []string `json:"allow,omitempty"`
+	AllowNames    []string `json:"allowNames,omitempty"`
+	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // a second, each direction; 0: as much as the cluster gives
+}
+
+// Used reports whether a runner has any of it.
+func (n Network) Used() bool { return n.Access || len(n.ExposedPorts) > 0 }
+
+// Narrow reports whether Access is only to what is named.
+func (n Network) Narrow() bool { return len(n.Allow) > 0 || len(n.AllowNames) > 0 }
+
+func (n Network) equal(o Network) bool {
+	return n.Access == o.Access && slices.Equal(n.ExposedPorts, o.ExposedPorts) && slices.Equal(n.Allow, o.Allow) &&
+		slices.Equal(n.AllowNames, o.AllowNames) && n.BandwidthMbit == o.BandwidthMbit
+}
+
+// Bounds of what a client may ask for.
+const (
+	MaxAllowed       = 64 // networks, and as many names
+	MaxBandwidthMbit = 100_000
+)
+
+func (n Network) validate() error {
+	if err := validatePorts(n.ExposedPorts); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		field string
+		all   []string
+	}{{"network.allow", n.Allow}, {"network.allowNames", n.AllowNames}} {
+		if len(list.all) > MaxAllowed {
+			return Invalid(list.field, "must be at most %d, not %d", MaxAllowed, len(list.all))
+		}
+		if len(list.all) > 0 && !n.Access {
+			return Invalid(list.field, "must be empty without network.access")
+		}
+	}
+	for i, text := range n.Allow {
+		if _, err := ParseNetwork(text); err != nil {
+			return Invalid(fmt.Sprintf("network.allow.%d", i), "%v", err)
+		}
+	}
+	for i, name := range n.AllowNames {
+		if !domainNames.MatchString(name) || len(name) > 253 {
+			return Invalid(fmt.Sprintf("network.allowNames.%d", i), "must be a domain name such as pypi.org, or *.pypi.org for all below it")
+		}
+	}
+	return Between("network.bandwidthMbit", int64(n.BandwidthMbit), 0, MaxBandwidthMbit, "megabits a second (0: as much as the cluster gives)")
+}
+
+// ParseNetwork returns the network that an element of Network.Allow is.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return netip.Prefix{}, fmt.Errorf("must be a network such as 151.101.0.0/16 or 2a04:4e42::/32, or an address, not %q", text)
+	case p != p.Masked():
+		return netip.Prefix{}, fmt.Errorf("must be a network's own address: %s, not %s", p.Masked(), text)
+	}
+	return p, nil
+}
+
+var domainNames = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
+
+func validatePorts(ports []int) error {
+	if len(ports) > 64 {
+		return Invalid("network.exposedPorts", "must be at most 64 ports")
+	}
+	seen := map[int]bool{}
+	for i, port := range ports {
+		field := fmt.Sprintf("network.exposedPorts.%d", i)
+		if err := Between(field, int64(port), 1, 65535, "(a port)"); err != nil {
+			return err
+		}
+		if seen[port] {
+			return Invalid(field, "port %d is named twice", port)
+		}
+		seen[port] = true
+	}
+	return nil
+}
