@@ -31,7 +31,8 @@ type Limits struct {
 	CPUPeriod int64 // microseconds
 }
 
-// Of returns the groups of a process, found from /proc/<pid>/cgroup.
+// Of returns the groups of a process, found from /proc/<pid>/cgroup. Of the agent
+// in a divided group of version 2 it is that group, which limits it all.
 func (all Hierarchies) Of(pid int) (Groups, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -59,6 +60,11 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 		dir, ok := h.dir(paths[key])
 		if !ok {
 			return Group{}, fmt.Errorf("process %d: its %s group %q can't be seen below %s", pid, controller, paths[key], h.Mount)
+		}
+		if parent := filepath.Dir(dir); h.V2 && filepath.Base(dir) == Agent {
+			if _, err := os.Lstat(filepath.Join(parent, Commands)); err == nil {
+				dir = parent
+			}
 		}
 		return Group{Dir: dir, V2: h.V2}, nil
 	}
@@ -145,14 +151,18 @@ func (g Groups) checks(want Limits) []check {
 // groups and those of commands below, and how many forks it refused, since they
 // were made.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
-	file := "memory.oom_control" // counts what was killed in the very group
+	file, parts := "memory.oom_control", g.Memory.parts() // counts what was killed in the very group
 	if g.Memory.V2 {
-		file = "memory.events"
+		file, parts = "memory.events", parts[:1] // counts for the groups below, too
 	}
-	if oomKills, err = sum(g.Memory.parts(), file, "oom_kill"); err != nil {
+	if oomKills, err = sum(parts, file, "oom_kill"); err != nil {
 		return 0, 0, err
 	}
-	if processLimitHits, err = sum(g.Processes.parts(), "pids.events", "max"); err != nil {
+	parts = g.Processes.parts()
+	if _, err := os.Lstat(filepath.Join(g.Processes.Dir, "pids.events.local")); err == nil {
+		parts = parts[:1] // likewise, from Linux 6.11 on
+	}
+	if processLimitHits, err = sum(parts, "pids.events", "max"); err != nil {
 		return 0, 0, err
 	}
 	return oomKills, processLimitHits, nil

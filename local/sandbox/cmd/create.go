@@ -29,7 +29,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
 		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
 	}
-	c.Machine.Undivided = trees.Divisible()
+	c.Machine.Undivided, c.Machine.Launchers = trees.Divisible(), trees.Launchers()
 	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
 	limits, err := spec.Limits(s)
 	if err != nil {
@@ -68,7 +68,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		Stderr:          null,
 		ExtraFiles:      append([]*os.File{listener}, descriptors...),
 	}
-	if err := container.Run(process); err != nil {
+	if err := container.Start(process); err != nil {
+		return helper.Answer{}, fmt.Errorf("start: %w", err)
+	}
+	// It waits to be let go on.
+	if c.Machine.Undivided == nil {
+		if err := trees.Settle(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine)); err != nil {
+			return helper.Answer{}, finalError{fmt.Errorf("the commands' groups: %w", err)}
+		}
+	}
+	if err := container.Exec(); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
 	}
 	state, err := container.State()
@@ -81,6 +90,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }
+
+// owner is the sandbox's root, as the machine counts.
+func owner(s *specs.Spec) int { return int(s.Linux.UIDMappings[0].HostID) }
 
 // rootOf says what the sandbox is made around. It is reached at rootMount.
 func rootOf(c helper.Config, q *helper.Request) spec.Root {
@@ -98,7 +110,7 @@ func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hier
 	if c.Machine.Undivided != nil {
 		return nil, nil, nil
 	}
-	parts, err := trees.Divide(c.Group(q.ID), int(s.Linux.UIDMappings[0].HostID), spec.Commands(*q.Resources))
+	parts, err := trees.Divide(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine))
 	if err != nil {
 		return nil, nil, finalError{fmt.Errorf("the commands' groups: %w", err)}
 	}

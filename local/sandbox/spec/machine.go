@@ -18,6 +18,7 @@ type Machine struct {
 	// Undivided is why commands can't have cgroups of their own in a sandbox;
 	// nil: they can.
 	Undivided error `json:"-"`
+	Launchers int64 `json:"-"` // how many of the agent's threads count among the commands then
 }
 
 // defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
@@ -26,7 +27,7 @@ const defaultCoreMHz = 2000
 
 // Inspect looks at this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")

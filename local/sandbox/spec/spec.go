@@ -166,15 +166,15 @@ const (
 
 // Commands returns the limits of a sandbox's commands together, where they have
 // groups of their own.
-func Commands(r Resources) cgroup.Limits {
-	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + cgroup.Launchers}
+func Commands(r Resources, m Machine) cgroup.Limits {
+	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers}
 }
 
 func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
 	if m.Undivided == nil {
-		all := Commands(r)
+		all := Commands(r, m)
 		memory, processes = all.Memory+agentRoomMemory, all.Processes+agentRoomThreads
 	}
 	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less

@@ -30,7 +30,7 @@ func TestSpecLimits(t *testing.T) {
 	} {
 		s := sandbox()
 		s.Resources.CPUMHz = c.mhz
-		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap})
+		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Launchers: 4})
 		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := Limits(divided); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
