@@ -11,6 +11,7 @@ import (
 // nowUnified is now where cgroups are of version 2.
 func (c *counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
+	n.refusedTogether = c.of(".").number("pids", "pids.events.local", "max")
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
 	n.memory = c.number("memory", "memory.current", "")
@@ -19,6 +20,26 @@ func (c *counters) nowUnified() (n counts) {
 	n.read, n.written = c.bytes()
 	return n
 }
+
+// tellTogether notes whether forks were refused because of all commands together:
+// from Linux 6.11 on the kernel doesn't say to whom. It is the command's if no
+// group has more processes. One that ended before this was looked at isn't named.
+func (c *counters) tellTogether() {
+	refused := c.of(".").number("pids", "pids.events.local", "max") - c.start.refusedTogether
+	if refused <= 0 {
+		return
+	}
+	own := c.number("pids", "pids.current", "")
+	for _, name := range []string{groupName(0), groupName(1), restGroups} {
+		if c.of(name).number("pids", "pids.current", "") > own {
+			return
+		}
+	}
+	c.together = refused
+}
+
+// of returns the counters of another group.
+func (c *counters) of(name string) *counters { return &counters{trees: c.trees, name: name} }
 
 // processorTime returns it in nanoseconds: all, the user's, and the system's.
 func (c *counters) processorTime() (all, user, system int64) {
