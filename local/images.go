@@ -33,8 +33,10 @@ func (c *Cluster) openImages() (err error) {
 	if c.images, err = image.Open(config); err != nil {
 		return err
 	}
-	if c.launcher.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil { // the helper follows no link
-		return err
+	if c.direct != nil { // the helper follows no link
+		if c.direct.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil {
+			return err
+		}
 	}
 	for _, env := range c.environments {
 		c.wantImage(env)
@@ -46,6 +48,9 @@ func (c *Cluster) openImages() (err error) {
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if reference == runtime.DefaultImage {
 		return runtime.ImagePin{}, nil
+	}
+	if c.direct == nil {
+		return runtime.ImagePin{}, runtime.Invalid("image", "must be %q: this server isn't root, and can't unpack container images with their owners; they need a server that runs as root", runtime.DefaultImage)
 	}
 	return c.images.Resolve(ctx, reference)
 }
