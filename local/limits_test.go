@@ -70,7 +70,7 @@ func TestCheckRefuses(t *testing.T) {
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
 	s := spec.Sandbox{Group: group, Resources: spec.Resources(hostEnvironment().Resources), Root: spec.Root{Path: "/"}}
-	want, err := spec.Limits(spec.New(s, b.machine))
+	want, err := spec.Limits(spec.New(s, b.machine), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

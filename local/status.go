@@ -24,7 +24,10 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		CPUMHz:    goruntime.NumCPU() * c.machine.CoreMHz,
 		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
 	}}
-	if why := c.machine.Undivided; why != nil {
+	if lost := c.lost(); lost != "" {
+		status.Remark = lost
+	}
+	if why := c.machine.Undivided; why != nil && len(c.machine.Lacks) == 0 {
 		status.Remark = fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
 	}
 	c.mu.Lock()

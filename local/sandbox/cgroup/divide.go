@@ -192,7 +192,7 @@ func set(dir, file string, value int64, optional bool) error {
 func (g Group) parts() []string {
 	all := []string{g.Dir}
 	below := filepath.Join(g.Dir, Commands)
-	if _, err := os.Lstat(below); err != nil {
+	if _, err := os.Lstat(below); g.Dir == "" || err != nil {
 		return all
 	}
 	if g.V2 {

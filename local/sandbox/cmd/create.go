@@ -28,8 +28,12 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	listener := os.NewFile(3, "listener")
 	c.Machine.Undivided, c.Machine.Launchers = trees.Divisible(), trees.Launchers()
-	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
-	limits, err := spec.Limits(s)
+	c.Machine.Lacks = trees.Lacks()
+	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
+		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
+	}
+	s := spec.New(spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q.Slot), Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
+	limits, err := spec.Limits(s, c.Machine.Lacks)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
@@ -40,7 +44,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s, RootlessCgroups: c.Rootless != nil})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
 	}

@@ -51,6 +51,9 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == holdCommand {
 		hold()
 	}
+	if len(os.Args) == 3 && os.Args[1] == helper.Wait {
+		awaitUsers(os.Args[2])
+	}
 	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
 		listen(os.Args[2])
 		return
@@ -93,7 +96,7 @@ func run() (helper.Answer, error) {
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	trees, err := cgroup.Mounted()
+	trees, err := groupsOf(config)
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -115,6 +118,11 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	defer cancel()
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
+	}
+	if len(trees) == 0 {
+		if err := endByState(ctx, filepath.Join(c.State, q.ID)); err != nil {
+			return err
+		}
 	}
 	return os.RemoveAll(filepath.Join(c.State, q.ID))
 }

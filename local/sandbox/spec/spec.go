@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -36,9 +37,13 @@ const cpuPeriod = 100_000
 type Sandbox struct {
 	Group     string // its cgroup
 	Slot      int    // chooses its users: 0 to MaxSlots-1
+	Users     *Users // nil: those of the slot
 	Resources Resources
 	Root      Root
 }
+
+// Users are a range of ids that a sandbox's users 0 to Count-1 have outside.
+type Users struct{ First, Count int }
 
 // Resources are a sandbox's limits, as the server's runtime.Resources has them.
 type Resources struct {
@@ -71,7 +76,10 @@ func ImageRoot() (directories []string, files map[string]string) {
 // clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
 func New(s Sandbox, m Machine) *specs.Spec {
-	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + s.Slot*UIDs), Size: UIDs}}
+	if s.Users == nil {
+		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
+	}
+	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(s.Users.First), Size: uint32(s.Users.Count)}}
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname,
@@ -131,15 +139,21 @@ var maskedPaths = []string{
 	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
+const terminalGroup = 5
+
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
+	terminals := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}
+	if s.Users == nil || s.Users.Count > terminalGroup {
+		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
+	}
 	room := size(s.Resources.WorkspaceMiB)
 	inodes := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.WorkspaceMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: terminals},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(s.Resources.WorkspaceMiB, 64))}},
 		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
@@ -190,6 +204,16 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	if m.Swap {
 		limits.Memory.Swap = &memory // of memory and swap together
 	}
+	for _, lacking := range m.Lacks {
+		switch lacking {
+		case cgroup.LimitMemory:
+			limits.Memory = nil
+		case cgroup.LimitProcesses:
+			limits.Pids = nil
+		case cgroup.LimitCPU:
+			limits.CPU = nil
+		}
+	}
 	return limits
 }
 
@@ -206,21 +230,39 @@ func sinceNow() map[string]specs.LinuxTimeOffset {
 	return offsets
 }
 
-// Limits returns those that a spec asks for, and an error unless it sets all.
-func Limits(s *specs.Spec) (cgroup.Limits, error) {
+// Limits returns those that a spec asks for, and an error unless it sets all but
+// those that the machine lacks.
+func Limits(s *specs.Spec, lacks []string) (cgroup.Limits, error) {
 	if s.Linux == nil || s.Linux.Resources == nil {
 		return cgroup.Limits{}, errors.New("the spec has no limits")
 	}
-	r := s.Linux.Resources
-	if r.Memory == nil || r.Memory.Limit == nil || *r.Memory.Limit <= 0 ||
-		r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 ||
-		r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 {
-		return cgroup.Limits{}, errors.New("the spec doesn't limit memory, processes and CPU time")
+	r, wanted := s.Linux.Resources, cgroup.Limits{}
+	for name, set := range map[string]func() bool{
+		cgroup.LimitMemory: func() bool {
+			if r.Memory == nil || r.Memory.Limit == nil {
+				return false
+			}
+			wanted.Memory = *r.Memory.Limit
+			return wanted.Memory > 0
+		},
+		cgroup.LimitProcesses: func() bool {
+			if r.Pids == nil || r.Pids.Limit == nil {
+				return false
+			}
+			wanted.Processes = *r.Pids.Limit
+			return wanted.Processes > 0
+		},
+		cgroup.LimitCPU: func() bool {
+			if r.CPU == nil || r.CPU.Quota == nil || r.CPU.Period == nil {
+				return false
+			}
+			wanted.CPUQuota, wanted.CPUPeriod = *r.CPU.Quota, int64(*r.CPU.Period)
+			return wanted.CPUQuota > 0 && wanted.CPUPeriod > 0
+		},
+	} {
+		if !set() && !slices.Contains(lacks, name) {
+			return cgroup.Limits{}, fmt.Errorf("the spec doesn't limit %s", name)
+		}
 	}
-	return cgroup.Limits{
-		Memory:    *r.Memory.Limit,
-		Processes: *r.Pids.Limit,
-		CPUQuota:  *r.CPU.Quota,
-		CPUPeriod: int64(*r.CPU.Period),
-	}, nil
+	return wanted, nil
 }
