@@ -20,15 +20,18 @@ func (c *Cluster) installRootless() {
 	users, err := launch.FindSubordinate()
 	switch {
 	case err != nil:
-		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, so that what ends one may end another of the same runner, and a process that leaves its session may outlive its execution (%v)", err))
+		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, all those of a runner as one (%v)", err))
 	case users.Count < 2*spec.UIDs:
-		c.losses = append(c.losses, "all runners have the same users (/etc/subuid gives this one a single range), so that the kernel's counts of a user are theirs together")
+		c.losses = append(c.losses, "all runners have the same users, since /etc/subuid gives this one a single range")
 	}
 	c.losses = append(c.losses, "container images can't be used: only root can map their owners")
 	c.trees = trees
 	c.ranges.Dir = filepath.Join(c.config.Dir, "uids")
 	c.direct.Users = users
 	c.direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
+	if lost := c.lost(); lost != "" {
+		c.log.Warn(lost)
+	}
 }
 
 // lacking says which limits can't be set, and why; "": all can be.
