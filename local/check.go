@@ -37,7 +37,7 @@ func (c *Cluster) missing() []error {
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	rootless := os.Geteuid() != 0 && c.direct != nil
 	if lacking := c.lacking(); rootless && lacking != "" && !c.config.MissingLimits {
-		lacks("%s: start the server with systemd-run --user --scope -p Delegate=yes, or as root, or give it a helper (rockpool helper --help); or accept it with --accept-missing-limits", lacking)
+		lacks("%s: start the server with systemd-run --user --scope -p Delegate=yes, or as root, or give it a helper with --sandbox-helper; or accept it with --accept-missing-limits", lacking)
 	}
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
 		lacks("no user namespaces: set the sysctl user.max_user_namespaces to more than 0")
