@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent sandbox web run dev nomad test e2e screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help build agent sandbox web run dev nomad test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -45,6 +45,9 @@ nomad: ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS=
 
 test: ## run every check and test, with real sandboxes (as root)
 	@scripts/test
+
+vm: build ## test with version 2 of cgroups, systemd and without root, in a virtual machine (as root)
+	@scripts/vm
 
 e2e: build ## use the dashboard in a real browser, with real sandboxes (as root)
 	@scripts/needs root

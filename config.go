@@ -41,6 +41,7 @@ type Config struct {
 	CgroupParent     string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
 	SandboxHelper    string   `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
 	Network          bool     `env:"ROCKPOOL_NETWORK" help:"Let environments of this machine have a network: egress to what is public, and exposed ports. ($$${env})"`
+	AcceptMissing    bool     `name:"accept-missing-limits" env:"ROCKPOOL_ACCEPT_MISSING_LIMITS" help:"Let a server that isn't root start runners without the limits of memory, processes or CPU time that it can't set, for want of a control group. Else it says so, and doesn't start. ($$${env})"`
 	OnStop           string   `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
 	LogLevel         string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
 	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`

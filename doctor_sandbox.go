@@ -251,6 +251,9 @@ func (p *patient) readBack() []finding {
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
 		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
+			members, _ = os.ReadFile(filepath.Join(agent, "cgroup.procs"))
+		}
 		if commands := filepath.Join(dir, cgroup.Commands); l.controller != "cpu" && isDir(commands) {
 			dir = commands
 		}

@@ -90,6 +90,8 @@ func inside(group string) []int {
 	files, _ := filepath.Glob("/sys/fs/cgroup/pids/" + group + "/*/cgroup.procs")
 	if len(files) == 0 {
 		files, _ = filepath.Glob("/sys/fs/cgroup/" + group + "/*/cgroup.procs")
+		agents, _ := filepath.Glob("/sys/fs/cgroup/" + group + "/*/agent/cgroup.procs")
+		files = append(files, agents...)
 	}
 	var all []int
 	for _, file := range files {

@@ -35,8 +35,9 @@ func (c *Cluster) Check(ctx context.Context) error {
 func (c *Cluster) missing() []error {
 	var all []error
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
-	if os.Geteuid() != 0 && c.direct != nil {
-		lacks("not root: runners need users and control groups of their own; start the server as root (with sudo), or give it a helper (rockpool helper --help)")
+	rootless := os.Geteuid() != 0 && c.direct != nil
+	if lacking := c.lacking(); rootless && lacking != "" && !c.config.MissingLimits {
+		lacks("%s: start the server with systemd-run --user --scope -p Delegate=yes, or as root, or give it a helper with --sandbox-helper; or accept it with --accept-missing-limits", lacking)
 	}
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
 		lacks("no user namespaces: set the sysctl user.max_user_namespaces to more than 0")
@@ -47,7 +48,7 @@ func (c *Cluster) missing() []error {
 		}
 	}
 	controllers := []string{"memory", "pids", "cpu"}
-	if c.direct == nil {
+	if c.direct == nil || rootless {
 		controllers = nil // only the helper can find out, and does for the sandbox that is tried
 	}
 	for _, controller := range controllers {

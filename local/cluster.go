@@ -43,20 +43,21 @@ import (
 
 // Config says where a Cluster lives and what it runs.
 type Config struct {
-	Dir          string // all that is on disk is below it; one server at a time
-	Store        Store
-	Logger       *zap.Logger
-	Agent        []byte               // the agent's binary
-	Helper       []byte               // rockpool-sandbox's binary
-	Network      *Network             // what runners may have of the machine's; nil: nothing
-	HelperSocket string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
-	CgroupParent string               // "": "rockpool"; else one below it, such as "rockpool/test"
-	Parallel     int                  // sandboxes made at once; 0: as many as there are CPUs
-	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
-	Collect      scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
-	Keep         bool                 // the end of Run leaves runners running, for the next server
-	Runtimes     oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others
-	Images       image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
+	Dir           string // all that is on disk is below it; one server at a time
+	Store         Store
+	Logger        *zap.Logger
+	Agent         []byte               // the agent's binary
+	Helper        []byte               // rockpool-sandbox's binary
+	Network       *Network             // what runners may have of the machine's; nil: nothing
+	HelperSocket  string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
+	CgroupParent  string               // "": "rockpool"; else one below it, such as "rockpool/test"
+	MissingLimits bool                 // runners are started without limits that can't be set, which Status tells
+	Parallel      int                  // sandboxes made at once; 0: as many as there are CPUs
+	Overcommit    scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
+	Collect       scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
+	Keep          bool                 // the end of Run leaves runners running, for the next server
+	Runtimes      oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others
+	Images        image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
 // A Store keeps what must outlive the server. Its methods may be called at
@@ -92,6 +93,11 @@ type Cluster struct {
 	trees     cgroup.Hierarchies
 	ranges    *uids.Ranges
 	unready   error // why nothing can be started; Check tells it
+
+	// Of an ordinary user's.
+	undelegated error    // why it has no control groups
+	losses      []string // what its runners don't have, beside limits
+
 	lock      *os.File
 	runners   *os.File // the directory of the runners' directories
 	changes   hints.Watchers
@@ -286,16 +292,18 @@ func takeLock(file *os.File) error {
 // install puts the helper where it can be executed. What is missing isn't an
 // error yet: Check names it, and Start.
 func (c *Cluster) install(ctx context.Context) error {
-	trees, err := cgroup.Mounted()
-	if err != nil {
-		c.unready = err
+	if c.direct != nil && os.Geteuid() != 0 {
+		c.installRootless()
+	} else if c.trees, c.unready = cgroup.Mounted(); c.unready != nil {
+		c.trees = nil
 	}
-	c.trees = trees
+	trees := c.trees
 	c.machine = spec.Inspect(trees)
 	if c.direct == nil {
 		return c.greet(ctx)
 	}
 	c.direct.Config.Machine, c.direct.Lock = c.machine, c.lock
+	c.direct.Config.AcceptMissing = c.config.MissingLimits
 	if len(c.config.Agent) == 0 || len(c.config.Helper) == 0 {
 		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil

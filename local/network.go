@@ -41,6 +41,10 @@ func (c *Cluster) openNetwork() {
 	if config == nil {
 		return
 	}
+	if c.ordinary() {
+		c.noNetwork = errors.New("only root can give runners one: run a sandbox helper as root")
+		return
+	}
 	offer := config.Offer
 	if c.direct == nil {
 		if c.offered == nil {

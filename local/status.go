@@ -27,7 +27,10 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
 	}}
 	remarks := slices.Clone(c.tiers)
-	if why := c.machine.Undivided; why != nil {
+	if lost := c.lost(); lost != "" {
+		remarks = append(remarks, lost)
+	}
+	if why := c.machine.Undivided; why != nil && len(c.machine.Lacks) == 0 {
 		remarks = append(remarks, fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why))
 	}
 	status.Remark = strings.Join(remarks, "; ")

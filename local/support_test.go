@@ -384,7 +384,11 @@ func (b *bench) slotOf(id runtime.RunnerID) int {
 func (b *bench) agentOf(id runtime.RunnerID) int {
 	b.t.Helper()
 	tree, _ := b.trees.Controller("pids")
-	pids, err := cgroup.Processes(filepath.Join(tree.Mount, b.config.CgroupParent, string(id)))
+	group := filepath.Join(tree.Mount, b.config.CgroupParent, string(id))
+	pids, err := cgroup.Processes(group)
+	if tree.V2 {
+		pids, err = cgroup.Processes(filepath.Join(group, cgroup.Agent))
+	}
 	if err != nil || len(pids) != 1 {
 		b.t.Fatalf("processes of an idle runner: %v (%v)", pids, err)
 	}

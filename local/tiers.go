@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,12 @@ func (c *Cluster) Tiers(ctx context.Context) []Tier {
 			t = Tier{Isolation: runtime.IsolationGVisor}
 		}
 		all = append(all, t)
+	}
+	if c.ordinary() {
+		for i := range all {
+			all[i].Err = errors.New("only root can have its sandboxes made: run a sandbox helper as root")
+		}
+		return all
 	}
 	var probing sync.WaitGroup
 	for i := range all {

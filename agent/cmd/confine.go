@@ -20,8 +20,9 @@ var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP
 // confine gives up, for this process and all that it will start, what user
 // code must not have: capabilities that an exec could gain, new privileges,
 // system calls that reach beyond a runner, core files. It returns what starts
-// commands of the user, and what could not be had.
-func confine() (l *launcher, gaps []error) {
+// commands of the user, and what could not be had. With clone3 it keeps that for
+// itself.
+func confine(clone3 bool) (l *launcher, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
@@ -44,7 +45,7 @@ func confine() (l *launcher, gaps []error) {
 		try("bounding capabilities of commands", err)
 	}
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
-	try("seccomp", loadFilter(denyList()))
+	try("seccomp", loadFilter(denyList(clone3)))
 	return l, gaps
 }
 

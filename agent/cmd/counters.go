@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strconv"
 	"time"
 
@@ -13,15 +14,21 @@ import (
 // Counters are what the kernel counts for a group. They only grow, and the group
 // is used again, so that what they were at a command's start is taken off.
 type counters struct {
-	trees map[string]int
+	trees map[string]int // by controller; of version 2 there is unifiedGroups alone
 	name  string
 	start counts
 	peak  int64 // the most processes that were seen
+
+	// Version 2 forgets a peak of memory for a descriptor of the file only.
+	memoryPeak *os.File
+	seen       int64 // the most memory that was seen, where it can't forget
+	together   int64 // forks that were refused to all commands, while this one had the most processes
 }
 
 // Counts are the counters at a time.
 type counts struct {
 	refused, oomKills  int64
+	refusedTogether    int64 // for the limit of all commands together, where the kernel tells these apart
 	cpu                int64 // nanoseconds, as the scheduler counts them
 	user, system       int64 // likewise, as the kernel guesses from whom its timer interrupts
 	read, written      int64
@@ -34,10 +41,16 @@ func (c *counters) begin() {
 	if tree, ok := c.trees["memory"]; ok {
 		_ = write(tree, c.name+"/memory.max_usage_in_bytes", "0")
 	}
-	c.start, c.peak = c.now(), 0
+	if c.unified() {
+		c.forgetPeak()
+	}
+	c.start, c.peak, c.seen, c.together = c.now(), 0, 0, 0
 }
 
 func (c *counters) now() (n counts) {
+	if c.unified() {
+		return c.nowUnified()
+	}
 	n.refused = c.number("pids", "pids.events", "max")
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.oom_control", "oom_kill")
@@ -53,26 +66,59 @@ func (c *counters) now() (n counts) {
 	return n
 }
 
-func (c *counters) has(controller string) bool { _, ok := c.trees[controller]; return ok }
+func (c *counters) unified() bool { _, ok := c.trees[unifiedGroups]; return ok }
+
+func (c *counters) has(controller string) bool { return c.tree(controller) >= 0 }
+
+// tree returns the directory of the groups by which a controller counts; -1 where
+// there is none.
+func (c *counters) tree(controller string) int {
+	if tree, ok := c.trees[unifiedGroups]; ok {
+		return tree
+	}
+	if tree, ok := c.trees[controller]; ok {
+		return tree
+	}
+	return -1
+}
+
+// launchers is how many of the agent's threads are in the group.
+func (c *counters) launchers() int64 {
+	if c.unified() {
+		return 0
+	}
+	return 1
+}
 
 // cpu returns the processor time since the start.
 func (c *counters) cpu() time.Duration {
+	if c.unified() {
+		now, _, _ := c.processorTime()
+		return time.Duration(now - c.start.cpu)
+	}
 	return time.Duration(c.number("cpuacct", "cpuacct.usage", "") - c.start.cpu)
 }
 
 // refused returns how many forks were refused since the start, and notes how
 // many processes there are.
 func (c *counters) refused() int64 {
-	// One is the launcher's thread.
-	c.peak = max(c.peak, c.number("pids", "pids.current", "")-1)
-	return c.number("pids", "pids.events", "max") - c.start.refused
+	c.peak = max(c.peak, c.number("pids", "pids.current", "")-c.launchers())
+	if c.unified() && c.memoryPeak == nil {
+		c.seen = max(c.seen, c.number("memory", "memory.current", ""))
+	}
+	own := c.number("pids", "pids.events", "max") - c.start.refused
+	if c.unified() {
+		c.tellTogether()
+		own += c.together
+	}
+	return own
 }
 
 // end adds what was counted since the start to what the waits told.
 func (c *counters) end(u *serve.Usage) {
 	end := c.now()
 	u.Own = true
-	u.Refused, u.OOMKills = end.refused-c.start.refused, end.oomKills-c.start.oomKills
+	u.Refused, u.OOMKills = end.refused-c.start.refused+c.together, end.oomKills-c.start.oomKills
 	// Nobody waited for the rest; only how it is to be divided is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
 		user := min(rest, max(0, time.Duration(end.user-c.start.user)-u.User))
@@ -80,10 +126,10 @@ func (c *counters) end(u *serve.Usage) {
 		u.System += rest - user
 	}
 	// What an earlier command left in files isn't this one's.
-	u.PeakMemory = max(u.PeakMemory, end.mostMemory-c.start.memory)
+	u.PeakMemory = max(u.PeakMemory, c.mostMemory(end)-c.start.memory)
 	u.PeakProcesses = int(max(c.peak, 1))
 	if end.mostProcesses > c.start.mostProcesses {
-		u.PeakProcesses = int(end.mostProcesses - 1)
+		u.PeakProcesses = int(end.mostProcesses - c.launchers())
 	}
 	if c.has("blkio") {
 		read, written := end.read-c.start.read, end.written-c.start.written
@@ -91,21 +137,20 @@ func (c *counters) end(u *serve.Usage) {
 	}
 }
 
+// mostMemory returns the peak of memory, where the group's may be that of an
+// earlier command only as far as it was seen.
+func (c *counters) mostMemory(end counts) int64 {
+	if c.unified() && c.memoryPeak == nil && end.mostMemory == c.start.mostMemory {
+		return c.seen
+	}
+	return end.mostMemory
+}
+
 // number reads a number: the only one of a file, or the sum of those on lines on
 // which it follows key. What can't be read is 0.
 func (c *counters) number(controller, file, key string) (all int64) {
-	tree, ok := c.trees[controller]
-	if !ok {
-		return 0
-	}
-	fd, err := openIn(tree, c.name+"/"+file, unix.O_RDONLY)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = unix.Close(fd) }()
 	var buf [2048]byte
-	n, _ := unix.Read(fd, buf[:])
-	for line := range bytes.Lines(buf[:max(n, 0)]) {
+	for line := range bytes.Lines(c.text(buf[:], controller, file)) {
 		name, value := []byte(nil), bytes.TrimSpace(line)
 		if i := bytes.LastIndexByte(value, ' '); i >= 0 {
 			name, value = value[:i], value[i+1:]
@@ -119,4 +164,19 @@ func (c *counters) number(controller, file, key string) (all int64) {
 		}
 	}
 	return all
+}
+
+// text reads a file of the group into buf.
+func (c *counters) text(buf []byte, controller, file string) []byte {
+	tree := c.tree(controller)
+	if tree < 0 {
+		return nil
+	}
+	fd, err := openIn(tree, c.name+"/"+file, unix.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n, _ := unix.Read(fd, buf)
+	return buf[:max(n, 0)]
 }

@@ -35,8 +35,10 @@ const (
 )
 
 // denyList is what user code in a runner may not call. It has no capability
-// for most of it either; the rest has been the way into many kernels.
-func denyList() []unix.SockFilter {
+// for most of it either; the rest has been the way into many kernels. The agent
+// itself needs clone3 where it starts commands with that (forkInto), and refuses
+// it to each of these then.
+func denyList(clone3 bool) []unix.SockFilter {
 	p := program{code: make([]unix.SockFilter, 0, 256)} // an idle agent keeps each size that it ever allocated
 	p.load(dataArchitecture)
 	p.unless(architecture, killProcess)
@@ -50,7 +52,9 @@ func denyList() []unix.SockFilter {
 	}
 	// Its flags lie in memory, where a filter can't look: C libraries fall back
 	// to clone.
-	p.when(unix.SYS_CLONE3, ret(unknown))
+	if !clone3 {
+		p.when(unix.SYS_CLONE3, ret(unknown))
+	}
 	p.when(unix.SYS_CLONE,
 		load(dataArgument0),
 		jump(unix.BPF_JSET, newNamespaces, 0, 1),

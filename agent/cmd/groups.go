@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,16 +14,16 @@ const (
 	restGroups = "rest"
 )
 
+// unifiedGroups is what --groups says where the groups are of version 2.
+const unifiedGroups = "unified"
+
 // Groups are the control groups of commands, each one in every tree. A command
 // has one of its own as long as there are any free, so that the kernel counts for
-// it alone; the rest share one.
-//
-// A command is in a group from its first instruction on, because the thread that
-// forks it is: joining a group costs 5 to 12 ms on a machine that hasn't done it
-// for 50 ms, so each group keeps its thread. That is there once the group was
-// needed; the first group has the launcher's.
+// it alone; the rest share one. It is there from its first instruction on.
 type groups struct {
-	trees map[string]int // descriptors of the directories that hold the groups, by controller
+	// open opens a group. In version 1 that has a thread join it (threads.go), so a
+	// group is opened when it is needed.
+	open func(name string, root bool) (*group, error)
 
 	mu   sync.Mutex // guards what is below; held while a thread joins
 	free []*group   // by name
@@ -36,18 +35,30 @@ type groups struct {
 // A group is one in each tree.
 type group struct {
 	name     string
-	launcher *launcher
+	fork     forkExec // starts a command in it
 	counters counters
 }
 
-// openGroups takes the inherited descriptors over, in the order of names. The
-// launcher's thread goes into the first group.
+// openGroups takes the inherited descriptors over, in the order of names: a
+// directory that holds the groups for each controller, or the one of version 2.
+// The first group, and the one for commands of root, is made with l.
 func openGroups(names string, first int, l *launcher) (*groups, error) {
-	g := &groups{trees: map[string]int{}}
-	for i, name := range strings.Split(names, ",") {
-		g.trees[name] = first + i
+	g := &groups{}
+	if names == unifiedGroups {
+		g.open = func(name string, root bool) (*group, error) { return openUnified(first, name, root, l) }
+	} else {
+		trees := map[string]int{}
+		for i, name := range strings.Split(names, ",") {
+			trees[name] = first + i
+		}
+		spare := l
+		g.open = func(name string, root bool) (*group, error) {
+			one := spare
+			spare = nil // the first group's only
+			return joinThread(trees, name, root, one)
+		}
 	}
-	one, err := g.join(groupName(0), l)
+	one, err := g.open(groupName(0), false)
 	if err != nil {
 		return nil, err
 	}
@@ -56,23 +67,6 @@ func openGroups(names string, first int, l *launcher) (*groups, error) {
 }
 
 func groupName(i int) string { return "x" + itoa(i) }
-
-// join has a launcher's thread join a group.
-func (g *groups) join(name string, l *launcher) (*group, error) {
-	var err error
-	l.do(func() {
-		for controller, tree := range g.trees {
-			if err = write(tree, name+"/tasks", "0"); err != nil {
-				err = fmt.Errorf("join the group %s of %s: %w", name, controller, err)
-				return
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &group{name: name, launcher: l, counters: counters{trees: g.trees, name: name}}, nil
-}
 
 // take returns a group for a command; it is for that alone unless it is shared.
 func (g *groups) take(root bool) (*group, error) {
@@ -93,14 +87,9 @@ func (g *groups) take(root bool) (*group, error) {
 	if keep != nil && *keep != nil {
 		return *keep, nil
 	}
-	l, err := newLauncher(root)
-	if err != nil {
-		return nil, err
-	}
-	one, err := g.join(name, l)
+	one, err := g.open(name, root)
 	switch {
 	case err != nil:
-		l.end()
 		return nil, err
 	case keep != nil:
 		*keep = one
@@ -123,6 +112,21 @@ func (g *groups) give(one *group) {
 }
 
 func (g *group) shared() bool { return g.name == restGroups }
+
+// openUnified opens a group of version 2, below the directory run. Commands of
+// users are started by l, those of root by a thread whose bounding set isn't
+// empty.
+func openUnified(run int, name string, root bool, l *launcher) (*group, error) {
+	dir, err := openIn(run, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name}}
+	if !root {
+		one.fork = l.with(one.fork)
+	}
+	return one, nil
+}
 
 // write writes to a file of a group.
 func write(tree int, file, text string) error {

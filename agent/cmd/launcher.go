@@ -51,20 +51,26 @@ func (l *launcher) do(f func()) {
 	<-done
 }
 
+// with returns what starts programs as start does, on the launcher's thread.
+func (l *launcher) with(start forkExec) forkExec {
+	return func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+		l.do(func() { pid, err = start(file, argv, attr) })
+		return pid, err
+	}
+}
+
 // fork starts a program on the calling thread.
 func fork(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := syscall.ForkExec(file, argv, attr)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		raiseScore(pid)
 	}
+	return pid, err
+}
+
+func raiseScore(pid int) {
 	if f, err := unix.Open("/proc/"+itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(f, []byte(oomScore)) // it may have ended, or be refused: no more than a preference
 		_ = unix.Close(f)
 	}
-	return pid, nil
-}
-
-func (l *launcher) fork(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
-	l.do(func() { pid, err = fork(file, argv, attr) })
-	return pid, err
 }

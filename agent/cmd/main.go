@@ -56,7 +56,7 @@ func run(args []string) error {
 		socket := flags.String("socket", "", "make a listening socket here instead, in a directory that becomes the agent's alone")
 		flags.StringVar(&o.workspace, "workspace", runnerWorkspace, "where relative paths begin; made with --socket")
 		flags.BoolVar(&o.degraded, "degraded", false, "serve although some confinement can't be had")
-		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on")
+		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on; unified: it is one, of version 2 of cgroups")
 		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
 		outside := flags.String("outside", "", "make a listening socket here instead, for who isn't of this kernel")
 		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
@@ -112,7 +112,7 @@ const firstGroups = 4
 // options say how an agent serves.
 type options struct {
 	workspace string
-	groups    string // controllers whose groups of commands are inherited, from the descriptor after the listener's on
+	groups    string // controllers whose groups of commands are inherited, from the descriptor after the listener's on; or unifiedGroups
 	degraded  bool   // also without some of the confinement
 	noRoot    bool   // no command may be root
 	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
@@ -189,7 +189,7 @@ func serveOn(listener net.Listener, o options) error {
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 
 	tuneMemory()
-	launcher, gaps := confine()
+	launcher, gaps := confine(o.groups == unifiedGroups)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.task) && !o.degraded {

@@ -106,10 +106,10 @@ func (p *process) members() []int {
 	return found
 }
 
-// members returns the processes of a group that aren't dead. The agent is listed
-// too, for its thread.
+// members returns the processes of a group that aren't dead. In version 1 the
+// agent is listed too, for its thread.
 func (g *group) members() (found []int) {
-	fd, err := openIn(g.counters.trees["pids"], g.name+"/cgroup.procs", unix.O_RDONLY)
+	fd, err := openIn(g.counters.tree("pids"), g.name+"/cgroup.procs", unix.O_RDONLY)
 	if err != nil {
 		return nil
 	}

@@ -84,10 +84,10 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 
 // execute starts the first of candidates that the kernel takes.
 func (h *host) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
-	launch := forkExec(h.launcher.fork)
+	launch := h.launcher.with(fork)
 	switch {
 	case p.group != nil:
-		launch = p.group.launcher.fork
+		launch = p.group.fork
 	case start.Privileged:
 		launch = fork
 	}

@@ -12,16 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox's group can be divided: its first process, the agent, stays in the
-// group itself, and what that starts is in groups below, one for each command
-// as long as there are any. So the kernel counts for each command, and what the
-// commands may take together is less than what the agent has room in.
+// A sandbox's group can be divided: its first process, the agent, is apart from
+// what it starts, which is in groups below, one for each command as long as there
+// are any. So the kernel counts for each command, and what the commands may take
+// together is less than what the agent has room in.
 //
-//	ID              the agent
+//	ID              version 1: the agent; version 2 has no processes in such a group
+//	ID/agent        version 2: the agent
 //	ID/run          the limits of all commands together
 //	ID/run/x0, x1    a command each, one after the other
 //	ID/run/rest     commands that found all of these taken, and those of root
 const (
+	Agent    = "agent"
 	Commands = "run"
 	rest     = "rest"
 )
@@ -29,25 +31,42 @@ const (
 // Slots is how many commands at once have a group each.
 const Slots = 2
 
-// Launchers is how many threads the agent can have in the groups of commands,
-// where they count as processes: one in each, and one more for root's commands.
-const Launchers = Slots + 2
+// Unified is the controller of a [Part] of version 2, whose tree has all.
+const Unified = "unified"
 
 // partControllers are what commands are counted for by; the first two are needed.
 var partControllers = []string{"pids", "memory", "cpuacct", "blkio"}
 
 // Divisible returns why sandboxes' groups can't be divided here; nil: they can.
 func (all Hierarchies) Divisible() error {
+	versions := map[bool]bool{}
 	for _, name := range partControllers[:2] {
-		switch h, ok := all.Controller(name); {
-		case !ok:
+		h, ok := all.Controller(name)
+		if !ok {
 			return fmt.Errorf("no cgroup tree controls %s", name)
-		case h.V2:
-			// A thread can't be in another group than its process there.
-			return fmt.Errorf("%s is controlled by version 2 of cgroups", name)
 		}
+		versions[h.V2] = true
+	}
+	if len(versions) > 1 {
+		return errors.New("memory and processes are controlled by different versions of cgroups")
 	}
 	return nil
+}
+
+// Launchers is how many threads the agent can have in the groups of commands,
+// where they count as processes: one in each, and one more for root's commands.
+// In version 2 a thread can't be in another group than its process.
+func (all Hierarchies) Launchers() int64 {
+	if _, ok := all.unified(); ok {
+		return 0
+	}
+	return Slots + 2
+}
+
+// unified returns the tree of version 2 if sandboxes' groups are divided there.
+func (all Hierarchies) unified() (Hierarchy, bool) {
+	h, ok := all.Controller(partControllers[0])
+	return h, ok && h.V2
 }
 
 // A Part is the directory of the groups of commands in one tree. Nothing above
@@ -60,7 +79,7 @@ type Part struct {
 // Divide makes the groups of commands below the group that path names, which
 // may not be there yet, limits them to what want says of memory and processes,
 // reads that back, and lets owner put its threads there. The caller closes the
-// parts.
+// parts. In version 2 the groups have no limits before [Hierarchies.Settle].
 func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part, err error) {
 	defer func() {
 		if err != nil {
@@ -71,6 +90,10 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 	}()
 	if err := all.Divisible(); err != nil {
 		return nil, err
+	}
+	if h, ok := all.unified(); ok {
+		part, err := divideUnified(filepath.Join(h.Mount, path))
+		return []Part{part}, err
 	}
 	for _, name := range partControllers {
 		h, ok := all.Controller(name)
@@ -134,29 +157,32 @@ func makeSlot(dir string, owner int) error {
 
 // limitPart sets the limits of all commands together.
 func limitPart(controller, dir string, want Limits) error {
-	set := func(file string, value int64, optional bool) error {
-		at, text := filepath.Join(dir, file), strconv.FormatInt(value, 10)
-		err := os.WriteFile(at, []byte(text), 0)
-		if optional && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if got, err := os.ReadFile(at); err != nil || strings.TrimSpace(string(got)) != text {
-			return fmt.Errorf("%s is %q, not %s (%w)", at, got, text, err)
-		}
-		return nil
-	}
 	switch controller {
 	case "pids":
-		return set("pids.max", want.Processes, false)
+		return set(dir, "pids.max", want.Processes, false)
 	case "memory":
 		// Before Linux 5.11 a group could be apart from the one above it.
 		if text, err := os.ReadFile(filepath.Join(dir, "memory.use_hierarchy")); err == nil && strings.TrimSpace(string(text)) != "1" {
 			return errors.New("memory isn't counted for the groups above: boot a kernel of version 5.11 or later")
 		}
-		return errors.Join(set("memory.limit_in_bytes", want.Memory, false), set("memory.memsw.limit_in_bytes", want.Memory, true))
+		return errors.Join(set(dir, "memory.limit_in_bytes", want.Memory, false), set(dir, "memory.memsw.limit_in_bytes", want.Memory, true))
+	}
+	return nil
+}
+
+// set writes a number to a file of a group, and reads it back. One that is
+// optional may not be there.
+func set(dir, file string, value int64, optional bool) error {
+	at, text := filepath.Join(dir, file), strconv.FormatInt(value, 10)
+	err := os.WriteFile(at, []byte(text), 0)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if got, err := os.ReadFile(at); err != nil || strings.TrimSpace(string(got)) != text {
+		return fmt.Errorf("%s is %q, not %s (%w)", at, got, text, err)
 	}
 	return nil
 }
@@ -166,8 +192,11 @@ func limitPart(controller, dir string, want Limits) error {
 func (g Group) parts() []string {
 	all := []string{g.Dir}
 	below := filepath.Join(g.Dir, Commands)
-	if _, err := os.Lstat(below); g.V2 || err != nil {
+	if _, err := os.Lstat(below); g.Dir == "" || err != nil {
 		return all
+	}
+	if g.V2 {
+		all = append(all, filepath.Join(g.Dir, Agent), below)
 	}
 	for i := range Slots + 1 {
 		all = append(all, filepath.Join(below, slotName(i)))

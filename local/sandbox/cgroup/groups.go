@@ -23,7 +23,8 @@ type Groups struct {
 	CPU       Group `json:"cpu"`
 }
 
-// Limits are what a process may use, all of them set.
+// Limits are what a process may use. One that is 0 isn't set, where the machine
+// can't and that was accepted.
 type Limits struct {
 	Memory    int64 // bytes, without swap
 	Processes int64 // threads count too
@@ -31,7 +32,9 @@ type Limits struct {
 	CPUPeriod int64 // microseconds
 }
 
-// Of returns the groups of a process, found from /proc/<pid>/cgroup.
+// Of returns the groups of a process, found from /proc/<pid>/cgroup. Of the agent
+// in a divided group of version 2 it is that group, which limits it all. There is
+// none where a controller isn't there.
 func (all Hierarchies) Of(pid int) (Groups, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -50,7 +53,7 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 	find := func(controller string) (Group, error) {
 		h, ok := all.Controller(controller)
 		if !ok {
-			return Group{}, fmt.Errorf("no cgroup tree controls %s", controller)
+			return Group{}, nil
 		}
 		key := controller
 		if h.V2 {
@@ -59,6 +62,11 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 		dir, ok := h.dir(paths[key])
 		if !ok {
 			return Group{}, fmt.Errorf("process %d: its %s group %q can't be seen below %s", pid, controller, paths[key], h.Mount)
+		}
+		if parent := filepath.Dir(dir); h.V2 && filepath.Base(dir) == Agent {
+			if _, err := os.Lstat(filepath.Join(parent, Commands)); err == nil {
+				dir = parent
+			}
 		}
 		return Group{Dir: dir, V2: h.V2}, nil
 	}
@@ -83,7 +91,10 @@ func (all Hierarchies) Member(pid int, path string) (Groups, error) {
 		return Groups{}, err
 	}
 	for controller, group := range map[string]Group{"memory": g.Memory, "pids": g.Processes, "cpu": g.CPU} {
-		h, _ := all.Controller(controller)
+		h, ok := all.Controller(controller)
+		if !ok {
+			continue
+		}
 		if expected := filepath.Join(h.Mount, path); group.Dir != expected {
 			return Groups{}, fmt.Errorf("process %d is in %s, not in %s", pid, group.Dir, expected)
 		}
@@ -99,6 +110,9 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 		return Groups{}, err
 	}
 	for _, c := range g.checks(want) {
+		if c.group.Dir == "" {
+			return Groups{}, fmt.Errorf("no cgroup tree has %s", c.file)
+		}
 		got, err := os.ReadFile(filepath.Join(c.group.Dir, c.file))
 		if os.IsNotExist(err) && c.optional {
 			continue
@@ -120,18 +134,24 @@ type check struct {
 	optional bool // swap isn't accounted on every kernel
 }
 
-func (g Groups) checks(want Limits) []check {
+func (g Groups) checks(want Limits) (checks []check) {
 	memory := strconv.FormatInt(want.Memory, 10)
-	processes := strconv.FormatInt(want.Processes, 10)
-	checks := []check{{group: g.Processes, file: "pids.max", want: processes}}
-	if g.Memory.V2 {
+	if want.Processes != 0 {
+		checks = append(checks, check{group: g.Processes, file: "pids.max", want: strconv.FormatInt(want.Processes, 10)})
+	}
+	switch {
+	case want.Memory == 0:
+	case g.Memory.V2:
 		checks = append(checks,
 			check{group: g.Memory, file: "memory.max", want: memory},
 			check{group: g.Memory, file: "memory.swap.max", want: "0", optional: true})
-	} else {
+	default:
 		checks = append(checks,
 			check{group: g.Memory, file: "memory.limit_in_bytes", want: memory},
 			check{group: g.Memory, file: "memory.memsw.limit_in_bytes", want: memory, optional: true})
+	}
+	if want.CPUQuota == 0 {
+		return checks
 	}
 	if g.CPU.V2 {
 		return append(checks, check{group: g.CPU, file: "cpu.max", want: fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod)})
@@ -143,16 +163,20 @@ func (g Groups) checks(want Limits) []check {
 
 // Counts returns how many processes the kernel killed for memory in these
 // groups and those of commands below, and how many forks it refused, since they
-// were made.
+// were made. Where nothing counts it is nothing.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
-	file := "memory.oom_control" // counts what was killed in the very group
+	file, parts := "memory.oom_control", g.Memory.parts() // counts what was killed in the very group
 	if g.Memory.V2 {
-		file = "memory.events"
+		file, parts = "memory.events", parts[:1] // counts for the groups below, too
 	}
-	if oomKills, err = sum(g.Memory.parts(), file, "oom_kill"); err != nil {
+	if oomKills, err = sum(parts, file, "oom_kill"); err != nil {
 		return 0, 0, err
 	}
-	if processLimitHits, err = sum(g.Processes.parts(), "pids.events", "max"); err != nil {
+	parts = g.Processes.parts()
+	if _, err := os.Lstat(filepath.Join(g.Processes.Dir, "pids.events.local")); err == nil {
+		parts = parts[:1] // likewise, from Linux 6.11 on
+	}
+	if processLimitHits, err = sum(parts, "pids.events", "max"); err != nil {
 		return 0, 0, err
 	}
 	return oomKills, processLimitHits, nil
@@ -160,6 +184,9 @@ func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
 
 func sum(dirs []string, file, key string) (all int64, err error) {
 	for _, dir := range dirs {
+		if dir == "" {
+			continue // there is no such controller
+		}
 		n, err := value(filepath.Join(dir, file), key)
 		if err != nil {
 			return 0, err

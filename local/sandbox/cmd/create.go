@@ -33,8 +33,12 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, err
 	}
 	listener := os.NewFile(3, "listener")
-	c.Machine.Undivided = trees.Divisible()
-	of := spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}
+	c.Machine.Undivided, c.Machine.Launchers = trees.Divisible(), trees.Launchers()
+	c.Machine.Lacks = trees.Lacks()
+	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
+		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
+	}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q.Slot), Resources: *q.Resources, Root: rootOf(c, q)}
 	var policy network.Policy
 	if q.Network != nil {
 		var err error
@@ -44,7 +48,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		of.Resolver = filepath.Join(c.Root, spec.ResolverPath)
 	}
 	s := spec.New(of, c.Machine)
-	limits, err := spec.Limits(s)
+	limits, err := spec.Limits(s, c.Machine.Lacks)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
@@ -55,7 +59,12 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	check := func(pid int) (cgroup.Groups, error) {
+	check := func(pid int) (cgroup.Groups, error) { // while it waits to be let go on
+		if c.Machine.Undivided == nil {
+			if err := trees.Settle(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine)); err != nil {
+				return cgroup.Groups{}, finalError{fmt.Errorf("the commands' groups: %w", err)}
+			}
+		}
 		groups, err := trees.Check(pid, c.Group(q.ID), limits)
 		if err != nil {
 			err = finalError{fmt.Errorf("the limits didn't take: %w", err)}
@@ -68,7 +77,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if q.Runtime != "" {
 		return createWith(c, q, s, descriptors, check)
 	}
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s, RootlessCgroups: c.Rootless != nil})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
 	}
@@ -93,8 +102,8 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		Stderr:          null,
 		ExtraFiles:      descriptors,
 	}
-	if err := container.Run(process); err != nil {
-		return helper.Answer{}, fmt.Errorf("run: %w", err)
+	if err := container.Start(process); err != nil {
+		return helper.Answer{}, fmt.Errorf("start: %w", err)
 	}
 	state, err := container.State()
 	if err != nil {
@@ -103,6 +112,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	groups, err := check(state.InitProcessPid)
 	if err != nil {
 		return helper.Answer{}, err
+	}
+	if err := container.Exec(); err != nil {
+		return helper.Answer{}, fmt.Errorf("run: %w", err)
 	}
 	answer := helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}
 	if q.Network != nil { // nothing of a user's runs yet
@@ -115,6 +127,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	return answer, nil
 }
+
+// owner is the sandbox's root, as the machine counts.
+func owner(s *specs.Spec) int { return int(s.Linux.UIDMappings[0].HostID) }
 
 // rootOf says what the sandbox is made around. It is reached at rootMount.
 func rootOf(c helper.Config, q *helper.Request) spec.Root {
@@ -132,7 +147,7 @@ func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hier
 	if c.Machine.Undivided != nil {
 		return nil, nil, nil
 	}
-	parts, err := trees.Divide(c.Group(q.ID), int(s.Linux.UIDMappings[0].HostID), spec.Commands(*q.Resources))
+	parts, err := trees.Divide(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine))
 	if err != nil {
 		return nil, nil, finalError{fmt.Errorf("the commands' groups: %w", err)}
 	}

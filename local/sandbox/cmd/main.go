@@ -57,6 +57,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, oci.Join(os.Args[2:]))
 		os.Exit(1)
 	}
+	if len(os.Args) == 3 && os.Args[1] == helper.Wait {
+		awaitUsers(os.Args[2])
+	}
 	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
 		listen(os.Args[2])
 		return
@@ -99,7 +102,7 @@ func run() (helper.Answer, error) {
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	trees, err := cgroup.Mounted()
+	trees, err := groupsOf(config)
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -125,8 +128,15 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
-	if err := fence.Remove(q.ID); err != nil {
-		return err
+	if len(trees) == 0 {
+		if err := endByState(ctx, filepath.Join(c.State, q.ID)); err != nil {
+			return err
+		}
+	}
+	if c.Rootless == nil {
+		if err := fence.Remove(q.ID); err != nil {
+			return err
+		}
 	}
 	return os.RemoveAll(filepath.Join(c.State, q.ID))
 }

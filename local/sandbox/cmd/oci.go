@@ -39,8 +39,11 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
+	if c.Rootless != nil {
+		return helper.Answer{}, finalError{errors.New("only root has sandboxes of gVisor's in this version")}
+	}
 	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true}, c.Machine)
-	limits, err := spec.Limits(s)
+	limits, err := spec.Limits(s, nil)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
@@ -191,6 +194,9 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	program, err := c.Runtimes.Find(q.Runtime)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
+	}
+	if c.Rootless != nil {
+		return helper.Answer{}, finalError{fmt.Errorf("only root has sandboxes of the runtime %s in this version", q.Runtime)}
 	}
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err

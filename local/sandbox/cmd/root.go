@@ -14,7 +14,17 @@ import (
 
 // mountRoot mounts what the sandbox is made around at rootMount.
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
-	if err := ownMounts(); err != nil {
+	dir, err := openRoot(c, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if c.Rootless != nil {
+		err = ownRun(c)
+	} else {
+		err = ownMounts()
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(rootMount, 0o755); err != nil {
@@ -25,11 +35,6 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
 		return err
 	}
-	dir, err := openRoot(c, q)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(dir) }()
 	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("clone the root's mount: %w", err)

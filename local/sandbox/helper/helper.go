@@ -29,6 +29,10 @@ import (
 // from stdin; its Config is the second.
 const Once = "once"
 
+// Wait is the first argument of a helper that waits until it has its users: a
+// byte on descriptor 4. Then it does what it does with Once.
+const Wait = "wait"
+
 // Listen is its first argument where it serves many, of a socket; the second says
 // which.
 const Listen = "listen"
@@ -63,7 +67,43 @@ type Config struct {
 
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // that can be asked for beside libcontainer
 	// What sandboxes may have of the network; nil: none has any.
-	Network *network.Offer `json:"network,omitempty"`
+	Network       *network.Offer `json:"network,omitempty"`
+	Rootless      *Rootless      `json:"rootless,omitempty"`      // of an ordinary user's; nil: it is root's
+	AcceptMissing bool           `json:"acceptMissing,omitempty"` // sandboxes are made without the limits that can't be set
+}
+
+// Rootless is what an ordinary user has for sandboxes.
+type Rootless struct {
+	Base  string `json:"base,omitempty"`  // the control group that is the user's; "": none
+	Users int    `json:"users,omitempty"` // how many subordinate ids of others; 0: none
+}
+
+// Slots is how many sandboxes can have users apart from others'.
+func (r Rootless) Slots() int { return max(1, r.Users/spec.UIDs) }
+
+// Users returns the users of a sandbox, as the helper's own user namespace counts
+// them; nil: what root has for the slot. There the user itself is 0.
+func (c Config) Users(slot int) *spec.Users {
+	switch r := c.Rootless; {
+	case r == nil:
+		return nil
+	case r.Users == 0:
+		return &spec.Users{First: 0, Count: 1}
+	default:
+		return &spec.Users{First: 1 + slot%r.Slots()*spec.UIDs, Count: min(r.Users, spec.UIDs)}
+	}
+}
+
+// KernelGroup returns how the kernel names the group of a sandbox; "": it has none.
+func (c Config) KernelGroup(id string) string {
+	switch r := c.Rootless; {
+	case r == nil:
+		return c.Group(id)
+	case r.Base == "":
+		return ""
+	default:
+		return path.Join(r.Base, c.Group(id))
+	}
 }
 
 // A Request asks for a sandbox to be made or removed.

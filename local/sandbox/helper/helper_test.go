@@ -157,7 +157,7 @@ func confined(s *specs.Spec) error {
 			return fmt.Errorf("it has %s", name)
 		}
 	}
-	_, err := spec.Limits(s)
+	_, err := spec.Limits(s, nil)
 	return err
 }
 

@@ -29,6 +29,8 @@ type Direct struct {
 	// until it ends, so that who gets it after the server was killed knows that
 	// no helper of that server is still making a sandbox. Nil: none.
 	Lock *os.File
+
+	Users Subordinate // an ordinary user's, with Config.Rootless
 }
 
 // Create makes the sandbox that q asks for in a group, lets its first process
@@ -83,7 +85,16 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	// Its own mount namespace, so that no mount can be left on the machine
 	// whenever it dies; its own session, so that Ctrl-C doesn't reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
-	ran := cmd.Run()
+	var ran error
+	switch {
+	case l.Config.Rootless == nil:
+		ran = cmd.Run()
+	case q.Command == helper.Create:
+		ran = l.runMapped(ctx, cmd)
+	default: // whose processes these are, as the machine counts, may end them
+		cmd.SysProcAttr.Unshareflags = 0
+		ran = cmd.Run()
+	}
 	if ctx.Err() != nil {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
 	}

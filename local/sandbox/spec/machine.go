@@ -14,10 +14,12 @@ type Machine struct {
 	CoreMHz int      `json:"coreMHz"`         // the clock of one core
 	Swap    bool     `json:"swap,omitempty"`  // the kernel can limit swap
 	Binds   []string `json:"binds,omitempty"` // what of the machine's is shown inside, at the same place, read-only
+	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set, and aren't
 
 	// Undivided is why commands can't have cgroups of their own in a sandbox;
 	// nil: they can.
 	Undivided error `json:"-"`
+	Launchers int64 `json:"-"` // how many of the agent's threads count among the commands then
 }
 
 // defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
@@ -26,7 +28,7 @@ const defaultCoreMHz = 2000
 
 // Inspect looks at this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), Lacks: trees.Lacks()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -42,11 +43,15 @@ const cpuPeriod = 100_000
 type Sandbox struct {
 	Group     string // its cgroup
 	Slot      int    // chooses its users: 0 to MaxSlots-1
+	Users     *Users // nil: those of the slot
 	Resources Resources
 	Root      Root
 	GVisor    bool   // it has a kernel of its own
 	Resolver  string // the file of this machine's that is its /etc/resolv.conf; "": an empty one
 }
+
+// Users are a range of ids that a sandbox's users 0 to Count-1 have outside.
+type Users struct{ First, Count int }
 
 // Resources are a sandbox's limits, as the server's runtime.Resources has them.
 type Resources struct {
@@ -87,7 +92,10 @@ func New(s Sandbox, m Machine) *specs.Spec {
 }
 
 func newSpec(s Sandbox, m Machine) *specs.Spec {
-	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + s.Slot*UIDs), Size: UIDs}}
+	if s.Users == nil {
+		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
+	}
+	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(s.Users.First), Size: uint32(s.Users.Count)}}
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname,
@@ -147,15 +155,21 @@ var maskedPaths = []string{
 	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
+const terminalGroup = 5
+
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
+	terminals := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}
+	if s.Users == nil || s.Users.Count > terminalGroup {
+		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
+	}
 	room := size(s.Resources.WorkspaceMiB)
 	inodes := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.WorkspaceMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: terminals},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(s.Resources.WorkspaceMiB, 64))}},
 		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
@@ -185,15 +199,15 @@ const (
 
 // Commands returns the limits of a sandbox's commands together, where they have
 // groups of their own.
-func Commands(r Resources) cgroup.Limits {
-	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + cgroup.Launchers}
+func Commands(r Resources, m Machine) cgroup.Limits {
+	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers}
 }
 
 func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
 	if m.Undivided == nil {
-		all := Commands(r)
+		all := Commands(r, m)
 		memory, processes = all.Memory+agentRoomMemory, all.Processes+agentRoomThreads
 	}
 	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
@@ -208,6 +222,16 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	}
 	if m.Swap {
 		limits.Memory.Swap = &memory // of memory and swap together
+	}
+	for _, lacking := range m.Lacks {
+		switch lacking {
+		case cgroup.LimitMemory:
+			limits.Memory = nil
+		case cgroup.LimitProcesses:
+			limits.Pids = nil
+		case cgroup.LimitCPU:
+			limits.CPU = nil
+		}
 	}
 	return limits
 }
@@ -225,21 +249,39 @@ func sinceNow() map[string]specs.LinuxTimeOffset {
 	return offsets
 }
 
-// Limits returns those that a spec asks for, and an error unless it sets all.
-func Limits(s *specs.Spec) (cgroup.Limits, error) {
+// Limits returns those that a spec asks for, and an error unless it sets all but
+// those that the machine lacks.
+func Limits(s *specs.Spec, lacks []string) (cgroup.Limits, error) {
 	if s.Linux == nil || s.Linux.Resources == nil {
 		return cgroup.Limits{}, errors.New("the spec has no limits")
 	}
-	r := s.Linux.Resources
-	if r.Memory == nil || r.Memory.Limit == nil || *r.Memory.Limit <= 0 ||
-		r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 ||
-		r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 {
-		return cgroup.Limits{}, errors.New("the spec doesn't limit memory, processes and CPU time")
+	r, wanted := s.Linux.Resources, cgroup.Limits{}
+	for name, set := range map[string]func() bool{
+		cgroup.LimitMemory: func() bool {
+			if r.Memory == nil || r.Memory.Limit == nil {
+				return false
+			}
+			wanted.Memory = *r.Memory.Limit
+			return wanted.Memory > 0
+		},
+		cgroup.LimitProcesses: func() bool {
+			if r.Pids == nil || r.Pids.Limit == nil {
+				return false
+			}
+			wanted.Processes = *r.Pids.Limit
+			return wanted.Processes > 0
+		},
+		cgroup.LimitCPU: func() bool {
+			if r.CPU == nil || r.CPU.Quota == nil || r.CPU.Period == nil {
+				return false
+			}
+			wanted.CPUQuota, wanted.CPUPeriod = *r.CPU.Quota, int64(*r.CPU.Period)
+			return wanted.CPUQuota > 0 && wanted.CPUPeriod > 0
+		},
+	} {
+		if !set() && !slices.Contains(lacks, name) {
+			return cgroup.Limits{}, fmt.Errorf("the spec doesn't limit %s", name)
+		}
 	}
-	return cgroup.Limits{
-		Memory:    *r.Memory.Limit,
-		Processes: *r.Pids.Limit,
-		CPUQuota:  *r.CPU.Quota,
-		CPUPeriod: int64(*r.CPU.Period),
-	}, nil
+	return wanted, nil
 }

@@ -30,14 +30,14 @@ func TestSpecLimits(t *testing.T) {
 	} {
 		s := sandbox()
 		s.Resources.CPUMHz = c.mhz
-		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap})
+		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Launchers: 4})
 		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
-		if got, err := Limits(divided); err != nil || got != want {
+		if got, err := Limits(divided, nil); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
 		spec := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")})
 		want = cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
-		if got, err := Limits(spec); err != nil || got != want {
+		if got, err := Limits(spec, nil); err != nil || got != want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
 		r := spec.Linux.Resources

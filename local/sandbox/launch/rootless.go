@@ -1,0 +1,108 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+)
+
+// Subordinate are ids that the machine's owner has given an ordinary user, for
+// its user namespaces (subuid(5)).
+type Subordinate struct{ UID, GID, Count int }
+
+// FindSubordinate returns this user's, and an error where sandboxes can have none:
+// each needs a whole range.
+func FindSubordinate() (Subordinate, error) {
+	for _, program := range []string{"newuidmap", "newgidmap"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return Subordinate{}, fmt.Errorf("there is no %s, of the package uidmap", program)
+		}
+	}
+	names := []string{strconv.Itoa(os.Geteuid())}
+	if own, err := user.LookupId(names[0]); err == nil {
+		names = append(names, own.Username)
+	}
+	uid, users := largestRange("/etc/subuid", names)
+	gid, groups := largestRange("/etc/subgid", names)
+	count := min(users, groups)
+	if count < spec.UIDs {
+		return Subordinate{}, fmt.Errorf("/etc/subuid and /etc/subgid don't give this user %d ids", spec.UIDs)
+	}
+	return Subordinate{UID: uid, GID: gid, Count: count}, nil
+}
+
+// largestRange reads a file of lines name:first:count.
+func largestRange(file string, names []string) (first, count int) {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) != 3 {
+			continue
+		}
+		for _, name := range names {
+			begin, err := strconv.Atoi(fields[1])
+			n, err2 := strconv.Atoi(fields[2])
+			if fields[0] == name && err == nil && err2 == nil && n > count {
+				first, count = begin, n
+			}
+		}
+	}
+	return first, count
+}
+
+// runMapped runs a helper, whose files are in place, in a user namespace and a
+// mount namespace of its own: there it is root, of this user's ids alone. It waits
+// until it has these.
+func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
+	wait, go_, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer go_.Close()
+	cmd.Args[1] = helper.Wait
+	cmd.ExtraFiles = append([]*os.File{cmd.ExtraFiles[0], wait}, cmd.ExtraFiles[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, Setsid: true}
+	err = cmd.Start()
+	_ = wait.Close()
+	if err != nil {
+		return fmt.Errorf("start rockpool-sandbox in a user namespace (does the machine let ordinary users have these?): %w", err)
+	}
+	mapped := l.mapUsers(ctx, cmd.Process.Pid)
+	if mapped == nil {
+		_, mapped = go_.Write([]byte{1})
+	}
+	_ = go_.Close()
+	return errors.Join(mapped, cmd.Wait())
+}
+
+// mapUsers gives the user namespace of a process its ids: 0 is this user.
+func (l Direct) mapUsers(ctx context.Context, pid int) error {
+	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
+	if l.Users.Count == 0 {
+		for _, file := range []struct{ name, text string }{{"uid_map", "0 " + uid + " 1"}, {"setgroups", "deny"}, {"gid_map", "0 " + gid + " 1"}} {
+			if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, file.name), []byte(file.text), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, m := range []struct {
+		program, own string
+		first        int
+	}{{"newuidmap", uid, l.Users.UID}, {"newgidmap", gid, l.Users.GID}} {
+		said, err := exec.CommandContext(ctx, m.program, strconv.Itoa(pid), "0", m.own, "1", "1", strconv.Itoa(m.first), strconv.Itoa(l.Users.Count)).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", m.program, err, strings.TrimSpace(string(said)))
+		}
+	}
+	return nil
+}
