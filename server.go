@@ -51,6 +51,19 @@ type Server struct {
 	key      []byte       // signs addresses of downloads
 	debug    net.Listener // of the profiles; nil: they aren't served
 	socket   string       // a Unix socket to serve on, instead of Config.Listen; "": none
+	programs *programs    // that local runners are made with; nil: those that were built in
+}
+
+// programs are what local runners are made with.
+type programs struct{ agent, helper []byte }
+
+func builtIn() (*programs, error) {
+	agent, err := embedded.Binary(goruntime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	helper, err := sandbox.Binary()
+	return &programs{agent, helper}, err
 }
 
 // NewServer returns a server for a configuration that was checked.
@@ -116,17 +129,16 @@ func (s *Server) openCluster(ctx context.Context) (err error) {
 }
 
 func (s *Server) openLocal(ctx context.Context) error {
-	agent, err := embedded.Binary(goruntime.GOARCH)
-	if err != nil {
-		return err
-	}
-	helper, err := sandbox.Binary()
-	if err != nil {
-		return err
+	with := s.programs
+	if with == nil {
+		var err error
+		if with, err = builtIn(); err != nil {
+			return err
+		}
 	}
 	opened, err := local.New(ctx, local.Config{
 		Dir: filepath.Join(s.config.Data, "local"), Store: s.store, Logger: s.logger.Named("local"),
-		Agent: agent, Helper: helper, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
+		Agent: with.agent, Helper: with.helper, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
 		Overcommit: scheduler.Overcommit{CPU: s.config.CPUOvercommit, Memory: s.config.MemoryOvercommit},
 		Collect: scheduler.Collect{
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,
