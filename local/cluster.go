@@ -30,6 +30,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
@@ -79,7 +80,7 @@ type Cluster struct {
 	config    Config
 	log       *zap.Logger
 	launcher  sandbox.Launcher
-	machine   sandbox.Machine
+	machine   spec.Machine
 	trees     cgroup.Hierarchies
 	ranges    *uids.Ranges
 	unready   error // why nothing can be started; Check tells it
@@ -150,8 +151,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:       config,
 		log:          config.Logger,
-		launcher:     sandbox.Launcher{Path: filepath.Join(dir, "bin", "rockpool-sandbox"), StateDir: filepath.Join(dir, "state")},
-		ranges:       &uids.Ranges{Dir: uids.Default, Count: sandbox.MaxSlots},
+		ranges:       &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
 		turns:        turns{free: config.Parallel},
 		counts:       taskrunner.NewCounts(),
 		placing:      timing.New(taskrunner.StartBounds()...),
@@ -164,6 +164,10 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
+	}
+	c.launcher = sandbox.Launcher{
+		Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
+		Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()
@@ -236,7 +240,7 @@ func (c *Cluster) buildRoot(ctx context.Context) error {
 	if c.config.Agent == nil {
 		return nil
 	}
-	if err := sandbox.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
+	if err := spec.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
 		return fmt.Errorf("the sandboxes' root directory: %w", err)
 	}
 	c.config.Agent = nil // installed, like the helper
@@ -264,7 +268,8 @@ func (c *Cluster) install() error {
 		c.unready = err
 	}
 	c.trees = trees
-	c.machine = sandbox.Inspect(trees)
+	c.machine = spec.Inspect(trees)
+	c.launcher.Config.Machine = c.machine
 	if len(c.config.Agent) == 0 || len(c.config.Helper) == 0 {
 		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil

@@ -73,17 +73,7 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	d.c.mu.Lock()
 	env := d.e.runner.Environment
 	d.c.mu.Unlock()
-	root, err := d.c.rootOf(env)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	spec := sandbox.Spec(env, d.c.machine, root, d.e.group, slot)
-	var commands *cgroup.Limits
-	if d.c.machine.Undivided == nil {
-		limits := sandbox.Commands(env.Resources)
-		commands = &limits
-	}
-	return d.c.launcher.Create(ctx, string(d.e.id), spec, root.Image, commands, file)
+	return d.c.launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the

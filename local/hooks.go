@@ -82,7 +82,10 @@ func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _
 	h.c.mu.Lock()
 	env := h.e.runner.Environment
 	h.c.mu.Unlock()
-	if _, err := h.c.rootOf(env); err != nil {
+	if env.Pin.Digest == "" {
+		return nil
+	}
+	if _, err := h.c.images.Root(env.Pin.Digest); err != nil {
 		h.c.wantImage(env)
 		return &taskrunner.Failure{Message: "its image isn't here any more, and is pulled again", Err: err}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/local/image"
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -23,14 +23,17 @@ func (c *Cluster) openImages() (err error) {
 	config := c.config.Images
 	config.Dir = filepath.Join(c.config.Dir, "images")
 	config.Logger = c.log.Named("images")
-	config.Skeleton.Home = sandbox.Workspace
-	config.Skeleton.Directories, config.Skeleton.Files = sandbox.ImageRoot()
+	config.Skeleton.Home = spec.Workspace
+	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
 	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)
 	config.Image.Entries = cmp.Or(config.Image.Entries, DefaultImageEntries)
 	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
 	if c.images, err = image.Open(config); err != nil {
+		return err
+	}
+	if c.launcher.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil { // the helper follows no link
 		return err
 	}
 	for _, env := range c.environments {
@@ -59,15 +62,6 @@ func (c *Cluster) wantImage(env runtime.Environment) {
 	if env.Pin.Digest != "" {
 		c.images.Want(env.Image, env.Pin.Digest)
 	}
-}
-
-// rootOf returns what an environment's sandboxes are made around.
-func (c *Cluster) rootOf(env runtime.Environment) (sandbox.Root, error) {
-	if env.Pin.Digest == "" {
-		return sandbox.Root{Path: c.rootDir()}, nil
-	}
-	dir, err := c.images.Root(env.Pin.Digest)
-	return sandbox.Root{Path: dir, Image: true, Agent: filepath.Join(c.rootDir(), sandbox.AgentPath)}, err
 }
 
 // usedImages returns the digests of the images that environments and runners are

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // One runner serves these tests: none leaves anything in it.
@@ -22,7 +22,7 @@ func TestInside(t *testing.T) {
 	}
 
 	t.Run("users are the runner's own", func(t *testing.T) {
-		first := sandbox.FirstUID + b.slotOf(id)*sandbox.UIDs
+		first := spec.FirstUID + b.slotOf(id)*spec.UIDs
 		b.expect(id, "cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
 		b.expect(id, "cat /proc/self/gid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
 		b.expect(id, "id -u; id -g; whoami; echo ~; pwd", "1000\n1000\nrunner\n/workspace\n/workspace")

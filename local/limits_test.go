@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -69,8 +68,8 @@ func TestCheckRefuses(t *testing.T) {
 	b := running(t)
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
-	spec := sandbox.Spec(hostEnvironment(), b.machine, sandbox.Root{Path: "/"}, group, 0)
-	want, err := helper.Limits(spec)
+	s := spec.Sandbox{Group: group, Resources: spec.Resources(hostEnvironment().Resources), Root: spec.Root{Path: "/"}}
+	want, err := spec.Limits(spec.New(s, b.machine))
 	if err != nil {
 		t.Fatal(err)
 	}

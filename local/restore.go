@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -204,7 +204,7 @@ func (c *Cluster) sweepRoots() (failed error) {
 		if slices.Contains(used, filepath.Base(root)) {
 			continue
 		}
-		failed = errors.Join(failed, sandbox.RemoveRoot(root))
+		failed = errors.Join(failed, spec.RemoveRoot(root))
 	}
 	return failed
 }

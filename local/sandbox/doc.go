@@ -1,9 +1,9 @@
-// Package sandbox turns an environment into one OCI runtime spec, and has
-// rockpool-sandbox (package main in cmd) make and remove sandboxes from it.
+// Package sandbox turns an environment into a request, and has rockpool-sandbox
+// (package main in cmd) make and remove sandboxes by it (package spec).
 //
 // A sandbox is a set of own namespaces (user with 65536 ids of its own, pid,
 // mount, ipc, uts, cgroup, network, time) around a read-only root that all
-// sandboxes share (see [BuildRoot]), with capped tmpfs file systems where
+// sandboxes share (see spec.BuildRoot), with capped tmpfs file systems where
 // something can be written, and with limits of memory, processes and CPU time
 // that were read back from the kernel. Its first process is Rockpool's agent.
 // Nothing of it hangs on the server: it lives until it is removed.

@@ -9,21 +9,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
 // A Launcher runs rockpool-sandbox. Its methods may be called at once, for
 // different sandboxes.
 type Launcher struct {
-	Path     string // of the program rockpool-sandbox
-	StateDir string // where the program keeps what libcontainer knows of each sandbox
+	Path   string        // of the program rockpool-sandbox
+	Config helper.Config // but for Parent, which sandboxes' groups tell
 
 	// Lock is a file that the server has locked. Each helper shares the lock
 	// until it ends, so that who gets it after the server was killed knows that
@@ -31,32 +29,37 @@ type Launcher struct {
 	Lock *os.File
 }
 
-// Create makes the sandbox id from spec, whose first process gets listener as
-// its descriptor 3, divides its group unless commands is nil, and returns when
-// the process runs and its limits were read back. With mapped the files of its
-// root belong to users as the sandbox counts them, else to the machine's. After
-// an error nothing is left, unless ctx ended or the helper was killed: then
-// Remove cleans up.
-func (l Launcher) Create(ctx context.Context, id string, spec *specs.Spec, mapped bool, commands *cgroup.Limits, listener *os.File) (helper.Answer, error) {
-	q := helper.Request{ID: id, StateDir: l.StateDir, Cgroup: spec.Linux.CgroupsPath, MapRoot: mapped, Spec: spec, Commands: commands}
-	return l.run(ctx, helper.Create, q, listener)
+// Create makes the sandbox that q asks for in a group, lets its first process
+// get listener as its descriptor 3, and returns when the process runs and its
+// limits were read back. After an error nothing is left, unless ctx ended or the
+// helper was killed: then Remove cleans up.
+func (l Launcher) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
+	return l.run(ctx, group, q, listener)
 }
 
 // Remove kills what runs in a sandbox, in whatever state it is, and removes
 // it; one that isn't there is success.
 func (l Launcher) Remove(ctx context.Context, id, group string) error {
-	_, err := l.run(ctx, helper.Remove, helper.Request{ID: id, StateDir: l.StateDir, Cgroup: group})
+	_, err := l.run(ctx, group, helper.Request{Command: helper.Remove, ID: id})
 	return err
 }
 
-func (l Launcher) run(ctx context.Context, command string, q helper.Request, files ...*os.File) (helper.Answer, error) {
+func (l Launcher) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
+	if path.Base(group) != q.ID {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its group", q.Command, q.ID, group)
+	}
+	l.Config.Parent = path.Dir(group)
+	config, err := json.Marshal(l.Config)
+	if err != nil {
+		return helper.Answer{}, err
+	}
 	request, err := json.Marshal(q)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
-	cmd := exec.CommandContext(ctx, l.Path, command)
+	cmd := exec.CommandContext(ctx, l.Path, helper.Once, string(config))
 	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Env = []string{"GOMAXPROCS=1"}
 	cmd.Dir = "/"
@@ -73,7 +76,7 @@ func (l Launcher) run(ctx context.Context, command string, q helper.Request, fil
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
 	ran := cmd.Run()
 	if ctx.Err() != nil {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", command, q.ID, context.Cause(ctx))
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
 	}
 	var answer helper.Answer
 	if err := json.Unmarshal(answers.kept.Bytes(), &answer); err != nil {
@@ -81,10 +84,10 @@ func (l Launcher) run(ctx context.Context, command string, q helper.Request, fil
 			ran = errors.Join(ran, errors.New(said))
 		}
 		err = cmp.Or(ran, err)
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", command, q.ID, err)
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", q.Command, q.ID, err)
 	}
 	if answer.Error != "" {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", command, q.ID, &RefusalError{answer.Error, answer.Final})
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, &RefusalError{answer.Error, answer.Final})
 	}
 	return answer, ran
 }

@@ -14,36 +14,39 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// rootMount is where the skeleton is mounted, in the helper's own mount
+// rootMount is where the root directory is mounted, in the helper's own mount
 // namespace only. The sandbox's root user must be able to come here, which it
 // often can't in the server's data directory.
 const rootMount = "/run/rockpool/root"
 
 // create makes the sandbox, starts its first process, and reads back that the
 // limits hold. After an error something may be left, for remove.
-func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
-	limits, err := checkSpec(q)
-	if err != nil {
-		return helper.Answer{}, finalError{err}
-	}
+func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
 	listener := os.NewFile(3, "listener")
 	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
 		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
 	}
-	if err := mountRoot(q.Spec, q.MapRoot); err != nil {
+	c.Machine.Undivided = trees.Divisible()
+	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
+	limits, err := spec.Limits(s)
+	if err != nil {
+		return helper.Answer{}, finalError{err}
+	}
+	if err := mountRoot(c, q, s); err != nil {
 		return helper.Answer{}, err
 	}
-	args, descriptors, err := divide(q, trees)
+	args, descriptors, err := divide(c, q, s, trees)
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: q.Spec})
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)
 	}
-	container, err := libcontainer.Create(q.StateDir, q.ID, config)
+	container, err := libcontainer.Create(c.State, q.ID, config)
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("create: %w", err)
 	}
@@ -51,7 +54,7 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	p := q.Spec.Process
+	p := s.Process
 	process := &libcontainer.Process{
 		Init:            true,
 		Args:            append(p.Args, args...),
@@ -72,21 +75,30 @@ func create(q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) 
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("state: %w", err)
 	}
-	groups, err := trees.Check(state.InitProcessPid, q.Cgroup, limits)
+	groups, err := trees.Check(state.InitProcessPid, c.Group(q.ID), limits)
 	if err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }
 
-// divide makes the groups of the sandbox's commands, and returns what its first
-// process is told of them and gets. They are reached through descriptors alone:
-// no cgroup is mounted inside.
-func divide(q *helper.Request, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
-	if q.Commands == nil {
+// rootOf says what the sandbox is made around. It is reached at rootMount.
+func rootOf(c helper.Config, q *helper.Request) spec.Root {
+	if q.Image == "" {
+		return spec.Root{Path: rootMount}
+	}
+	return spec.Root{Path: rootMount, Image: true, Agent: filepath.Join(c.Root, spec.AgentPath)}
+}
+
+// divide makes the groups of the sandbox's commands, where they can be apart,
+// and returns what its first process is told of them and gets: the argument
+// --groups, and their directories from descriptor 4 on. They are reached through
+// descriptors alone: no cgroup is mounted inside.
+func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
+	if c.Machine.Undivided != nil {
 		return nil, nil, nil
 	}
-	parts, err := trees.Divide(q.Cgroup, int(q.Spec.Linux.UIDMappings[0].HostID), *q.Commands)
+	parts, err := trees.Divide(c.Group(q.ID), int(s.Linux.UIDMappings[0].HostID), spec.Commands(*q.Resources))
 	if err != nil {
 		return nil, nil, finalError{fmt.Errorf("the commands' groups: %w", err)}
 	}
@@ -95,38 +107,6 @@ func divide(q *helper.Request, trees cgroup.Hierarchies) (args []string, dirs []
 		names, dirs = append(names, p.Controller), append(dirs, p.Dir)
 	}
 	return []string{"--groups", strings.Join(names, ",")}, dirs, nil
-}
-
-// mountRoot makes the root reachable at rootMount and puts that into the spec.
-func mountRoot(spec *specs.Spec, mapped bool) error {
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		return err
-	}
-	parents, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
-	if err != nil {
-		return err
-	}
-	if own == parents {
-		return errors.New("create must be started in a mount namespace of its own")
-	}
-	if err := os.MkdirAll(rootMount, 0o755); err != nil {
-		return err
-	}
-	// The sandbox's root, who isn't the machine's, goes through it; the server may
-	// have made it under its umask.
-	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
-		return err
-	}
-	if mapped {
-		if err := mountMapped(spec); err != nil {
-			return err
-		}
-	} else if err := unix.Mount(spec.Root.Path, rootMount, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
-	}
-	spec.Root.Path = rootMount
-	return nil
 }
 
 // A finalError won't be another the next time. That what is to keep programs

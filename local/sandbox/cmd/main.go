@@ -1,7 +1,11 @@
 // Command rockpool-sandbox makes and removes sandboxes with libcontainer. It
-// is the one part of Rockpool that needs cgo and privileges. The server starts
-// it once per sandbox, in a mount namespace of its own and with nothing in its
-// environment; what the two say to each other is in package helper.
+// is the one part of Rockpool that needs cgo and privileges. It is started once
+// per sandbox, in a mount namespace of its own and with nothing in its
+// environment, as
+//
+//	rockpool-sandbox once CONFIG
+//
+// with a request on its stdin; package helper says what these are.
 //
 // A sandbox outlives the helper and the server: it has no parent-death signal
 // and no pipe to either.
@@ -57,8 +61,12 @@ func run() (helper.Answer, error) {
 		return helper.Answer{}, fmt.Errorf("close_range: %w", err)
 	}
 	unix.Umask(0o022) // whatever the server's: what is made here is for the sandbox
-	if len(os.Args) != 2 {
-		return helper.Answer{}, errors.New("usage: rockpool-sandbox create|remove, with a request on stdin (the server runs it; see package helper)")
+	if len(os.Args) != 3 || os.Args[1] != helper.Once {
+		return helper.Answer{}, errors.New("usage: rockpool-sandbox once CONFIG, with a request on stdin (the server runs it; see package helper)")
+	}
+	config, err := helper.ReadConfig(os.Args[2])
+	if err != nil {
+		return helper.Answer{}, err
 	}
 	q, err := helper.Read(os.Stdin)
 	if err != nil {
@@ -68,28 +76,24 @@ func run() (helper.Answer, error) {
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	switch os.Args[1] {
-	case helper.Create:
-		answer, err := create(q, trees)
-		if err != nil {
-			return helper.Answer{}, errors.Join(err, remove(q, trees))
-		}
-		return answer, nil
-	case helper.Remove:
-		return helper.Answer{}, remove(q, trees)
-	default:
-		return helper.Answer{}, fmt.Errorf("unknown command %q", os.Args[1])
+	if q.Command == helper.Remove {
+		return helper.Answer{}, remove(config, q, trees)
 	}
+	answer, err := create(config, q, trees)
+	if err != nil {
+		return helper.Answer{}, errors.Join(err, remove(config, q, trees))
+	}
+	return answer, nil
 }
 
 // remove needs no state of libcontainer's, since a create that was killed may
 // have left none: everything that a sandbox is hangs on its groups and its
 // state directory. Its mounts go with its mount namespace.
-func remove(q *helper.Request, trees cgroup.Hierarchies) error {
+func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
-	if err := trees.Remove(ctx, q.Cgroup); err != nil {
+	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(q.StateDir, q.ID))
+	return os.RemoveAll(filepath.Join(c.State, q.ID))
 }

@@ -21,16 +21,11 @@ func hold() {
 	}
 }
 
-// mountMapped mounts the spec's root at rootMount so that its files belong to the
-// sandbox's users: what belongs to user 1000 there, to the sandbox's user 1000.
-// It is read-only, and nothing in it gives privileges or is a device.
-func mountMapped(spec *specs.Spec) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, spec.Root.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", spec.Root.Path, err)
-	}
-	defer func() { _ = unix.Close(tree) }()
-	users, err := openUsers(spec.Linux.UIDMappings, spec.Linux.GIDMappings)
+// owned makes the files of an open tree belong to the sandbox's users: what
+// belongs to user 1000 there, to the sandbox's user 1000. It is read-only, and
+// nothing in it gives privileges or is a device.
+func owned(tree int, s *specs.Spec) error {
+	users, err := openUsers(s.Linux.UIDMappings, s.Linux.GIDMappings)
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
@@ -43,10 +38,7 @@ func mountMapped(spec *specs.Spec) error {
 		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
 	}
 	if err != nil {
-		return fmt.Errorf("map owners of %s: %w", spec.Root.Path, err)
-	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", spec.Root.Path, err)
+		return fmt.Errorf("map owners: %w", err)
 	}
 	return nil
 }

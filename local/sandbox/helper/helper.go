@@ -1,5 +1,10 @@
-// Package helper is what the server and rockpool-sandbox say to each other:
-// one JSON request on the helper's stdin, one JSON answer on its stdout.
+// Package helper is what rockpool-sandbox is told, and what it answers: its
+// Config comes from whoever started it with its privileges, one Request from
+// whoever wants a sandbox, and one Answer goes back.
+//
+// A Request is made of names, digests and numbers that are checked one by one.
+// It has no path, and nothing of a spec: what a sandbox is, is the helper's to
+// say (package spec).
 package helper
 
 import (
@@ -12,33 +17,43 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// The helper's commands, its first argument.
+// Once is the helper's first argument where it serves one request, which it has
+// from stdin; its Config is the second.
+const Once = "once"
+
+// The values of Request.Command.
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
 )
 
 // MaxMessage is how many bytes a request or an answer may have.
-const MaxMessage = 1 << 20
+const MaxMessage = 64 << 10
+
+// A Config says where a helper works. It isn't part of a request: who asks for
+// sandboxes doesn't choose it.
+type Config struct {
+	State   string       `json:"state"`            // where libcontainer has a directory per sandbox
+	Root    string       `json:"root"`             // what spec.BuildRoot made
+	Images  string       `json:"images,omitempty"` // a directory per image
+	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
+	Machine spec.Machine `json:"machine"`
+}
 
 // A Request asks for a sandbox to be made or removed.
 type Request struct {
-	ID       string      `json:"id"`
-	StateDir string      `json:"stateDir"`          // where the helper keeps a directory per sandbox
-	Cgroup   string      `json:"cgroup"`            // the sandbox's group, below /rockpool
-	MapRoot  bool        `json:"mapRoot,omitempty"` // Create only: the owners of the root's files are users of the sandbox
-	Spec     *specs.Spec `json:"spec,omitempty"`    // Create only; descriptor 3 is the socket that the first process gets as its own 3
+	Command string `json:"command"`
+	ID      string `json:"id"`
 
-	// Create only: commands get groups of their own below the sandbox's, with
-	// these limits of memory and processes together; the first process is told by
-	// the argument --groups, and gets their directories from descriptor 4 on. Nil:
-	// the sandbox's group isn't divided.
-	Commands *cgroup.Limits `json:"commands,omitempty"`
+	// Create only, which has the socket that the sandbox's first process gets as
+	// its descriptor 3 with it.
+	Slot      int             `json:"slot,omitempty"`  // chooses its users
+	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
+	Resources *spec.Resources `json:"resources,omitempty"`
 }
 
 // An Answer tells what became of a Request.
@@ -74,43 +89,107 @@ func ValidParent(group string) bool {
 	return !slices.ContainsFunc(names[2:], func(name string) bool { return !ValidID(name) })
 }
 
+// validDigest reports whether an image can have this digest, and so be the name
+// of its directory: "sha256:" and 64 digits, hexadecimal and small.
+func validDigest(digest string) bool {
+	hex, ok := strings.CutPrefix(digest, "sha256:")
+	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
+}
+
 // Read returns the one request that r holds, checked.
 func Read(r io.Reader) (*Request, error) {
-	decoder := json.NewDecoder(io.LimitReader(r, MaxMessage))
-	decoder.DisallowUnknownFields()
 	var q Request
-	if err := decoder.Decode(&q); err != nil {
+	if err := decode(io.LimitReader(r, MaxMessage), &q); err != nil {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read request: something follows it")
-	}
-	switch {
-	case !ValidID(q.ID):
-		return nil, fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
-	case !filepath.IsAbs(q.StateDir) || filepath.Clean(q.StateDir) != q.StateDir || q.StateDir == "/":
-		return nil, fmt.Errorf("state directory %q isn't an absolute, clean path", q.StateDir)
-	case path.Base(q.Cgroup) != q.ID || !ValidParent(path.Dir(q.Cgroup)):
-		return nil, fmt.Errorf("group %q isn't one for %s below /rockpool", q.Cgroup, q.ID)
+	if err := q.Check(); err != nil {
+		return nil, err
 	}
 	return &q, nil
 }
 
-// Limits returns those that a spec asks for, and an error unless it sets all.
-func Limits(spec *specs.Spec) (cgroup.Limits, error) {
-	if spec.Linux == nil || spec.Linux.Resources == nil {
-		return cgroup.Limits{}, errors.New("the spec has no limits")
+// ReadConfig returns a checked Config.
+func ReadConfig(text string) (Config, error) {
+	var c Config
+	if err := decode(strings.NewReader(text), &c); err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
 	}
-	r := spec.Linux.Resources
-	if r.Memory == nil || r.Memory.Limit == nil || *r.Memory.Limit <= 0 ||
-		r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 ||
-		r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 {
-		return cgroup.Limits{}, errors.New("the spec doesn't limit memory, processes and CPU time")
+	return c, c.check()
+}
+
+func decode(r io.Reader, into any) error {
+	decoder := json.NewDecoder(r)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
 	}
-	return cgroup.Limits{
-		Memory:    *r.Memory.Limit,
-		Processes: *r.Pids.Limit,
-		CPUQuota:  *r.CPU.Quota,
-		CPUPeriod: int64(*r.CPU.Period),
-	}, nil
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows it")
+	}
+	return nil
+}
+
+func (c Config) check() error {
+	for name, dir := range map[string]string{"state": c.State, "root": c.Root, "images": c.Images} {
+		optional := name == "images" && dir == ""
+		if !optional && (!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/") {
+			return fmt.Errorf("the directory %q (%s) isn't an absolute, clean path", dir, name)
+		}
+	}
+	if !ValidParent(c.Parent) {
+		return fmt.Errorf("the group %q isn't /rockpool or below it", c.Parent)
+	}
+	if c.Machine.CoreMHz < 1 {
+		return fmt.Errorf("a core has %d MHz", c.Machine.CoreMHz)
+	}
+	return nil
+}
+
+// Group returns the group of a sandbox.
+func (c Config) Group(id string) string { return path.Join(c.Parent, id) }
+
+// ImageRoot returns where the root directory of an image lies below c.Images.
+func ImageRoot(digest string) string {
+	return path.Join(strings.Replace(digest, ":", "-", 1), "root")
+}
+
+// Check returns an error unless the request is one that a server can make.
+func (q Request) Check() error {
+	if !ValidID(q.ID) {
+		return fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
+	}
+	switch q.Command {
+	case Create:
+		return q.checkCreate()
+	case Remove:
+		if (q != Request{Command: q.Command, ID: q.ID}) {
+			return errors.New("a sandbox is removed by its id alone")
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown command %q", q.Command)
+}
+
+func (q Request) checkCreate() error {
+	if q.Image != "" && !validDigest(q.Image) {
+		return fmt.Errorf("image %q isn't a digest", q.Image)
+	}
+	if q.Resources == nil {
+		return errors.New("resources are missing")
+	}
+	for _, b := range []struct {
+		field            string
+		value, low, high int
+	}{
+		{"slot", q.Slot, 0, spec.MaxSlots - 1},
+		{"cpuMHz", q.Resources.CPUMHz, 10, 1 << 20},
+		{"memoryMiB", q.Resources.MemoryMiB, 16, 1 << 20},
+		{"processes", q.Resources.Processes, 16, 1 << 16},
+		{"workspaceMiB", q.Resources.WorkspaceMiB, 1, 1 << 20},
+	} {
+		if b.value < b.low || b.value > b.high {
+			return fmt.Errorf("%s is %d, but must be %d to %d", b.field, b.value, b.low, b.high)
+		}
+	}
+	return nil
 }

@@ -2,9 +2,16 @@ package helper
 
 import (
 	"encoding/json"
-	"path/filepath"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 func TestNames(t *testing.T) {
@@ -27,48 +34,202 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
-	good := `{"id":"a","stateDir":"/x","cgroup":"/rockpool/a"}`
-	if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" {
-		t.Errorf("%+v, %v", q, err)
+const (
+	digest     = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	goodRemove = `{"command":"remove","id":"a"}`
+	goodCreate = `{"command":"create","id":"a","slot":3,"image":"` + digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
+)
+
+// hostile are requests that no server makes.
+func hostile() []string {
+	all := []string{
+		"", "{}", "null", "[]", "true", goodCreate + "{}", goodRemove + "x", goodCreate[:40],
+		`{"command":"remove","id":"a","more":1}`,
+		`{"command":"remove","id":"a","slot":1}`,
+		`{"command":"remove","id":"a","image":"` + digest + `"}`,
+		`{"command":"remove","id":"` + strings.Repeat("a", MaxMessage) + `"}`,
+		`{"command":"create","id":"a","slot":1}`,
 	}
-	for _, text := range []string{
-		"", "{}", "null", good + "{}", good + "x", good[:20],
-		`{"id":"a","stateDir":"/x","cgroup":"/rockpool/a","more":1}`,
-		`{"id":"../a","stateDir":"/x","cgroup":"/rockpool/../a"}`,
-		`{"id":"a","stateDir":"x","cgroup":"/rockpool/a"}`,
-		`{"id":"a","stateDir":"/","cgroup":"/rockpool/a"}`,
-		`{"id":"a","stateDir":"/x/../y","cgroup":"/rockpool/a"}`,
-		`{"id":"a","stateDir":"/x","cgroup":"/rockpool/b"}`,
-		`{"id":"a","stateDir":"/x","cgroup":"/a"}`,
-		`{"id":"a","stateDir":"/x","cgroup":"/process_api/a"}`,
-		`{"id":"a","stateDir":"/x","cgroup":"/rockpool/../a"}`,
-		`{"id":"` + strings.Repeat("a", MaxMessage) + `"}`,
-	} {
+	put := func(from, to string) {
+		if text := strings.Replace(goodCreate, from, to, 1); text != goodCreate {
+			all = append(all, text)
+		} else {
+			panic(from)
+		}
+	}
+	for _, id := range []string{"", ".", "..", "../a", "a/b", "/a", "-a", "a\\u0000", "a\\n", " ", strings.Repeat("a", 65)} {
+		put(`"id":"a"`, `"id":"`+id+`"`)
+	}
+	for _, command := range []string{"", "init", "once", "Create", "remove"} {
+		put(`"command":"create"`, `"command":"`+command+`"`)
+	}
+	for _, image := range []string{"..", "/", "host", digest + "0", digest[:70], strings.ToUpper(digest), "sha256:" + strings.Repeat("../", 21) + "a", strings.Replace(digest, "sha256:", "sha512:", 1)} {
+		put(digest, image)
+	}
+	for _, slot := range []string{"-1", fmt.Sprint(spec.MaxSlots), "1e3", "1.5", `"1"`, "99999999999999999999", "null1"} {
+		put(`"slot":3`, `"slot":`+slot)
+	}
+	for _, field := range []string{`"cpuMHz":100`, `"memoryMiB":64`, `"processes":32`, `"workspaceMiB":8`} {
+		name, _, _ := strings.Cut(field, ":")
+		for _, value := range []string{"-1", "0", "1048577", "9223372036854775807", "9223372036854775808", "1e400", `"8"`} {
+			put(field, name+":"+value)
+		}
+	}
+	put(`"resources":{`, `"resources":{"more":1,`)
+	put(`"slot":3`, `"stateDir":"/","spec":{}`)
+	return all
+}
+
+func TestRead(t *testing.T) {
+	for _, good := range []string{goodCreate, goodRemove} {
+		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" {
+			t.Errorf("%s: %+v, %v", good, q, err)
+		}
+	}
+	for _, text := range hostile() {
 		if q, err := Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%.60q is read as %+v", text, q)
+			t.Errorf("%.200q is read as %+v", text, q)
 		}
 	}
 }
 
+func config() Config {
+	return Config{State: "/s", Root: "/r", Images: "/i", Parent: "/rockpool", Machine: spec.Machine{CoreMHz: 2000, Swap: true, Binds: []string{"/usr"}}}
+}
+
+func TestReadConfig(t *testing.T) {
+	text, err := json.Marshal(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadConfig(string(text)); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"relative state": func(c *Config) { c.State = "s" }, "no state": func(c *Config) { c.State = "" }, "state /": func(c *Config) { c.State = "/" },
+		"no root": func(c *Config) { c.Root = "" }, "images that lead up": func(c *Config) { c.Images = "/i/../x" },
+		"another parent": func(c *Config) { c.Parent = "/system.slice" }, "no machine": func(c *Config) { c.Machine.CoreMHz = 0 },
+	} {
+		c := config()
+		change(&c)
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadConfig(string(text)); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// FuzzRead: whatever is read as a request asks for a sandbox that is one.
 func FuzzRead(f *testing.F) {
-	f.Add(`{"id":"a","stateDir":"/x","cgroup":"/rockpool/a","spec":{"ociVersion":"1.3.0"}}`)
+	for _, text := range append(hostile(), goodCreate, goodRemove) {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		q, err := Read(strings.NewReader(text))
 		if err != nil {
 			return
 		}
-		if below := filepath.Join("/sys/fs/cgroup/pids", q.Cgroup); !strings.HasPrefix(below, "/sys/fs/cgroup/pids/rockpool/") {
-			t.Errorf("its groups would be %s", below)
+		c := config()
+		if path.Dir(c.Group(q.ID)) != c.Parent || path.Dir(path.Join(c.State, q.ID)) != c.State {
+			t.Errorf("%q isn't one name", q.ID)
 		}
-		if state := filepath.Join(q.StateDir, q.ID); filepath.Dir(state) != q.StateDir {
-			t.Errorf("its state would be %s", state)
+		if path.Dir(path.Dir(path.Join(c.Images, ImageRoot(q.Image)))) != c.Images && q.Image != "" {
+			t.Errorf("%q leads out of the images", q.Image)
 		}
-		if _, err := json.Marshal(q); err != nil {
+		if again, err := json.Marshal(q); err != nil {
 			t.Error(err)
+		} else if _, err := Read(strings.NewReader(string(again))); err != nil {
+			t.Errorf("%s isn't read again: %v", again, err)
 		}
-		if q.Spec != nil {
-			_, _ = Limits(q.Spec)
+		if q.Command != Create {
+			return
+		}
+		for _, root := range []spec.Root{{Path: "/run/rockpool/root"}, {Path: "/run/rockpool/root", Image: true, Agent: "/r/agent"}} {
+			if err := confined(spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root}, c.Machine)); err != nil {
+				t.Error(err)
+			}
 		}
 	})
+}
+
+var namespaces = []specs.LinuxNamespaceType{
+	specs.UserNamespace, specs.PIDNamespace, specs.MountNamespace, specs.IPCNamespace,
+	specs.UTSNamespace, specs.CgroupNamespace, specs.NetworkNamespace, specs.TimeNamespace,
+}
+
+// What the agent needs to start commands as another user, to end them, and to
+// write files into the workspace.
+var capabilities = []string{
+	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
+}
+
+// confined returns an error unless a spec keeps what every sandbox's keeps: no
+// hooks, own namespaces, users that aren't this machine's, nothing of the machine
+// writable, few capabilities, limits.
+func confined(s *specs.Spec) error {
+	p := s.Process
+	if s.Hooks != nil || p.Terminal || !p.NoNewPrivileges || len(p.Args) == 0 || p.Args[0] != spec.AgentPath {
+		return errors.New("it has hooks, a terminal or new privileges, or isn't the agent's")
+	}
+	if s.Root.Path != "/run/rockpool/root" || !s.Root.Readonly {
+		return fmt.Errorf("its root is %+v", s.Root)
+	}
+	for _, wanted := range namespaces {
+		if !slices.Contains(s.Linux.Namespaces, specs.LinuxNamespace{Type: wanted}) {
+			return fmt.Errorf("it has no %s namespace of its own", wanted)
+		}
+	}
+	for _, ids := range [][]specs.LinuxIDMapping{s.Linux.UIDMappings, s.Linux.GIDMappings} {
+		if len(ids) != 1 || ids[0].ContainerID != 0 || ids[0].Size != 1<<16 || ids[0].HostID < 1_000_000_000 || ids[0].HostID > 1<<32-1<<16 {
+			return fmt.Errorf("its users are %+v", ids)
+		}
+	}
+	for _, m := range s.Mounts {
+		bound := slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+		if bound && (!slices.Contains(m.Options, "ro") || !slices.Contains([]string{"/usr", "/r/agent"}, m.Source)) {
+			return fmt.Errorf("the mount at %s is %+v", m.Destination, m)
+		}
+	}
+	c := p.Capabilities
+	for _, name := range slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient) {
+		if !slices.Contains(capabilities, name) {
+			return fmt.Errorf("it has %s", name)
+		}
+	}
+	_, err := spec.Limits(s)
+	return err
+}
+
+func TestConfinedCanFail(t *testing.T) {
+	made := func() *specs.Spec {
+		r := spec.Resources{CPUMHz: 100, MemoryMiB: 64, Processes: 32, WorkspaceMiB: 8}
+		return spec.New(spec.Sandbox{Group: "/rockpool/a", Resources: r, Root: spec.Root{Path: "/run/rockpool/root"}}, config().Machine)
+	}
+	if err := confined(made()); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*specs.Spec){
+		"hooks":                 func(s *specs.Spec) { s.Hooks = &specs.Hooks{} },
+		"a writable root":       func(s *specs.Spec) { s.Root.Readonly = false },
+		"no user namespace":     func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[1:] },
+		"the machine's network": func(s *specs.Spec) { s.Linux.Namespaces[6].Path = "/proc/1/ns/net" },
+		"the machine's root":    func(s *specs.Spec) { s.Linux.UIDMappings[0].HostID = 0 },
+		"many users":            func(s *specs.Spec) { s.Linux.UIDMappings[0].Size = 1 << 17 },
+		"a writable bind":       func(s *specs.Spec) { s.Mounts[6].Options = []string{"bind"} },
+		"another bind":          func(s *specs.Spec) { s.Mounts[6].Source = "/etc" },
+		"new privileges":        func(s *specs.Spec) { s.Process.NoNewPrivileges = false },
+		"CAP_SYS_ADMIN":         func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_SYS_ADMIN"} },
+		"unlimited memory":      func(s *specs.Spec) { *s.Linux.Resources.Memory.Limit = -1 },
+		"no limit of processes": func(s *specs.Spec) { s.Linux.Resources.Pids.Limit = nil },
+		"no limit of CPU time":  func(s *specs.Spec) { s.Linux.Resources.CPU.Quota = nil },
+	} {
+		s := made()
+		change(s)
+		if err := confined(s); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
 }

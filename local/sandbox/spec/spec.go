@@ -1,6 +1,11 @@
-package sandbox
+// Package spec says what a sandbox is: from a few numbers and names that were
+// checked, and what is known of the machine, it makes the OCI runtime spec. It
+// makes the root directory, too, that sandboxes share. Each start of
+// rockpool-sandbox pays for what is imported here.
+package spec
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"time"
@@ -9,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Places inside a sandbox.
@@ -28,20 +32,20 @@ const (
 // cpuPeriod is the kernel's default, in microseconds.
 const cpuPeriod = 100_000
 
-// Supported returns INVALID_INPUT, naming the field, for an environment that
-// this version can't run here.
-func Supported(env runtime.Environment) error {
-	switch {
-	case env.Image != runtime.DefaultImage && env.Pin.Digest == "":
-		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
-	case env.Isolation != runtime.IsolationNamespaces:
-		return runtime.Invalid("isolation", "must be %s: %s isn't available yet in this version", runtime.IsolationNamespaces, env.Isolation)
-	case env.Network.Access:
-		return runtime.Invalid("network.access", "must be false: network access isn't available yet in this version")
-	case len(env.Network.ExposedPorts) > 0:
-		return runtime.Invalid("network.exposedPorts", "must be empty: exposed ports aren't available yet in this version")
-	}
-	return nil
+// A Sandbox is what one sandbox's spec is made from, beside the machine.
+type Sandbox struct {
+	Group     string // its cgroup
+	Slot      int    // chooses its users: 0 to MaxSlots-1
+	Resources Resources
+	Root      Root
+}
+
+// Resources are a sandbox's limits, as the server's runtime.Resources has them.
+type Resources struct {
+	CPUMHz       int `json:"cpuMHz"`
+	MemoryMiB    int `json:"memoryMiB"`
+	Processes    int `json:"processes"`
+	WorkspaceMiB int `json:"workspaceMiB"`
 }
 
 // A Root is a directory that sandboxes are made around.
@@ -61,18 +65,17 @@ func ImageRoot() (directories []string, files map[string]string) {
 	return []string{"/proc", "/sys", "/dev", "/tmp", Workspace, path.Dir(AgentPath)}, files
 }
 
-// Spec returns the OCI runtime spec of a sandbox for env. group is its cgroup,
-// below /rockpool; slot chooses its users.
+// New returns the OCI runtime spec of a sandbox.
 //
 // The network is a namespace of its own whose only interface, lo, is up. The
 // clocks that count from the machine's start count from about now. Cgroups and
 // sysfs aren't mounted inside.
-func Spec(env runtime.Environment, m Machine, root Root, group string, slot int) *specs.Spec {
-	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + slot*UIDs), Size: UIDs}}
+func New(s Sandbox, m Machine) *specs.Spec {
+	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(FirstUID + s.Slot*UIDs), Size: UIDs}}
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname,
-		Root:     &specs.Root{Path: root.Path, Readonly: true},
+		Root:     &specs.Root{Path: s.Root.Path, Readonly: true},
 		Process: &specs.Process{
 			Args:            []string{AgentPath, "serve", "--fd", "3"},
 			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
@@ -91,7 +94,7 @@ func Spec(env runtime.Environment, m Machine, root Root, group string, slot int)
 				Permitted: agentCapabilities,
 			},
 		},
-		Mounts: mounts(env, m, root),
+		Mounts: mounts(s, m),
 		Linux: &specs.Linux{
 			UIDMappings: users,
 			GIDMappings: users,
@@ -101,8 +104,8 @@ func Spec(env runtime.Environment, m Machine, root Root, group string, slot int)
 				{Type: specs.NetworkNamespace}, {Type: specs.TimeNamespace},
 			},
 			TimeOffsets:       sinceNow(),
-			CgroupsPath:       group,
-			Resources:         limits(env.Resources, m),
+			CgroupsPath:       s.Group,
+			Resources:         limits(s.Resources, m),
 			RootfsPropagation: "private",
 			MaskedPaths:       maskedPaths,
 			ReadonlyPaths:     []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
@@ -128,21 +131,21 @@ var maskedPaths = []string{
 	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
-func mounts(env runtime.Environment, m Machine, root Root) []specs.Mount {
+func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
-	room := size(env.Resources.WorkspaceMiB)
-	inodes := fmt.Sprintf("nr_inodes=%d", 256*env.Resources.WorkspaceMiB+1024)
+	room := size(s.Resources.WorkspaceMiB)
+	inodes := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.WorkspaceMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(env.Resources.WorkspaceMiB, 64))}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(s.Resources.WorkspaceMiB, 64))}},
 		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
 	}
-	if root.Image {
-		return append(all, specs.Mount{Destination: AgentPath, Source: root.Agent, Options: []string{"bind", "ro", "nosuid", "nodev"}})
+	if s.Root.Image {
+		return append(all, specs.Mount{Destination: AgentPath, Source: s.Root.Agent, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
 	for _, at := range m.Binds {
 		all = append(all, specs.Mount{Destination: at, Source: at, Options: []string{"rbind", "ro", "rro", "nosuid", "nodev", "rnosuid", "rnodev"}})
@@ -163,11 +166,11 @@ const (
 
 // Commands returns the limits of a sandbox's commands together, where they have
 // groups of their own.
-func Commands(r runtime.Resources) cgroup.Limits {
+func Commands(r Resources) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + cgroup.Launchers}
 }
 
-func limits(r runtime.Resources, m Machine) *specs.LinuxResources {
+func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
 	if m.Undivided == nil {
@@ -203,5 +206,21 @@ func sinceNow() map[string]specs.LinuxTimeOffset {
 	return offsets
 }
 
-// Group returns the cgroup of a sandbox.
-func Group(parent, id string) string { return path.Join("/", parent, id) }
+// Limits returns those that a spec asks for, and an error unless it sets all.
+func Limits(s *specs.Spec) (cgroup.Limits, error) {
+	if s.Linux == nil || s.Linux.Resources == nil {
+		return cgroup.Limits{}, errors.New("the spec has no limits")
+	}
+	r := s.Linux.Resources
+	if r.Memory == nil || r.Memory.Limit == nil || *r.Memory.Limit <= 0 ||
+		r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 ||
+		r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 {
+		return cgroup.Limits{}, errors.New("the spec doesn't limit memory, processes and CPU time")
+	}
+	return cgroup.Limits{
+		Memory:    *r.Memory.Limit,
+		Processes: *r.Pids.Limit,
+		CPUQuota:  *r.CPU.Quota,
+		CPUPeriod: int64(*r.CPU.Period),
+	}, nil
+}

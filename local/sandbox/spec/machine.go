@@ -1,4 +1,4 @@
-package sandbox
+package spec
 
 import (
 	"os"
@@ -11,13 +11,13 @@ import (
 
 // A Machine is what specs need to know about where they will run.
 type Machine struct {
-	CoreMHz int      // the clock of one core
-	Swap    bool     // the kernel can limit swap
-	Binds   []string // what of the machine's is shown inside, at the same place, read-only
+	CoreMHz int      `json:"coreMHz"`         // the clock of one core
+	Swap    bool     `json:"swap,omitempty"`  // the kernel can limit swap
+	Binds   []string `json:"binds,omitempty"` // what of the machine's is shown inside, at the same place, read-only
 
 	// Undivided is why commands can't have cgroups of their own in a sandbox;
 	// nil: they can.
-	Undivided error
+	Undivided error `json:"-"`
 }
 
 // defaultCoreMHz stands in where the kernel doesn't tell the clock, as on

@@ -1,4 +1,4 @@
-package sandbox
+package spec
 
 import (
 	"errors"
@@ -9,12 +9,10 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/runtime"
 )
 
-func environment() runtime.Environment {
-	return runtime.Environment{Image: "host", Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources()}
+func sandbox() Sandbox {
+	return Sandbox{Group: "/rockpool/a", Slot: 3, Resources: Resources{CPUMHz: 2000, MemoryMiB: 256, Processes: 128, WorkspaceMiB: 64}, Root: Root{Path: "/root"}}
 }
 
 func TestSpecLimits(t *testing.T) {
@@ -30,16 +28,16 @@ func TestSpecLimits(t *testing.T) {
 		{8000, 2000, true, 400_000, 8000},
 		{1 << 20, 2000, true, 52_428_800, 1 << 18},
 	} {
-		env := environment()
-		env.Resources.CPUMHz = c.mhz
-		divided := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap}, Root{Path: "/root"}, "/rockpool/a", 3)
+		s := sandbox()
+		s.Resources.CPUMHz = c.mhz
+		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap})
 		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
-		if got, err := helper.Limits(divided); err != nil || got != want {
+		if got, err := Limits(divided); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
-		spec := Spec(env, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")}, Root{Path: "/root"}, "/rockpool/a", 3)
+		spec := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")})
 		want = cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
-		if got, err := helper.Limits(spec); err != nil || got != want {
+		if got, err := Limits(spec); err != nil || got != want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
 		r := spec.Linux.Resources
@@ -69,7 +67,7 @@ func TestBuildRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, mount := range mounts(environment(), m, Root{}) {
+	for _, mount := range mounts(sandbox(), m) {
 		switch filepath.Dir(mount.Destination) {
 		case "/dev": // on the tmpfs
 		default:
@@ -98,11 +96,5 @@ func TestBuildRoot(t *testing.T) {
 func TestRootThatIsMounted(t *testing.T) {
 	if err := BuildRoot("/proc", Machine{}, nil); err == nil || !strings.Contains(err.Error(), "unmount") {
 		t.Errorf("replaced a mounted directory: %v", err)
-	}
-}
-
-func TestBinarySaysWhatToDo(t *testing.T) {
-	if data, err := Binary(); err != nil && !strings.Contains(err.Error(), `"make build"`) || err == nil && len(data) == 0 {
-		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+// mountRoot mounts what the sandbox is made around at rootMount.
+func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
+	if err := ownMounts(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(rootMount, 0o755); err != nil {
+		return err
+	}
+	// The sandbox's root, who isn't the machine's, goes through it; the server may
+	// have made it under its umask.
+	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
+		return err
+	}
+	dir, err := openRoot(c, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("clone the root's mount: %w", err)
+	}
+	defer func() { _ = unix.Close(tree) }()
+	if q.Image != "" {
+		if err := owned(tree, s); err != nil {
+			return err
+		}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount the root: %w", err)
+	}
+	return nil
+}
+
+// ownMounts returns an error if a mount made here would be one of the machine's.
+func ownMounts() error {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	parents, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	if err != nil {
+		return err
+	}
+	if own == parents {
+		return errors.New("create must be started in a mount namespace of its own")
+	}
+	return nil
+}
+
+// openRoot opens the root directory. Images lie where the server can put what it
+// likes. So the way to one leads through no link, and into no other file system:
+// with its owners mapped, a directory of the machine's would be open to the
+// sandbox as to root.
+func openRoot(c helper.Config, q *helper.Request) (int, error) {
+	if q.Image == "" {
+		return unix.Open(c.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	images, err := unix.Openat2(unix.AT_FDCWD, c.Images, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return -1, fmt.Errorf("open the images: %w", err)
+	}
+	defer func() { _ = unix.Close(images) }()
+	dir, err := unix.Openat2(images, helper.ImageRoot(q.Image), &unix.OpenHow{
+		Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open the image: %w", err)
+	}
+	return dir, nil
+}
