@@ -56,7 +56,7 @@ func TestE2EAttacks(t *testing.T) {
 	}
 	attackedBed(t, "attacks", nil, func(ctx context.Context, server *Server) {
 		began := time.Now()
-		report, err := attackServer(ctx, server, runtime.IsolationNamespaces, rows, nil, func(r attack.Result) {
+		report, err := attackServer(ctx, server.config, server.Client(), runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
 			if !r.Held {
 				t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
 			}

@@ -107,8 +107,17 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: time.Duration(s.config.AlertTimeout) * time.Second},
 		Keep:  time.Duration(s.config.KeepExecutions) * time.Second, KeepBytes: s.config.KeepBytes,
+		Attacks: s.lastAttacks(),
 	})
 	return nil
+}
+
+// lastAttacks is of [engine.Config]: attacks are on runners of this machine.
+func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
+	if s.config.Cluster == clusterNomad {
+		return nil
+	}
+	return func() (*engine.Attacks, error) { return lastAttacks(s.config.Data) }
 }
 
 // openCluster opens the data directory and takes over what is left there.

@@ -107,8 +107,11 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 	if s.terminal {
 		input["terminal"] = object{"columns": 80, "rows": 24}
 	}
-	if s.limits != nil {
+	if s.limits != nil && !c.Unlimited {
 		input["limits"] = s.limits
+	}
+	if c.Unlimited {
+		input["timeLimit"] = 0
 	}
 	var out struct {
 		StartExecution struct{ Execution struct{ ID string } }
@@ -161,13 +164,16 @@ func (c *crew) look(ctx context.Context, execution string, seconds int) (ending,
 	return out.Execution, err
 }
 
+// patience is how many seconds an execution may take to end after its time.
+const patience = 10
+
 // execute runs a command to its end.
 func (c *crew) execute(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
 		return refusal(err)
 	}
-	end, err := c.look(ctx, id, s.seconds+20)
+	end, err := c.look(ctx, id, s.seconds+patience)
 	if err == nil && end.State != "FINISHED" {
 		return "=> it doesn't end", nil
 	}

@@ -44,8 +44,12 @@ type Place struct {
 	Tier    runtime.Isolation
 	Outside Outside
 	Bait    Bait
-	Images  string         // the directory of the server's image files
-	Limits  map[string]any // of runners, beside what the corpus is made for
+	Images  string // the directory of the server's image files
+
+	// For who wants to see attacks succeed: other limits of runners than the corpus
+	// is made for, and none of executions.
+	Limits    map[string]any
+	Unlimited bool
 }
 
 // A Result is what came of an attack.

@@ -126,15 +126,16 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 		return "", err
 	}
 	defer os.Remove(path)
-	if err := s.put(ctx, name, object{"image": "file:" + name, "poolSize": 0}); err != nil {
+	if err := s.put(ctx, name, object{"image": "file:" + name, "poolSize": 1}); err != nil {
 		return refusal(err)
 	}
 	defer func() {
 		_ = s.Server.Ask(context.WithoutCancel(ctx), `mutation($id: ID!) { deleteEnvironment(input: {id: $id}) { deleted } }`, object{"id": name}, nil) // leave tries again
 	}()
-	waiting, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	runner, err := s.claim(waiting, name)
+	if refused, err := s.unpacked(ctx, name); refused || err != nil {
+		return "=> refused IMAGE by its layers", err
+	}
+	runner, err := s.claim(ctx, name)
 	if err != nil {
 		return refusal(err)
 	}
@@ -144,6 +145,31 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 	}
 	s.runner = runner
 	return "=> a runner", s.Outside.Limited(runner)
+}
+
+// unpacked waits until an environment's image can be used, or can't.
+func (s *scene) unpacked(ctx context.Context, environment string) (refused bool, err error) {
+	tick := time.NewTicker(20 * time.Millisecond) // it can't be waited for otherwise
+	defer tick.Stop()
+	for {
+		var out struct {
+			Environment struct {
+				Pool struct{ Image struct{ State string } }
+			}
+		}
+		err := s.Server.Ask(ctx, `query($id: ID!) { environment(id: $id) { pool { image { state } } } }`, object{"id": environment}, &out)
+		switch state := out.Environment.Pool.Image.State; {
+		case err != nil:
+			return false, err
+		case state == "READY", state == "FAILED":
+			return state == "FAILED", nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
 }
 
 // clear releases the runners, and returns what is left of them.

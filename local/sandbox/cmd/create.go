@@ -55,6 +55,10 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, err
 	}
 	p := s.Process
+	limited, err := rlimits(p.Rlimits)
+	if err != nil {
+		return helper.Answer{}, finalError{err}
+	}
 	process := &libcontainer.Process{
 		Init:            true,
 		Args:            append(p.Args, args...),
@@ -63,6 +67,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		UID:             int(p.User.UID),
 		GID:             int(p.User.GID),
 		NoNewPrivileges: &p.NoNewPrivileges,
+		Rlimits:         limited,
 		Stdin:           null,
 		Stdout:          null,
 		Stderr:          null,
