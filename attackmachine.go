@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/attack"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // The limits of all runners of the corpus together, should one of their own not
@@ -91,6 +92,8 @@ func (m *attackMachine) layOut() error {
 	if err := unix.Sysinfo(&up); err != nil {
 		return err
 	}
+	// The kernel counts by hundredths of a second, and a moment's share isn't taken back.
+	m.bait.Share = strconv.Itoa(10 + 110*attack.CPUMHz/spec.Inspect(m.trees).CoreMHz)
 	m.bait.Uptime = strconv.FormatInt(up.Uptime, 10)
 	for _, path := range []string{m.bait.Path, "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname"} {
 		text, err := os.ReadFile(path)

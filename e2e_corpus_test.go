@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -67,4 +70,106 @@ func TestE2EAttacks(t *testing.T) {
 		}
 		t.Log(fmt.Sprintf("%d of %d held in %s", report.Held, report.Tried, time.Since(began)))
 	})
+}
+
+// TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and
+// sees an attack succeed that it held off. None of them harms the machine:
+// where a limit is taken away, it is by a higher one, and what is then taken has
+// an end of its own, inside the limits of all runners.
+func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
+	type limits = map[string]any
+	for _, test := range []struct {
+		defence   attack.Defence
+		without   string // as sandboxtest.Without calls it; "": it is a limit
+		row       string
+		limits    limits
+		unlimited bool
+	}{
+		{defence: attack.Filter, without: "filter", row: "call keyctl"},
+		{defence: attack.Filter, without: "filter", row: "call unshare"},
+		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs"},
+		{defence: attack.Capabilities, without: "bounding", row: "what could be gained"},
+		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program"},
+		{defence: attack.OtherUser, without: "user", row: "killing the agent"},
+		{defence: attack.HiddenAgent, without: "hidden", row: "the agent's files as root"},
+		{defence: attack.Descriptors, without: "descriptors", row: "inherited descriptors"},
+		{defence: attack.Marked, without: "mark", row: "leaving the session"},
+		{defence: attack.OwnUsers, without: "users", row: "another runner's users"},
+		{defence: attack.OwnNetwork, without: "network", row: "the machine's abstract sockets"},
+		{defence: attack.OwnIPC, without: "ipc", row: "shared memory of another"},
+		{defence: attack.OwnName, without: "name", row: "the machine's name"},
+		{defence: attack.OwnGroups, without: "groups", row: "control groups"},
+		{defence: attack.OwnClock, without: "clock", row: "the machine's age"},
+		{defence: attack.OwnFiles, without: "files", row: "a path that goes up"},
+		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc"},
+		{defence: attack.Mounts, without: "mounts", row: "mounts that give power"},
+		{defence: attack.Accounts, without: "accounts", row: "queued signals"},
+		{defence: attack.MemoryLimit, row: "much memory", limits: limits{"memoryMiB": 300}},
+		{defence: attack.ProcessLimit, row: "many processes", limits: limits{"processes": 400}},
+		{defence: attack.CPULimit, row: "processor time", limits: limits{"cpuMHz": 20_000}},
+		{defence: attack.Room, row: "a full workspace", limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
+		{defence: attack.OutputLimit, row: "a flood of output", limits: limits{"outputLimit": 64 << 20}},
+		{defence: attack.TimeLimit, row: "an endless program", unlimited: true},
+		{defence: attack.FileLimits, row: "a large file", unlimited: true},
+	} {
+		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
+			rows := attack.Corpus()
+			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
+			if rows[0].Defence != test.defence {
+				t.Errorf("%q is held off by %s", test.row, rows[0].Defence)
+			}
+			var with *programs
+			if test.without != "" {
+				with = new(programs)
+				with.agent, with.helper = sandboxtest.Without(t, test.without)
+			}
+			attackedBed(t, "without", with, func(ctx context.Context, server *Server) {
+				if test.defence == attack.OwnIPC {
+					defer removeSegments(t)
+				}
+				// What is to be had of a busy machine may be little: then it is tried again.
+				if test.defence == attack.CPULimit {
+					rows = slices.Repeat(rows, 5)
+				}
+				report, err := attackServer(ctx, server.config, server.Client(), runtime.IsolationNamespaces, rows, attack.Place{Limits: test.limits, Unlimited: test.unlimited}, func(r attack.Result) {
+					t.Logf("held %v: %s\n%s", r.Held, r.Why, r.Seen)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.ContainsFunc(report.Results, func(r attack.Result) bool { return !r.Held && r.Judged && r.Seen != "" }) {
+					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, report.Results)
+				}
+			})
+		})
+	}
+}
+
+// removeSegments removes what runners left on the machine that had no shared
+// memory of their own.
+func removeSegments(t *testing.T) {
+	t.Helper()
+	for _, key := range attack.Segments {
+		if id, err := unix.SysvShmGet(key, 0, 0); err == nil {
+			if _, err := unix.SysvShmCtl(id, unix.IPC_RMID, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestCorpusIsWhole: what every row must have, and that each defence has a test
+// that takes it away.
+func TestCorpusIsWhole(t *testing.T) {
+	rows := attack.Corpus()
+	if len(rows) < 60 {
+		t.Errorf("%d attacks", len(rows))
+	}
+	names := map[string]bool{}
+	for _, row := range rows {
+		if names[row.Name] || row.Name == "" || row.Tries == "" || row.Defence == "" || row.Held == "" || len(row.Steps) == 0 || !slices.Contains(attack.Classes(), row.Class) {
+			t.Errorf("%q isn't whole, or there twice", row.Name)
+		}
+		names[row.Name] = true
+	}
 }

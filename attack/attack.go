@@ -10,9 +10,11 @@
 package attack
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -109,15 +111,7 @@ type Attack struct {
 
 // In reports whether an attack is for a tier.
 func (a Attack) In(tier runtime.Isolation) bool {
-	if a.Tiers == nil {
-		return true
-	}
-	for _, t := range a.Tiers {
-		if t == tier {
-			return true
-		}
-	}
-	return false
+	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
 }
 
 // Corpus returns all attacks, class by class.
@@ -126,5 +120,8 @@ func Corpus() []Attack {
 	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), residue(), processes(), resources()} {
 		all = append(all, rows...)
 	}
+	slices.SortStableFunc(all, func(a, b Attack) int {
+		return cmp.Compare(slices.Index(Classes(), a.Class), slices.Index(Classes(), b.Class))
+	})
 	return all
 }

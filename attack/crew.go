@@ -28,7 +28,10 @@ type crew struct {
 
 // room is what runners of the corpus have: little, since it is going to be
 // overstepped.
-var room = object{"memoryMiB": 64, "processes": 32, "cpuMHz": 500, "workspaceMiB": 8}
+var room = object{"memoryMiB": 64, "processes": 32, "cpuMHz": CPUMHz, "workspaceMiB": 8}
+
+// CPUMHz is the share of runners.
+const CPUMHz = 500
 
 // mostOutput is what an execution may print.
 const mostOutput = 1 << 20
@@ -40,10 +43,13 @@ func (c *crew) settle(ctx context.Context) (version string, err error) {
 	if err := c.Server.Ask(ctx, `{ version }`, nil, &out); err != nil {
 		return "", err
 	}
-	if err := c.put(ctx, c.environment, object{"poolSize": 1}); err != nil {
+	if err := c.put(ctx, c.environment, object{"poolSize": 2}); err != nil {
 		return "", err
 	}
 	c.neighbour, err = c.claim(ctx, c.environment)
+	if err == nil {
+		_ = c.Outside.Limited(c.neighbour) // for each bomb it is asked again, and listened to
+	}
 	return out.Version, err
 }
 

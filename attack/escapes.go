@@ -89,7 +89,7 @@ done </proc/self/mountinfo; echo looked`)},
 			Held:  "^tried\n=> EXITED 0", Never: "got", Tiers: shared,
 		},
 		Attack{
-			Name: "settings of the kernel", Class: Escapes, Defence: Settings, Tries: "as root of the runner, to change how the kernel works",
+			Name: "settings of the kernel", Class: Escapes, Defence: OwnUsers, Tries: "as root of the runner, to change how the kernel works",
 			Steps: []Step{shell("for f in sys/kernel/core_pattern sys/kernel/hostname sys/net/ipv4/ip_forward sys/net/ipv4/ip_unprivileged_port_start sys/vm/drop_caches sysrq-trigger irq/default_smp_affinity; do (cat /proc/$f 2>/dev/null || echo 0) >/tmp/v; (cat /tmp/v >/proc/$f) 2>/dev/null && echo wrote $f; done; echo tried").asRoot()},
 			Held:  "^tried\n=> EXITED 0", Never: "wrote", Tiers: shared,
 		},
@@ -115,7 +115,7 @@ done </proc/self/mountinfo; echo looked`)},
 		},
 		Attack{
 			Name: "the machine's age", Class: Escapes, Defence: OwnClock, Tries: "to learn how long the machine runs",
-			Steps: []Step{probe("times", "{uptime}")}, Held: "^the machine is young\n=> EXITED 0", Tiers: shared,
+			Steps: []Step{probe("times", "{uptime}")}, Held: "^the machine is young, \\d+ s\n=> EXITED 0", Tiers: shared,
 		},
 		Attack{
 			Name: "killing the agent", Class: Escapes, Defence: OtherUser, Tries: "to end, stop, slow or starve the agent",

@@ -75,6 +75,9 @@ func processes() []Attack {
 	}
 }
 
+// Segments are the keys of shared memory that attacks use.
+var Segments = []int{77007, 77008}
+
 func residue() []Attack {
 	return []Attack{
 		{

@@ -64,7 +64,7 @@ func resources() []Attack {
 		},
 		{
 			Name: "processor time", Class: Resources, Defence: CPULimit, Tries: "to take all processors", Bomb: true,
-			Steps: []Step{probe("spin", "2", "1500")}, Held: "^had \\d+ % of a processor, within its share\n=> EXITED 0", Tiers: shared,
+			Steps: []Step{probe("spin", "2", "1500", "{share}")}, Held: "^had \\d+ % of a processor, within its share\n=> EXITED 0", Tiers: shared,
 		},
 		{
 			Name: "processor time of neighbours", Class: Resources, Defence: CPULimit, Tries: "to have neighbours wait", Bomb: true,

@@ -36,6 +36,7 @@ type Bait struct {
 	Abstract string // a socket of the machine's without a file, which answers
 	Hostname string // the machine's
 	Uptime   string // how long the machine runs, in seconds
+	Share    string // the most that a runner's two threads can have of one processor, in percent
 }
 
 // A Place is where attacks are carried out.
@@ -62,6 +63,7 @@ type Result struct {
 	Skipped string  `json:"skipped,omitempty"` // why it wasn't tried
 	Why     string  `json:"why,omitempty"`     // it didn't hold
 	Seen    string  `json:"seen,omitempty"`    // likewise
+	Judged  bool    `json:"judged"`            // it was led to its end
 	Millis  int64   `json:"ms"`
 }
 
@@ -133,6 +135,7 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	err := s.play(ctx)
 	left, gone := s.clear(context.WithoutCancel(ctx))
 	why := c.judge(a, s)
+	result.Judged = err == nil
 	switch {
 	case err != nil:
 		why = "it could not be led to its end: " + err.Error()
@@ -177,7 +180,7 @@ func (c *crew) pattern(text string) *regexp.Regexp {
 func (c *crew) fill(text string, quote func(string) string) string {
 	return strings.NewReplacer(
 		"{secret}", quote(c.Bait.Path), "{port}", quote(c.Bait.Port), "{abstract}", quote(c.Bait.Abstract),
-		"{hostname}", quote(c.Bait.Hostname), "{uptime}", quote(c.Bait.Uptime),
+		"{hostname}", quote(c.Bait.Hostname), "{uptime}", quote(c.Bait.Uptime), "{share}", quote(c.Bait.Share),
 	).Replace(text)
 }
 

@@ -123,8 +123,8 @@ func sparse(path string) {
 }
 
 // spin uses so many processors for so many milliseconds, and tells how much it
-// was given of them.
-func spin(threads, milliseconds int) {
+// was given of them, and whether that is more than so many percent of one.
+func spin(threads, milliseconds, most int) {
 	runtime.GOMAXPROCS(threads)
 	end := time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
 	ended := make(chan struct{})
@@ -142,15 +142,11 @@ func spin(threads, milliseconds int) {
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
 	used := (usage.Utime.Nano() + usage.Stime.Nano()) / int64(milliseconds) / 10_000
 	share := "within"
-	if used > mostShare {
+	if used > int64(most) {
 		share = "beyond"
 	}
 	say("had", strconv.FormatInt(used, 10), "% of a processor,", share, "its share")
 }
-
-// mostShare is the percentage of one processor that a runner of the corpus may
-// have: a quarter, and what the kernel allows beyond in so short a time.
-const mostShare = 45
 
 func openBomb(most int) {
 	for n := range most {

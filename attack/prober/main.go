@@ -39,7 +39,7 @@ var commands = map[string]func(args []string){
 	"files":    func(a []string) { fileBomb(a[0], number(a, 1)) },
 	"fill":     func(a []string) { fill(a[0], number(a, 1)) },
 	"sparse":   func(a []string) { sparse(a[0]) },
-	"spin":     func(a []string) { spin(number(a, 0), number(a, 1)) },
+	"spin":     func(a []string) { spin(number(a, 0), number(a, 1), number(a, 2)) },
 	"open":     func(a []string) { openBomb(number(a, 0)) },
 	"signals":  func(a []string) { signalBomb(number(a, 0)) },
 	"connect":  func(a []string) { connect(a[0], a[1]) },

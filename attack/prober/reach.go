@@ -129,5 +129,5 @@ func clocks(machine int) {
 	if max(monotonic.Sec, boot.Sec) >= int64(machine) {
 		age = "old"
 	}
-	say("the machine is", age)
+	say("the machine is", age+",", strconv.FormatInt(max(monotonic.Sec, boot.Sec), 10), "s")
 }
