@@ -94,7 +94,7 @@ func (m *attackMachine) layOut() error {
 	}
 	// The kernel counts by hundredths of a second, and a moment's share isn't taken back.
 	m.bait.Share = strconv.Itoa(10 + 110*attack.CPUMHz/spec.Inspect(m.trees).CoreMHz)
-	m.bait.Uptime = strconv.FormatInt(up.Uptime, 10)
+	m.bait.Uptime = strconv.FormatInt(up.Uptime/2, 10)
 	for _, path := range []string{m.bait.Path, "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname"} {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,30 +50,80 @@ func attackedBed(t *testing.T, name string, programs *programs, use func(ctx con
 	use(t.Context(), server)
 }
 
-// TestE2EAttacks carries out the whole corpus.
+// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
+// it.
 func TestE2EAttacks(t *testing.T) {
-	rows := attack.Corpus()
-	if only := os.Getenv("ATTACK"); only != "" { // to look at one
-		rows = nil
-		for _, row := range attack.Corpus() {
-			if regexp.MustCompile(only).MatchString(row.Name) {
-				rows = append(rows, row)
-			}
+	data, group := dataDir(t), e2eCgroups+"-attacks"
+	t.Setenv("ROCKPOOL_CGROUP_PARENT", group)
+	var out, errs bytes.Buffer
+	code := execute([]string{"doctor", "--attack", "--json", "--data", data}, nil, &out, &errs)
+	var report attack.Report
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out.String(), errs.String())
+	}
+	for _, r := range report.Results {
+		if !r.Held {
+			t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
 		}
 	}
-	attackedBed(t, "attacks", nil, func(ctx context.Context, server *Server) {
-		began := time.Now()
-		report, err := attackServer(ctx, server.config, server.Client(), runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
-			if !r.Held {
-				t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
-			}
-			t.Logf("%s %s %d ms", r.Class, r.Name, r.Millis)
-		})
-		if err != nil {
-			t.Fatal(err)
+	if code != 0 || errs.Len() > 0 || !report.OK() || report.Tried != len(attack.Corpus()) || report.Skipped != 0 {
+		t.Errorf("exit %d: %d of %d held, %d weren't tried: %s", code, report.Held, report.Tried, report.Skipped, errs.String())
+	}
+	if left := leftovers(data, group); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	t.Logf("%d of %d held in %.1f s", report.Held, report.Tried, report.Seconds)
+
+	p := serveBinary(t, data)
+	told := toldAttacks(t, p.bed)
+	if told.Status != "OK" || told.Attacks == nil || told.Attacks.Tried != report.Tried || told.Attacks.Held != report.Held || len(told.Attacks.Failed) > 0 ||
+		!told.Attacks.At.Equal(report.At) || told.Attacks.Isolation != "NAMESPACES" || !strings.Contains(told.part("attacks"), "OK all") {
+		t.Errorf("health is %+v", told)
+	}
+	report.Held--
+	report.Results[0].Held = false
+	if err := keepReport(data, report); err != nil {
+		t.Fatal(err)
+	}
+	told = toldAttacks(t, p.bed)
+	if told.Status != "DEGRADED" || len(told.Attacks.Failed) != 1 || !strings.Contains(told.part("attacks"), report.Results[0].Name) {
+		t.Errorf("after one wasn't held off, health is %+v", told)
+	}
+	if err := os.WriteFile(filepath.Join(data, reportFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if told = toldAttacks(t, p.bed); told.Attacks != nil || !strings.Contains(told.part("attacks"), "DEGRADED") {
+		t.Errorf("with half a report, health is %+v", told)
+	}
+	p.end(t, syscall.SIGTERM, false)
+}
+
+// A toldHealth is what a server tells of its attacks.
+type toldHealth struct {
+	Status     string
+	Components []struct{ Name, Status, Message string }
+	Attacks    *struct {
+		At          time.Time
+		Isolation   string
+		Tried, Held int
+		Failed      []string
+	}
+}
+
+func (h toldHealth) part(name string) string {
+	for _, c := range h.Components {
+		if c.Name == name {
+			return c.Status + " " + c.Message
 		}
-		t.Log(fmt.Sprintf("%d of %d held in %s", report.Held, report.Tried, time.Since(began)))
-	})
+	}
+	return ""
+}
+
+func toldAttacks(t *testing.T, b bed) toldHealth {
+	t.Helper()
+	var out struct{ Health toldHealth }
+	b.call(t, `{ health { status components { name status message } attacks { at version isolation tried held failed } } }`, nil, &out)
+	return out.Health
 }
 
 // TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and

@@ -107,6 +107,10 @@ type Attack struct {
 	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
 	// tried only after the limits were read back, from a runner that is in them.
 	Bomb bool
+
+	// Gentle is an attack that leaves nothing in its runner, even if it succeeds:
+	// those are tried in the same one, one after the other.
+	Gentle bool
 }
 
 // In reports whether an attack is for a tier.

@@ -24,6 +24,7 @@ type crew struct {
 	environment  string
 	environments []string // to delete
 	neighbour    string   // a runner that has nothing to do with any attack
+	gentle       string   // the one for gentle attacks; "": none yet
 }
 
 // room is what runners of the corpus have: little, since it is going to be
@@ -31,7 +32,7 @@ type crew struct {
 var room = object{"memoryMiB": 64, "processes": 32, "cpuMHz": CPUMHz, "workspaceMiB": 8}
 
 // CPUMHz is the share of runners.
-const CPUMHz = 500
+const CPUMHz = 1000
 
 // mostOutput is what an execution may print.
 const mostOutput = 1 << 20
@@ -171,7 +172,7 @@ func (c *crew) look(ctx context.Context, execution string, seconds int) (ending,
 }
 
 // patience is how many seconds an execution may take to end after its time.
-const patience = 10
+const patience = 8
 
 // execute runs a command to its end.
 func (c *crew) execute(ctx context.Context, runner string, s Step) (string, error) {

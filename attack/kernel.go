@@ -11,7 +11,7 @@ const no = "E(PERM|NOSYS|ACCES|AFNOSUPPORT)"
 // barred is an attack by one call, as a user and as root of the runner.
 func barred(class Class, call, tries string, by Defence) Attack {
 	return Attack{
-		Name: "call " + call, Class: class, Tries: tries, Defence: by,
+		Name: "call " + call, Class: class, Tries: tries, Defence: by, Gentle: true,
 		Steps: []Step{calls(call), calls(call).asRoot()},
 		Held:  "^" + call + " " + no + "\n=> EXITED 0\n" + call + " " + no + "\n=> EXITED 0\n",
 	}

@@ -18,7 +18,7 @@ func networks() []Attack {
 		{"a multicast group", "to find services by asking all", "udp", "224.0.0.251:5353"},
 	} {
 		all = append(all, Attack{
-			Name: row.name, Class: Network, Defence: OwnNetwork, Tries: row.tries,
+			Name: row.name, Class: Network, Defence: OwnNetwork, Tries: row.tries, Gentle: true,
 			Steps: []Step{probe("connect", row.network, row.address), probe("connect", row.network, row.address).asRoot()},
 			Held:  "^" + row.network + " \\S+ " + unreachable + "\n=> EXITED 0\n" + row.network + " \\S+ " + unreachable + "\n=> EXITED 0",
 		})

@@ -35,7 +35,7 @@ type Bait struct {
 	Port     string // of the machine's loopback, which answers
 	Abstract string // a socket of the machine's without a file, which answers
 	Hostname string // the machine's
-	Uptime   string // how long the machine runs, in seconds
+	Uptime   string // half of the seconds that the machine runs
 	Share    string // the most that a runner's two threads can have of one processor, in percent
 }
 

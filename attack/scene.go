@@ -26,8 +26,13 @@ func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 // play does the steps, and writes down what is seen. It returns an error where
 // the attack could not be carried out.
 func (s *scene) play(ctx context.Context) (err error) {
-	if s.runner, err = s.take(ctx); err != nil {
+	if s.attack.Gentle && s.gentle != "" {
+		s.runner = s.gentle
+	} else if s.runner, err = s.take(ctx); err != nil {
 		return err
+	}
+	if s.attack.Gentle {
+		s.gentle = s.runner
 	}
 	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return step.other }) {
 		if s.another, err = s.take(ctx); err != nil {
@@ -174,6 +179,9 @@ func (s *scene) unpacked(ctx context.Context, environment string) (refused bool,
 
 // clear releases the runners, and returns what is left of them.
 func (s *scene) clear(ctx context.Context) (left []string, err error) {
+	if s.attack.Gentle && s.another == "" {
+		return nil, nil // it goes with the environment
+	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for _, runner := range []string{s.runner, s.another} {

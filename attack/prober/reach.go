@@ -119,8 +119,8 @@ func chrootEscape() {
 	say("chroot", result(unix.Chroot(".")))
 }
 
-// clocks tells whether those that count from the machine's start do: it runs
-// for so many seconds.
+// clocks tells whether those that count from the machine's start do: it has run
+// for longer than so many seconds.
 func clocks(machine int) {
 	var monotonic, boot unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic)
