@@ -56,9 +56,18 @@ func withoutFile(of string) string {
 
 var agentEdits = []edit{
 	{"agent/cmd/without.go", "", withoutFile("main")},
-	{"agent/cmd/confine.go", `	try("seccomp", loadFilter(denyList()))`, `	if !isWithout("filter") && !isWithout("privileges") {
-		try("seccomp", loadFilter(denyList()))
-	}`},
+	{"agent/cmd/load.go", "", `package main
+
+import "golang.org/x/sys/unix"
+
+func loadUnlessWithout(code []unix.SockFilter) error {
+	if isWithout("filter") || isWithout("privileges") { // it can't be loaded without these
+		return nil
+	}
+	return loadFilter(code)
+}
+`},
+	{"agent/cmd/confine.go", `	try("seccomp", loadFilter(`, `	try("seccomp", loadUnlessWithout(`},
 	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
 		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	}`},
