@@ -121,6 +121,7 @@ func (c *doctorCommand) Run(s cli.Streams) error {
 	tell(listening(ctx, c.Server, served.token))
 	if os.Geteuid() == 0 {
 		tell(fine("root", "this is root"))
+		tell(kernelParts(ctx, config.CgroupParent)...)
 		examineSandbox(ctx, config, tell)
 	} else {
 		tell(bad("root", "run this, and the server, as root, for example with sudo", "this isn't root: runners need users and control groups of their own, so no sandbox was tried"))
