@@ -39,6 +39,7 @@ type Config struct {
 	KeepEvaluations  int      `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"300" placeholder:"SECONDS" help:"How long the scheduler's evaluations can be looked at after they ended, 1 to 86400. (${default}; $$${env})"`
 	KeepAllocations  int      `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" placeholder:"SECONDS" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
 	CgroupParent     string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
+	SandboxHelper    string   `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
 	OnStop           string   `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
 	LogLevel         string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
 	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
@@ -130,6 +131,9 @@ func (c *Config) Check() error {
 	}
 	if c.CgroupParent != "rockpool" && !strings.HasPrefix(c.CgroupParent, "rockpool/") {
 		return &settingError{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
+	}
+	if c.SandboxHelper != "" && (!filepath.IsAbs(c.SandboxHelper) || len(c.SandboxHelper) > 107) {
+		return &settingError{"sandbox-helper", c.SandboxHelper, "an absolute path of at most 107 bytes, for example /run/rockpool/sandbox.sock"}
 	}
 	if err := c.checkCluster(); err != nil {
 		return err

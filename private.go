@@ -80,6 +80,7 @@ func privateConfig(file string) (Config, error) {
 	return readConfig(file, func(config *Config, given func(name string) bool) {
 		config.Listen, config.DebugAddress, config.OnStop = "127.0.0.1:0", "", stopRemoves
 		config.TokenFile, config.Cluster, config.AdvertiseURL, config.Nomad = "", clusterLocal, "", NomadConfig{}
+		config.SandboxHelper = "" // it is root's
 		if !given("log-level") {
 			config.LogLevel = "error" // the program's own output is what its user wants to see
 		}

@@ -82,8 +82,8 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		}
 		return err
 	}
-	if os.Geteuid() != 0 && c.Cluster == clusterLocal {
-		return errors.New("serving needs root to isolate programs, until rootless runners exist: run it as root, for example with sudo")
+	if os.Geteuid() != 0 && c.Cluster == clusterLocal && c.SandboxHelper == "" {
+		return errors.New("serving needs root to isolate programs, until rootless runners exist: run it as root, for example with sudo; or have `rockpool helper` run as root, and name its socket with --sandbox-helper")
 	}
 	logger, err := c.logger()
 	if err != nil {

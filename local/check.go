@@ -35,8 +35,8 @@ func (c *Cluster) Check(ctx context.Context) error {
 func (c *Cluster) missing() []error {
 	var all []error
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
-	if os.Geteuid() != 0 {
-		lacks("not root: runners need users and control groups of their own; start the server as root (with sudo)")
+	if os.Geteuid() != 0 && c.direct != nil {
+		lacks("not root: runners need users and control groups of their own; start the server as root (with sudo), or give it a helper (rockpool helper --help)")
 	}
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
 		lacks("no user namespaces: set the sysctl user.max_user_namespaces to more than 0")
@@ -46,7 +46,11 @@ func (c *Cluster) missing() []error {
 			lacks("the kernel has no %s namespaces: use a kernel of version 5.6 or later that has them", kind)
 		}
 	}
-	for _, controller := range []string{"memory", "pids", "cpu"} {
+	controllers := []string{"memory", "pids", "cpu"}
+	if c.direct == nil {
+		controllers = nil // only the helper can find out, and does for the sandbox that is tried
+	}
+	for _, controller := range controllers {
 		if err := c.tryController(controller); err != nil {
 			lacks("no limits of %s: %w; mount the cgroup controller so that root can write to it (a container needs --privileged and --cgroupns=private)", controller, err)
 		}

@@ -27,9 +27,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image"
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -47,6 +47,7 @@ type Config struct {
 	Logger       *zap.Logger
 	Agent        []byte               // the agent's binary
 	Helper       []byte               // rockpool-sandbox's binary
+	HelperSocket string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
 	CgroupParent string               // "": "rockpool"; else one below it, such as "rockpool/test"
 	Parallel     int                  // sandboxes made at once; 0: as many as there are CPUs
 	Overcommit   scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
@@ -79,7 +80,8 @@ type Store interface {
 type Cluster struct {
 	config    Config
 	log       *zap.Logger
-	launcher  sandbox.Launcher
+	launcher  launcher
+	direct    *launch.Direct // the launcher; nil: a helper that listens is asked
 	machine   spec.Machine
 	trees     cgroup.Hierarchies
 	ranges    *uids.Ranges
@@ -165,9 +167,14 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
 	}
-	c.launcher = sandbox.Launcher{
-		Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
-		Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
+	if config.HelperSocket != "" {
+		c.launcher = launch.Remote{Socket: config.HelperSocket, Parent: "/" + config.CgroupParent}
+	} else {
+		c.direct = &launch.Direct{
+			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
+			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
+		}
+		c.launcher = c.direct
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()
@@ -198,11 +205,10 @@ func (c *Cluster) open(ctx context.Context) error {
 	if err := takeLock(c.lock); err != nil {
 		return fmt.Errorf("another server, or a rockpool-sandbox that one left, is using %s: %w", c.config.Dir, err)
 	}
-	c.launcher.Lock = c.lock
 	if c.runners, err = os.Open(filepath.Join(c.config.Dir, "runners")); err != nil {
 		return err
 	}
-	if err := c.install(); err != nil {
+	if err := c.install(ctx); err != nil {
 		return err
 	}
 	if err := c.restoreEnvironments(ctx); err != nil {
@@ -237,7 +243,7 @@ func (c *Cluster) buildRoot(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-c.rootTurn }()
-	if c.config.Agent == nil {
+	if c.config.Agent == nil || c.direct == nil { // who listens has its own
 		return nil
 	}
 	if err := spec.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
@@ -262,19 +268,22 @@ func takeLock(file *os.File) error {
 
 // install puts the helper where it can be executed. What is missing isn't an
 // error yet: Check names it, and Start.
-func (c *Cluster) install() error {
+func (c *Cluster) install(ctx context.Context) error {
 	trees, err := cgroup.Mounted()
 	if err != nil {
 		c.unready = err
 	}
 	c.trees = trees
 	c.machine = spec.Inspect(trees)
-	c.launcher.Config.Machine = c.machine
+	if c.direct == nil {
+		return c.greet(ctx)
+	}
+	c.direct.Config.Machine, c.direct.Lock = c.machine, c.lock
 	if len(c.config.Agent) == 0 || len(c.config.Helper) == 0 {
 		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil
 	}
-	return writeProgram(c.launcher.Path, c.config.Helper)
+	return writeProgram(c.direct.Path, c.config.Helper)
 }
 
 // writeProgram replaces a program by rename: one that runs can't be written. One

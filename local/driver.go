@@ -34,9 +34,12 @@ type driver struct {
 
 // Start implements taskrunner.Driver.
 func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
-	slot, err := strconv.Atoi(request.Values[slotValue])
-	if err != nil {
-		return nil, fmt.Errorf("the range of user ids: %w", err)
+	slot := 0 // the helper's to choose, if it listens
+	if d.c.direct != nil {
+		var err error
+		if slot, err = strconv.Atoi(request.Values[slotValue]); err != nil {
+			return nil, fmt.Errorf("the range of user ids: %w", err)
+		}
 	}
 	answer, err := d.create(ctx, slot)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -17,13 +17,16 @@ import (
 // again can help. The log has all of it.
 func explained(err error) error {
 	f := &taskrunner.Failure{Err: err, Message: "the sandbox could not be made; the server's log says why"}
-	var refusal *sandbox.RefusalError
+	var refusal *launch.RefusalError
 	refused := errors.As(err, &refusal)
+	var away *launch.UnreachableError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Message = "the sandbox wasn't ready in time: the machine is too busy, or its CPU limit too low"
 	case refused && strings.Contains(refusal.Line, "OOM-killed"): // libcontainer's words
 		f.Message, f.Unrecoverable = "its memory limit is too low for its agent: raise it", true
+	case errors.As(err, &away):
+		f.Message = "the sandbox helper doesn't answer: see that it runs (rockpool helper)"
 	case isFull(err):
 		f.Message = "the server's disk is full: free some room in its data directory"
 	case refused:
@@ -53,7 +56,7 @@ func showable(line string) string {
 
 // isFull reports whether an error comes of a full disk.
 func isFull(err error) bool {
-	var refusal *sandbox.RefusalError
+	var refusal *launch.RefusalError
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || runtime.CodeOf(err) == runtime.CodeStorageFull ||
 		errors.As(err, &refusal) && strings.Contains(refusal.Line, unix.ENOSPC.Error())
 }

@@ -31,6 +31,9 @@ func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, re
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explained(err)
 	}
+	if h.c.direct == nil {
+		return nil // the helper has the ranges
+	}
 	slot, err := h.c.ranges.Take(dir)
 	if err != nil {
 		return &taskrunner.Failure{Message: "the machine has no user ids left for it: remove some runners", Err: err}
@@ -44,6 +47,9 @@ func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, re
 func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) error {
 	dir := h.c.runnerDir(h.e.id)
 	var held []int
+	if h.c.direct == nil {
+		return os.RemoveAll(dir)
+	}
 	if slot, err := strconv.Atoi(request.Values[slotValue]); err == nil {
 		held = []int{slot}
 	} else if _, err := os.Lstat(dir); err == nil { // a server died before it had recorded which

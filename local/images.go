@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -30,11 +31,16 @@ func (c *Cluster) openImages() (err error) {
 	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
+	if c.direct == nil {
+		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
+	}
 	if c.images, err = image.Open(config); err != nil {
 		return err
 	}
-	if c.launcher.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil { // the helper follows no link
-		return err
+	if c.direct != nil { // the helper follows no link
+		if c.direct.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil {
+			return err
+		}
 	}
 	for _, env := range c.environments {
 		c.wantImage(env)

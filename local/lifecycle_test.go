@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -206,7 +206,7 @@ func TestStartFails(t *testing.T) {
 // what to do.
 func TestHelperIsMissing(t *testing.T) {
 	b := running(t)
-	if err := os.Rename(b.launcher.Path, b.launcher.Path+".hidden"); err != nil {
+	if err := os.Rename(b.direct.Path, b.direct.Path+".hidden"); err != nil {
 		t.Fatal(err)
 	}
 	id := runtime.NewRunnerID()
@@ -217,7 +217,7 @@ func TestHelperIsMissing(t *testing.T) {
 	if r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "restart the server") || strings.Contains(r.Message, b.config.Dir) {
 		t.Errorf("the runner is %+v", r)
 	}
-	if err := os.Rename(b.launcher.Path+".hidden", b.launcher.Path); err != nil {
+	if err := os.Rename(b.direct.Path+".hidden", b.direct.Path); err != nil {
 		t.Fatal(err)
 	}
 	err := b.Remove(t.Context(), id)
@@ -228,7 +228,7 @@ func TestHelperIsMissing(t *testing.T) {
 		t.Error(err)
 	}
 	// One that comes back between two attempts is enough.
-	if err := os.Rename(b.launcher.Path, b.launcher.Path+".hidden"); err != nil {
+	if err := os.Rename(b.direct.Path, b.direct.Path+".hidden"); err != nil {
 		t.Fatal(err)
 	}
 	id = runtime.NewRunnerID()
@@ -240,7 +240,7 @@ func TestHelperIsMissing(t *testing.T) {
 		r, _ := b.runner(id)
 		waiting = r.Message
 	}
-	if err := os.Rename(b.launcher.Path+".hidden", b.launcher.Path); err != nil {
+	if err := os.Rename(b.direct.Path+".hidden", b.direct.Path); err != nil {
 		t.Fatal(err)
 	}
 	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" || b.privateOf(id).Task.Restarts == 0 || b.Stats().Tasks.Restarts == 0 || !strings.Contains(waiting, "rockpool-sandbox") {
@@ -251,7 +251,7 @@ func TestHelperIsMissing(t *testing.T) {
 // Messages for clients say what to do, and nothing of the machine.
 func TestExplained(t *testing.T) {
 	refusal := func(line string, final bool) error {
-		return fmt.Errorf("create sandbox a: %w", &sandbox.RefusalError{Line: line, Final: final})
+		return fmt.Errorf("create sandbox a: %w", &launch.RefusalError{Line: line, Final: final})
 	}
 	for _, test := range []struct {
 		err     error

@@ -260,8 +260,8 @@ func TestRemovalThatFails(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
 	id := b.begin(hostEnvironment())
-	hidden := b.launcher.Path + ".hidden"
-	if err := os.Rename(b.launcher.Path, hidden); err != nil {
+	hidden := b.direct.Path + ".hidden"
+	if err := os.Rename(b.direct.Path, hidden); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Remove(t.Context(), id); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {

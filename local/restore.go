@@ -170,6 +170,9 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 
 // sweepRanges gives back the ranges of user ids whose runner isn't there.
 func (c *Cluster) sweepRanges() error {
+	if c.direct == nil {
+		return nil
+	}
 	held, err := c.ranges.Held(c.runnersDir())
 	if err != nil {
 		return err
@@ -190,6 +193,9 @@ func (c *Cluster) sweepRanges() error {
 
 // sweepRoots deletes the root directories that no sandbox was made around.
 func (c *Cluster) sweepRoots() (failed error) {
+	if c.direct == nil {
+		return nil
+	}
 	var used []string
 	c.mu.Lock()
 	for _, e := range c.entries {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -25,10 +23,10 @@ const rootMount = "/run/rockpool/root"
 // create makes the sandbox, starts its first process, and reads back that the
 // limits hold. After an error something may be left, for remove.
 func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
-	listener := os.NewFile(3, "listener")
-	if accepts, err := unix.GetsockoptInt(3, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || accepts != 1 {
-		return helper.Answer{}, errors.New("descriptor 3 isn't a listening socket")
+	if err := helper.CheckListener(3); err != nil {
+		return helper.Answer{}, err
 	}
+	listener := os.NewFile(3, "listener")
 	c.Machine.Undivided = trees.Divisible()
 	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q)}, c.Machine)
 	limits, err := spec.Limits(s)

@@ -5,7 +5,11 @@
 //
 //	rockpool-sandbox once CONFIG
 //
-// with a request on its stdin; package helper says what these are.
+// with a request on its stdin; package helper says what these are. Or it
+// listens, and starts itself so for each request of a server that has no
+// privileges (package daemon):
+//
+//	rockpool-sandbox listen CONFIG
 //
 // A sandbox outlives the helper and the server: it has no parent-death signal
 // and no pipe to either.
@@ -16,8 +20,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -29,6 +35,7 @@ import (
 	_ "github.com/opencontainers/cgroups/devices" // without it devices can't be limited
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
@@ -44,6 +51,10 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == holdCommand {
 		hold()
 	}
+	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
+		listen(os.Args[2])
+		return
+	}
 	answer, err := run()
 	if err != nil {
 		var final finalError
@@ -51,6 +62,16 @@ func main() {
 	}
 	if json.NewEncoder(os.Stdout).Encode(answer) != nil || err != nil {
 		os.Exit(1)
+	}
+}
+
+// listen serves until it is asked to end.
+func listen(config string) {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	log := log.New(os.Stderr, "rockpool-sandbox: ", 0)
+	if err := daemon.Listen(ctx, config, log); err != nil {
+		log.Fatal(err)
 	}
 }
 

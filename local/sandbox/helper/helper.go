@@ -8,6 +8,7 @@
 package helper
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +26,21 @@ import (
 // from stdin; its Config is the second.
 const Once = "once"
 
+// Listen is its first argument where it serves many, of a socket; the second says
+// which.
+const Listen = "listen"
+
+// Protocol is the version of what is said here. Both sides must have the same.
+const Protocol = 1
+
 // The values of Request.Command.
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
+
+	// Of a helper that listens, without an id:
+	Hello = "hello" // say where sandboxes are made
+	Work  = "work"  // work on the directory that is sent along, as the owner of images' files (see image.Work)
 )
 
 // MaxMessage is how many bytes a request or an answer may have.
@@ -40,18 +52,20 @@ type Config struct {
 	State   string       `json:"state"`            // where libcontainer has a directory per sandbox
 	Root    string       `json:"root"`             // what spec.BuildRoot made
 	Images  string       `json:"images,omitempty"` // a directory per image
+	Owners  int          `json:"owners,omitempty"` // who root is among the owners of images' files
 	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
 	Machine spec.Machine `json:"machine"`
 }
 
 // A Request asks for a sandbox to be made or removed.
 type Request struct {
-	Command string `json:"command"`
-	ID      string `json:"id"`
+	Protocol int    `json:"protocol"`
+	Command  string `json:"command"`
+	ID       string `json:"id,omitempty"`
 
 	// Create only, which has the socket that the sandbox's first process gets as
 	// its descriptor 3 with it.
-	Slot      int             `json:"slot,omitempty"`  // chooses its users
+	Slot      int             `json:"slot,omitempty"`  // chooses its users; a helper that listens does, and wants 0
 	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
 	Resources *spec.Resources `json:"resources,omitempty"`
 }
@@ -62,7 +76,8 @@ type Answer struct {
 	Final  bool          `json:"final,omitempty"` // with Error: trying again can't help
 	PID    int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
 	Start  uint64        `json:"start,omitempty"`
-	Groups cgroup.Groups `json:"groups"` // read back after the process joined
+	Groups cgroup.Groups `json:"groups"`           // read back after the process joined
+	Parent string        `json:"parent,omitempty"` // of Hello: the group that sandboxes' groups are in
 }
 
 // ValidID reports whether id can name a sandbox: 1 to 64 letters, digits,
@@ -98,8 +113,28 @@ func validDigest(digest string) bool {
 
 // Read returns the one request that r holds, checked.
 func Read(r io.Reader) (*Request, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxMessage+1))
+	if err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	return Parse(text)
+}
+
+// Parse returns the one request that a text is, checked. The version comes
+// first: of another one nothing else is understood.
+func Parse(text []byte) (*Request, error) {
+	if len(text) > MaxMessage {
+		return nil, fmt.Errorf("the request has more than %d bytes", MaxMessage)
+	}
+	var version struct{ Protocol int }
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	if version.Protocol != Protocol {
+		return nil, fmt.Errorf("this rockpool-sandbox speaks version %d of its protocol, and was asked in version %d: have the server and its helper be of one version, and restart both", Protocol, version.Protocol)
+	}
 	var q Request
-	if err := decode(io.LimitReader(r, MaxMessage), &q); err != nil {
+	if err := decode(bytes.NewReader(text), &q); err != nil {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
 	if err := q.Check(); err != nil {
@@ -155,6 +190,12 @@ func ImageRoot(digest string) string {
 
 // Check returns an error unless the request is one that a server can make.
 func (q Request) Check() error {
+	if q.Command == Hello || q.Command == Work {
+		if (q != Request{Protocol: q.Protocol, Command: q.Command}) {
+			return fmt.Errorf("%s stands alone", q.Command)
+		}
+		return nil
+	}
 	if !ValidID(q.ID) {
 		return fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
 	}
@@ -162,7 +203,7 @@ func (q Request) Check() error {
 	case Create:
 		return q.checkCreate()
 	case Remove:
-		if (q != Request{Command: q.Command, ID: q.ID}) {
+		if (q != Request{Protocol: q.Protocol, Command: Remove, ID: q.ID}) {
 			return errors.New("a sandbox is removed by its id alone")
 		}
 		return nil

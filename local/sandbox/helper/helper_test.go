@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -34,59 +35,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-const (
-	digest     = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	goodRemove = `{"command":"remove","id":"a"}`
-	goodCreate = `{"command":"create","id":"a","slot":3,"image":"` + digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
-)
-
-// hostile are requests that no server makes.
-func hostile() []string {
-	all := []string{
-		"", "{}", "null", "[]", "true", goodCreate + "{}", goodRemove + "x", goodCreate[:40],
-		`{"command":"remove","id":"a","more":1}`,
-		`{"command":"remove","id":"a","slot":1}`,
-		`{"command":"remove","id":"a","image":"` + digest + `"}`,
-		`{"command":"remove","id":"` + strings.Repeat("a", MaxMessage) + `"}`,
-		`{"command":"create","id":"a","slot":1}`,
-	}
-	put := func(from, to string) {
-		if text := strings.Replace(goodCreate, from, to, 1); text != goodCreate {
-			all = append(all, text)
-		} else {
-			panic(from)
-		}
-	}
-	for _, id := range []string{"", ".", "..", "../a", "a/b", "/a", "-a", "a\\u0000", "a\\n", " ", strings.Repeat("a", 65)} {
-		put(`"id":"a"`, `"id":"`+id+`"`)
-	}
-	for _, command := range []string{"", "init", "once", "Create", "remove"} {
-		put(`"command":"create"`, `"command":"`+command+`"`)
-	}
-	for _, image := range []string{"..", "/", "host", digest + "0", digest[:70], strings.ToUpper(digest), "sha256:" + strings.Repeat("../", 21) + "a", strings.Replace(digest, "sha256:", "sha512:", 1)} {
-		put(digest, image)
-	}
-	for _, slot := range []string{"-1", fmt.Sprint(spec.MaxSlots), "1e3", "1.5", `"1"`, "99999999999999999999", "null1"} {
-		put(`"slot":3`, `"slot":`+slot)
-	}
-	for _, field := range []string{`"cpuMHz":100`, `"memoryMiB":64`, `"processes":32`, `"workspaceMiB":8`} {
-		name, _, _ := strings.Cut(field, ":")
-		for _, value := range []string{"-1", "0", "1048577", "9223372036854775807", "9223372036854775808", "1e400", `"8"`} {
-			put(field, name+":"+value)
-		}
-	}
-	put(`"resources":{`, `"resources":{"more":1,`)
-	put(`"slot":3`, `"stateDir":"/","spec":{}`)
-	return all
-}
-
 func TestRead(t *testing.T) {
-	for _, good := range []string{goodCreate, goodRemove} {
-		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" {
+	for _, good := range []string{sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello} {
+		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" && q.Command != Hello {
 			t.Errorf("%s: %+v, %v", good, q, err)
 		}
 	}
-	for _, text := range hostile() {
+	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Remove+strings.Repeat(" ", MaxMessage)) {
 		if q, err := Read(strings.NewReader(text)); err == nil {
 			t.Errorf("%.200q is read as %+v", text, q)
 		}
@@ -124,7 +79,7 @@ func TestReadConfig(t *testing.T) {
 
 // FuzzRead: whatever is read as a request asks for a sandbox that is one.
 func FuzzRead(f *testing.F) {
-	for _, text := range append(hostile(), goodCreate, goodRemove) {
+	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -133,6 +88,9 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		c := config()
+		if q.Command == Hello || q.Command == Work {
+			return
+		}
 		if path.Dir(c.Group(q.ID)) != c.Parent || path.Dir(path.Join(c.State, q.ID)) != c.State {
 			t.Errorf("%q isn't one name", q.ID)
 		}

@@ -1,4 +1,6 @@
-package sandbox
+// Package launch has rockpool-sandbox make and remove sandboxes: one that is
+// started for each by who has the privileges for it, or one that listens.
+package launch
 
 import (
 	"bytes"
@@ -17,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
-// A Launcher runs rockpool-sandbox. Its methods may be called at once, for
-// different sandboxes.
-type Launcher struct {
+// Direct starts rockpool-sandbox for each request. Its methods may be called at
+// once, for different sandboxes.
+type Direct struct {
 	Path   string        // of the program rockpool-sandbox
 	Config helper.Config // but for Parent, which sandboxes' groups tell
 
@@ -33,18 +35,18 @@ type Launcher struct {
 // get listener as its descriptor 3, and returns when the process runs and its
 // limits were read back. After an error nothing is left, unless ctx ended or the
 // helper was killed: then Remove cleans up.
-func (l Launcher) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
+func (l Direct) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	return l.run(ctx, group, q, listener)
 }
 
 // Remove kills what runs in a sandbox, in whatever state it is, and removes
 // it; one that isn't there is success.
-func (l Launcher) Remove(ctx context.Context, id, group string) error {
+func (l Direct) Remove(ctx context.Context, id, group string) error {
 	_, err := l.run(ctx, group, helper.Request{Command: helper.Remove, ID: id})
 	return err
 }
 
-func (l Launcher) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
+func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
 	if path.Base(group) != q.ID {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its group", q.Command, q.ID, group)
 	}
@@ -53,6 +55,7 @@ func (l Launcher) run(ctx context.Context, group string, q helper.Request, files
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	q.Protocol = helper.Protocol
 	request, err := json.Marshal(q)
 	if err != nil {
 		return helper.Answer{}, err

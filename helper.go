@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"syscall"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/daemon"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+type helperCommand struct {
+	User         string `env:"ROCKPOOL_HELPER_USER" default:"rockpool" placeholder:"NAME" help:"The server's user, by name or number: nobody else can use the socket. (${default}; $$${env})"`
+	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, where only root can make one; the server's --sandbox-helper. One that systemd hands over goes before. (${default}; $$${env})"`
+	State        string `env:"ROCKPOOL_HELPER_STATE" default:"/var/lib/rockpool-helper" placeholder:"DIR" help:"Directory for what the helper keeps, root's alone, on a file system that isn't mounted noexec. (${default}; $$${env})"`
+	Data         string `env:"ROCKPOOL_DATA" default:"/var/lib/rockpool" placeholder:"DIR" help:"The server's --data. (${default}; $$${env})"`
+	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
+}
+
+// Help is what rockpool helper --help says beyond the flags.
+func (helperCommand) Help() string {
+	return `Makes and removes sandboxes for a server that isn't root. Only this needs root then:
+
+    sudo rockpool helper --user rockpool
+    sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
+
+It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+}
+
+// An imageWorkerCommand is what a helper starts to work on an image.
+type imageWorkerCommand struct{}
+
+// Run works until its stdin, a connection to the server, ends.
+func (imageWorkerCommand) Run(cli.Streams) error {
+	conn, err := net.FileConn(os.Stdin)
+	if err != nil {
+		return err
+	}
+	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
+}
+
+// Run becomes rockpool-sandbox.
+func (c *helperCommand) Run(cli.Streams) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the sandbox helper needs root: start it with sudo")
+	}
+	if err := c.install(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(config.Dir, daemon.Program)
+	err = syscall.Exec(program, []string{daemon.Program, helper.Listen, string(text)}, []string{})
+	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
+}
+
+// config checks the flags.
+func (c *helperCommand) config() (daemon.Config, error) {
+	uid, err := strconv.ParseUint(c.User, 10, 31)
+	if err != nil {
+		found, err := user.Lookup(c.User)
+		if err != nil {
+			return daemon.Config{}, &settingError{"user", c.User, "a user of this machine: make one with `useradd --system rockpool`"}
+		}
+		if uid, err = strconv.ParseUint(found.Uid, 10, 31); err != nil {
+			return daemon.Config{}, err
+		}
+	}
+	if uid == 0 {
+		return daemon.Config{}, &settingError{"user", c.User, "a user other than root, whose server needs no helper that listens"}
+	}
+	for flag, path := range map[string]string{"socket": c.Socket, "state": c.State, "data": c.Data} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+			return daemon.Config{}, &settingError{flag, path, "an absolute path without .. or a / at its end"}
+		}
+	}
+	parent := "/" + c.CgroupParent
+	if !helper.ValidParent(parent) {
+		return daemon.Config{}, &settingError{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
+	}
+	data := c.Data
+	if real, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+		data = real
+	}
+	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
+	if config.Worker, err = os.Executable(); err != nil {
+		return daemon.Config{}, err
+	}
+	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
+		config.Socket = "" // sd_listen_fds(3): descriptor 3
+	}
+	return config, nil
+}
+
+// install puts the helper and the agent where only root can.
+func (c *helperCommand) install() error {
+	agent, err := embedded.Binary(goruntime.GOARCH)
+	if err != nil {
+		return err
+	}
+	program, err := sandbox.Binary()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {
+		at := filepath.Join(c.State, name)
+		if err := os.WriteFile(at+".new", data, 0o755); err != nil { // one that runs can't be written
+			return err
+		}
+		if err := os.Rename(at+".new", at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+)
+
+// A launcher makes and removes sandboxes; see package launch.
+type launcher interface {
+	Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error)
+	Remove(ctx context.Context, id, group string) error
+}
+
+// greetWithin is how long a helper that listens is waited for: it may be starting
+// too.
+const greetWithin = 5 * time.Second
+
+// greet finds out whether the helper that listens is the one that is meant.
+func (c *Cluster) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	remote := launch.Remote{Socket: c.config.HelperSocket}
+	for {
+		answer, err := remote.Hello(ctx)
+		var away *launch.UnreachableError
+		switch parent := "/" + c.config.CgroupParent; {
+		case err == nil && answer.Parent != parent:
+			return fmt.Errorf("the sandbox helper makes runners' groups below %s, not below %s: let --cgroup-parent be the same for both", answer.Parent, parent)
+		case err == nil || !errors.As(err, &away):
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // whether it listens can't be waited for otherwise
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

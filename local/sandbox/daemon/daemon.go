@@ -1,0 +1,239 @@
+// Package daemon is rockpool-sandbox while it listens: it makes and removes
+// sandboxes for a server that has no privileges.
+//
+// Who asks is known by the kernel, not by what is said: the socket belongs to one
+// user, whose every connection is checked once more. A request is one packet, so
+// none is ever half there, with the socket of the sandbox's agent as its one
+// descriptor. What it may say is checked by package helper. Each is served by a
+// rockpool-sandbox of its own, in a mount namespace of its own (package launch),
+// which is told where it works by this one, not by the request.
+//
+// Sandboxes hang on neither the server nor the helper. What they have of the
+// helper is on disk, and the next one goes on with it.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/local/uids"
+)
+
+// A Config says where a helper listens, for whom, and where it works.
+type Config struct {
+	Socket string `json:"socket"` // its path; "": descriptor 3, which systemd made
+	UID    int    `json:"uid"`    // of the server
+	Dir    string `json:"dir"`    // root's alone; Agent and Program are there
+	Images string `json:"images"` // where the server unpacks images
+	Parent string `json:"parent"` // the group that sandboxes' groups are in
+	Worker string `json:"worker"` // a program that everybody can execute, and that works as image.Work when WorkerArgument is its argument
+}
+
+// Files in Config.Dir, which are there before a daemon is.
+const (
+	Program = "rockpool-sandbox"
+	Agent   = "agent"
+)
+
+// WorkerArgument is that of Config.Worker, whose stdin is the connection, and
+// descriptor 3 the directory.
+const WorkerArgument = "image-worker"
+
+// A daemon is a helper that listens.
+type daemon struct {
+	config Config
+	log    *log.Logger
+	trees  cgroup.Hierarchies
+	lock   *os.File
+	root   string // the name of the directory that sandboxes are made around
+	launch launch.Direct
+	holds  holds
+	turns  turns
+	works  chan struct{} // a token for each worker
+}
+
+// Listen reads a Config and serves until ctx ends. Sandboxes stay.
+func Listen(ctx context.Context, config string, log *log.Logger) error {
+	d := &daemon{log: log, turns: turns{busy: map[string]chan struct{}{}}, works: make(chan struct{}, worksAtOnce)}
+	if err := json.Unmarshal([]byte(config), &d.config); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if err := d.open(); err != nil {
+		return err
+	}
+	defer d.lock.Close()
+	listener, err := d.listen()
+	if err != nil {
+		return err
+	}
+	log.Printf("listening for user %d; sandboxes are below %s", d.config.UID, d.config.Parent)
+	d.serve(ctx, listener)
+	for group := d.config.Parent; group != "/"; group = filepath.Dir(group) {
+		d.trees.Prune(group)
+	}
+	return nil
+}
+
+// open takes the directory, with what the last helper left there.
+func (d *daemon) open() (err error) {
+	c := d.config
+	if !helper.ValidParent(c.Parent) {
+		return fmt.Errorf("the cgroup parent %q isn't rockpool or below it", c.Parent)
+	}
+	if err := rootsAlone(c.Dir); err != nil {
+		return err
+	}
+	for _, sub := range []string{"state", "roots", "held"} {
+		if err := os.MkdirAll(filepath.Join(c.Dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if d.lock, err = os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	if err := takeLock(d.lock); err != nil {
+		return fmt.Errorf("another helper, or what one left at work, is using %s: %w", c.Dir, err)
+	}
+	if d.trees, err = cgroup.Mounted(); err != nil {
+		return err
+	}
+	d.holds = holds{filepath.Join(c.Dir, "held"), &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots}}
+	if err := d.sweep(); err != nil {
+		return fmt.Errorf("clean up after the last helper: %w", err)
+	}
+	agent, err := os.ReadFile(filepath.Join(c.Dir, Agent))
+	if err != nil {
+		return err
+	}
+	machine := spec.Inspect(d.trees)
+	d.root = fmt.Sprintf("%x", time.Now().UnixNano())
+	root := filepath.Join(c.Dir, "roots", d.root)
+	if err := spec.BuildRoot(root, machine, agent); err != nil {
+		return fmt.Errorf("the sandboxes' root directory: %w", err)
+	}
+	d.launch = launch.Direct{
+		Path:   filepath.Join(c.Dir, Program),
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine},
+		Lock:   d.lock,
+	}
+	return nil
+}
+
+// takeLock waits for helpers that one that was killed left at work: each may
+// take as long as removing may.
+func takeLock(file *os.File) error {
+	const patience, pause = 6 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// sweep gives back what sandboxes have that aren't there any more, and deletes
+// the root directories that none was made around.
+func (d *daemon) sweep() error {
+	held, err := d.holds.all()
+	if err != nil {
+		return err
+	}
+	var used []string
+	for id, root := range held {
+		if d.alive(id) {
+			used = append(used, root)
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(filepath.Join(d.config.Dir, "state", id)), d.holds.release(id)); err != nil {
+			return err
+		}
+	}
+	roots, err := filepath.Glob(filepath.Join(d.config.Dir, "roots", "*"))
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, root := range roots {
+		if !slices.Contains(used, filepath.Base(root)) {
+			failed = errors.Join(failed, spec.RemoveRoot(root))
+		}
+	}
+	return failed
+}
+
+// alive reports whether a sandbox has a group anywhere.
+func (d *daemon) alive(id string) bool {
+	return slices.ContainsFunc(d.trees, func(h cgroup.Hierarchy) bool {
+		_, err := os.Lstat(filepath.Join(h.Mount, d.config.Parent, id))
+		return err == nil
+	})
+}
+
+// listen opens the socket, which only the server's user can open.
+func (d *daemon) listen() (*net.UnixListener, error) {
+	if d.config.Socket == "" {
+		file := os.NewFile(3, "socket")
+		defer file.Close()
+		l, err := net.FileListener(file)
+		if err != nil {
+			return nil, fmt.Errorf("the socket that was handed over: %w", err)
+		}
+		unixListener, ok := l.(*net.UnixListener)
+		if !ok || l.Addr().Network() != "unixpacket" {
+			return nil, errors.Join(errors.New("the socket that was handed over isn't one of ListenSequentialPacket="), l.Close())
+		}
+		return unixListener, nil
+	}
+	dir := filepath.Dir(d.config.Socket)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := rootsAlone(dir); err != nil {
+		return nil, err
+	}
+	if info, err := os.Lstat(d.config.Socket); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("%s is there, and isn't a socket", d.config.Socket)
+		}
+		if err := os.Remove(d.config.Socket); err != nil { // the last helper's; this one has the lock
+			return nil, err
+		}
+	}
+	before := unix.Umask(0o177)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.config.Socket, Net: "unixpacket"})
+	unix.Umask(before)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chown(d.config.Socket, d.config.UID, -1); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// rootsAlone returns an error unless nobody but root can put something into a
+// directory.
+func rootsAlone(dir string) error {
+	var info unix.Stat_t
+	if err := unix.Lstat(dir, &info); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Uid != 0 || info.Mode&0o022 != 0 {
+		return fmt.Errorf("%s must be a directory of root's that nobody else can write to", dir)
+	}
+	return nil
+}

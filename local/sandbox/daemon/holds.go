@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/rockpool/rockpool/local/uids"
+)
+
+// holds are what sandboxes have of the helper: a directory each, which holds the
+// range of user ids and names the root directory that it was made around.
+type holds struct {
+	dir    string
+	ranges *uids.Ranges
+}
+
+// Names in a sandbox's directory.
+const (
+	slotName = "slot"
+	rootName = "root"
+)
+
+// take returns a range of user ids for a sandbox that has none.
+func (h holds) take(id, root string) (slot int, err error) {
+	dir := filepath.Join(h.dir, id)
+	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
+		return 0, errors.New("there is such a sandbox: remove it first")
+	} else if err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, rootName), []byte(root), 0o600); err != nil {
+		return 0, err
+	}
+	if slot, err = h.ranges.Take(dir); err != nil {
+		return 0, fmt.Errorf("the machine has no user ids left for it: %w", err)
+	}
+	return slot, os.WriteFile(filepath.Join(dir, slotName), []byte(strconv.Itoa(slot)), 0o600)
+}
+
+// release gives back what a sandbox has that isn't there any more. A range whose
+// number wasn't written yet is free as soon as its holder's directory is gone.
+func (h holds) release(id string) error {
+	dir := filepath.Join(h.dir, id)
+	if text, err := os.ReadFile(filepath.Join(dir, slotName)); err == nil {
+		slot, err := strconv.Atoi(string(text))
+		if err == nil {
+			err = h.ranges.Release(slot, dir)
+		}
+		if err != nil {
+			return fmt.Errorf("give back its user ids: %w", err)
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// all returns the root directory of each sandbox that has something.
+func (h holds) all() (map[string]string, error) {
+	entries, err := os.ReadDir(h.dir)
+	if err != nil {
+		return nil, err
+	}
+	roots := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(h.dir, e.Name(), rootName))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		roots[e.Name()] = string(text)
+	}
+	return roots, nil
+}

@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+)
+
+// Bounds of one request.
+const (
+	atOnce     = 64               // connections; further ones wait
+	saidWithin = 2 * time.Second  // from the connection to the request
+	doneWithin = 30 * time.Second // the work
+	goneWithin = 5 * time.Second  // what is at work when the helper is asked to end
+)
+
+// serve answers until ctx ends, and what it began by then.
+func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	var requests sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for ctx.Err() == nil {
+		slots <- struct{}{}
+		conn, err := listener.AcceptUnix()
+		if err != nil {
+			<-slots
+			if ctx.Err() == nil {
+				d.log.Printf("accept: %v", err)
+				pause(ctx, 100*time.Millisecond) // such as no descriptors left
+			}
+			continue
+		}
+		requests.Go(func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			d.answer(working, conn)
+		})
+	}
+	late := time.AfterFunc(goneWithin, giveUp)
+	defer late.Stop()
+	requests.Wait()
+}
+
+func pause(ctx context.Context, how time.Duration) {
+	timer := time.NewTimer(how)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// answer serves one connection, which is one request.
+func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
+	if peer, err := helper.Peer(conn); err != nil || int(peer.Uid) != d.config.UID {
+		d.log.Printf("refused a connection: it isn't the server's user's: %+v (%v)", peer, err)
+		return
+	}
+	answer, err := d.obey(ctx, conn)
+	if errors.Is(err, errAnswered) {
+		return
+	}
+	if err != nil {
+		d.log.Print(err)
+		var refusal *launch.RefusalError
+		answer = helper.Answer{Error: err.Error()}
+		if errors.As(err, &refusal) {
+			answer = helper.Answer{Error: refusal.Line, Final: refusal.Final}
+		}
+	}
+	text, err := json.Marshal(answer)
+	if err == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
+		_, err = conn.Write(text)
+	}
+	if err != nil {
+		d.log.Printf("answer: %v", err)
+	}
+}
+
+// obey reads a request and does it, or gives up where who asked goes away.
+func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, error) {
+	q, file, err := receive(conn)
+	if file != nil {
+		defer file.Close()
+	}
+	switch {
+	case err != nil:
+		return helper.Answer{}, err
+	case q.Command == helper.Hello:
+		return helper.Answer{Parent: d.config.Parent}, nil
+	case q.Command == helper.Work:
+		return helper.Answer{}, d.work(ctx, conn, file)
+	}
+	ctx, stop := context.WithTimeout(ctx, doneWithin)
+	defer stop()
+	gone := watch(conn, stop)
+	defer gone()
+	end, err := d.turns.take(ctx, q.ID)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	defer end()
+	if q.Command == helper.Remove {
+		return helper.Answer{}, d.remove(ctx, q.ID)
+	}
+	return d.create(ctx, q, file)
+}
+
+// watch calls stop when the other side closes the connection, or says more than
+// there is to say. The function that it returns ends that.
+func watch(conn *net.UnixConn, stop func()) (end func()) {
+	_ = conn.SetReadDeadline(time.Time{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_, err := conn.Read(make([]byte, 1))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			stop()
+		}
+	})
+	return func() {
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+		watching.Wait()
+	}
+}
+
+// receive reads the one packet of a connection, with what belongs to it: the
+// socket of a sandbox's agent, or a directory. The caller closes that.
+func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
+		return nil, nil, err
+	}
+	packet := make([]byte, helper.MaxMessage)
+	rights := make([]byte, unix.CmsgSpace(4)) // room for one descriptor
+	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
+	files, unknown := descriptors(rights[:rightsN])
+	refuse := func(err error) (*helper.Request, *os.File, error) {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		return nil, nil, fmt.Errorf("refused a request: %w", err)
+	}
+	switch {
+	case err != nil:
+		return refuse(err)
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return refuse(fmt.Errorf("it has more than %d bytes, or more than one descriptor", helper.MaxMessage))
+	case unknown != nil:
+		return refuse(unknown)
+	}
+	q, err := helper.Parse(packet[:n])
+	switch {
+	case err != nil:
+		return refuse(err)
+	case q.Slot != 0:
+		return refuse(errors.New("the user ids of a sandbox are this helper's to choose"))
+	}
+	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
+	if check == nil && len(files) == 0 {
+		return q, nil, nil
+	}
+	if check == nil || len(files) != 1 {
+		return refuse(fmt.Errorf("%d descriptors came with %s", len(files), q.Command))
+	}
+	if err := check(int(files[0].Fd())); err != nil {
+		return refuse(err)
+	}
+	return q, files[0], nil
+}
+
+// descriptors returns those that came with a packet.
+func descriptors(rights []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	for _, m := range messages {
+		fds, notRights := unix.ParseUnixRights(&m)
+		err = errors.Join(err, notRights)
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, err
+}
+
+// create makes a sandbox. What failed with an answer has left nothing; of
+// another failure the next remove cleans up.
+func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.File) (helper.Answer, error) {
+	slot, err := d.holds.take(q.ID, d.root)
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("create sandbox %s: %w", q.ID, err)
+	}
+	q.Slot = slot
+	answer, err := d.launch.Create(ctx, d.group(q.ID), *q, listener)
+	var refusal *launch.RefusalError
+	if errors.As(err, &refusal) && !d.alive(q.ID) {
+		err = errors.Join(err, d.holds.release(q.ID))
+	}
+	return answer, err
+}
+
+func (d *daemon) remove(ctx context.Context, id string) error {
+	if err := d.launch.Remove(ctx, id, d.group(id)); err != nil {
+		return err
+	}
+	return d.holds.release(id)
+}
+
+func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }
