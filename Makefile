@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent sandbox web run dev nomad test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help build agent sandbox prober web run dev nomad test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -15,7 +15,7 @@ LINT := go tool -modfile=tools/go.mod golangci-lint
 help: ## print this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
-build: agent sandbox web ## build bin/rockpool with all it embeds
+build: agent sandbox prober web ## build bin/rockpool with all it embeds
 	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
 
 agent:
@@ -27,6 +27,9 @@ agent:
 sandbox:
 	@scripts/needs cc
 	CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
+
+prober:
+	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
 
 web:
 	@scripts/web build

@@ -8,7 +8,7 @@ import (
 
 // formAttacks are those that come as multipart requests. Their parts aren't
 // bounded by the length of a body, which may be that of any file.
-func formAttacks() []attack {
+func formAttacks() []assault {
 	const (
 		uploads = `{"query": "mutation($file: Upload!) { uploadFile(runnerId: \"none\", path: \"f\", file: $file) { file { size } } }", "variables": {"file": null}}`
 		places  = `{"0": ["variables.file"]}`
@@ -16,7 +16,7 @@ func formAttacks() []attack {
 		more    = 40 << 20
 	)
 	operations, file := part("operations", uploads), part("0", "content")
-	all := []attack{
+	all := []assault{
 		{name: "a part operations of 40 MB", body: form(part("operations", strings.Repeat(" ", more)), part("map", places), file), code: "LIMIT_EXCEEDED"},
 		{name: "a part operations of 31 MB of brackets", body: form(part("operations", "{"+strings.Repeat("[", big)), part("map", places), file), code: "LIMIT_EXCEEDED"},
 		{name: "a part map of 40 MB", body: form(operations, part("map", strings.Repeat(" ", more)), file), code: "LIMIT_EXCEEDED"},

@@ -22,9 +22,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// An attack is a request that costs its sender little and could cost the server
+// An assault is a request that costs its sender little and could cost the server
 // much.
-type attack struct {
+type assault struct {
 	name   string
 	body   func() io.Reader
 	length int64  // that is told; 0: of the body, -1: none
@@ -51,7 +51,7 @@ func numbered(n int, format string) string {
 	return b.String()
 }
 
-func attacks() []attack {
+func attacks() []assault {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	doubling := "{ ...f0 }" + numbered(40, " fragment f%[1]d on Query { ...g%[1]d ...g%[1]d }")
 	for i := range 40 {
@@ -59,7 +59,7 @@ func attacks() []attack {
 	}
 	doubling += " fragment f40 on Query { version }"
 	big := 31 << 20 // within the limit of a body
-	return []attack{
+	return []assault{
 		{name: "300 aliases of 1,000 items", body: operation("{ "+numbered(300, "a%d: runners(first: 1000) { nodes { id state } } ")+"}", "{}"), code: "LIMIT_EXCEEDED"},
 		{name: "50 aliases of 1,000 items by a variable", body: operation("query($n: Int) { "+numbered(50, "a%d: runners(first: $n) { nodes { id state } } ")+"}", `{"n": 1000}`), code: "LIMIT_EXCEEDED"},
 		{name: "50 aliases of 1,000 items by a variable's default", body: operation("query($n: Int = 1000) { "+numbered(50, "a%d: executions(first: $n) { nodes { id state } } ")+"}", "{}"), code: "LIMIT_EXCEEDED"},
@@ -99,7 +99,7 @@ func (blank) Read(p []byte) (int, error) {
 func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	p := serveBinary(t, dataDir(t))
 	before := mostMemory(t, p.cmd.Process.Pid)
-	transports := map[string]func(context.Context, string, attack) (string, error){"POST": overPOST, "server-sent events": overEvents, "WebSocket": overWebSocket}
+	transports := map[string]func(context.Context, string, assault) (string, error){"POST": overPOST, "server-sent events": overEvents, "WebSocket": overWebSocket}
 	wrong := append(attacks(), formAttacks()...)
 	for _, attack := range wrong {
 		for transport, send := range transports {
@@ -166,7 +166,7 @@ func mostMemory(t testing.TB, pid int) int64 {
 
 // The code that an attack over one transport is answered with. An answer is
 // short, and comes before the deadline.
-func overPOST(ctx context.Context, url string, a attack) (string, error) {
+func overPOST(ctx context.Context, url string, a assault) (string, error) {
 	text, err := post(ctx, url, a, "application/json")
 	if err != nil {
 		return "", err
@@ -174,7 +174,7 @@ func overPOST(ctx context.Context, url string, a attack) (string, error) {
 	return refusalCode(text)
 }
 
-func overEvents(ctx context.Context, url string, a attack) (string, error) {
+func overEvents(ctx context.Context, url string, a assault) (string, error) {
 	text, err := post(ctx, url, a, "text/event-stream")
 	if err != nil {
 		return "", err
@@ -187,7 +187,7 @@ func overEvents(ctx context.Context, url string, a attack) (string, error) {
 
 const longestRefusal = 32 << 10
 
-func post(ctx context.Context, url string, a attack, accept string) ([]byte, error) {
+func post(ctx context.Context, url string, a assault, accept string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, a.body())
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func refusalCode(text []byte) (string, error) {
 
 // overWebSocket subscribes. What isn't an operation at all closes the
 // connection, with a code of the protocol in place of ours.
-func overWebSocket(ctx context.Context, url string, a attack) (string, error) {
+func overWebSocket(ctx context.Context, url string, a assault) (string, error) {
 	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		return "", err

@@ -48,7 +48,9 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("at its start it says %q", said)
 	}
 	var health struct {
-		Health struct{ Components []struct{ Name, Status, Message string } }
+		Health struct {
+			Components []struct{ Name, Status, Message string }
+		}
 	}
 	p.call(t, `{ health { components { name status message } } }`, nil, &health)
 	told := false

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"client":              {"runtime"},
 	"bench":               {"client", "runtime", "nomad/bare"},
 	"chaos":               {"client", "runtime"},
+	"attack":              {"client", "runtime"},
 	"cli":                 {"client", "runtime"},
 	"agent/...":           {"agent/..."},
 	"local":               {"runtime", "runtime/hints", "runtime/past", "runtime/timing", "agent/...", "local/..."},

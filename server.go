@@ -51,6 +51,19 @@ type Server struct {
 	key      []byte       // signs addresses of downloads
 	debug    net.Listener // of the profiles; nil: they aren't served
 	socket   string       // a Unix socket to serve on, instead of Config.Listen; "": none
+	programs *programs    // that local runners are made with; nil: those that were built in
+}
+
+// programs are what local runners are made with.
+type programs struct{ agent, helper []byte }
+
+func builtIn() (*programs, error) {
+	agent, err := embedded.Binary(goruntime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	helper, err := sandbox.Binary()
+	return &programs{agent, helper}, err
 }
 
 // NewServer returns a server for a configuration that was checked.
@@ -94,8 +107,17 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: time.Duration(s.config.AlertTimeout) * time.Second},
 		Keep:  time.Duration(s.config.KeepExecutions) * time.Second, KeepBytes: s.config.KeepBytes,
+		Attacks: s.lastAttacks(),
 	})
 	return nil
+}
+
+// lastAttacks is of [engine.Config]: attacks are on runners of this machine.
+func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
+	if s.config.Cluster == clusterNomad {
+		return nil
+	}
+	return func() (*engine.Attacks, error) { return lastAttacks(s.config.Data) }
 }
 
 // openCluster opens the data directory and takes over what is left there.
@@ -116,23 +138,23 @@ func (s *Server) openCluster(ctx context.Context) (err error) {
 }
 
 func (s *Server) openLocal(ctx context.Context) error {
-	agent, err := embedded.Binary(goruntime.GOARCH)
-	if err != nil {
-		return err
-	}
-	helper, err := sandbox.Binary()
-	if err != nil {
-		return err
+	with := s.programs
+	if with == nil {
+		var err error
+		if with, err = builtIn(); err != nil {
+			return err
+		}
 	}
 	var network *local.Network
 	if s.config.Network {
+		var err error
 		if network, err = s.config.Networks.local(); err != nil {
 			return err
 		}
 	}
 	opened, err := local.New(ctx, local.Config{
 		Dir: filepath.Join(s.config.Data, "local"), Store: s.store, Logger: s.logger.Named("local"),
-		Agent: agent, Helper: helper, HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
+		Agent: with.agent, Helper: with.helper, HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
 		Overcommit: scheduler.Overcommit{CPU: s.config.CPUOvercommit, Memory: s.config.MemoryOvercommit},
 		Collect: scheduler.Collect{
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,

@@ -127,6 +127,11 @@ func (c *Client) Ask(ctx context.Context, query string, variables map[string]any
 	if err != nil {
 		return err
 	}
+	return c.Post(ctx, body, into)
+}
+
+// Post sends a body as it is, be it an operation or not. The error is as Ask's.
+func (c *Client) Post(ctx context.Context, body []byte, into any) error {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return err

@@ -34,10 +34,11 @@ const (
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 )
 
-// denyList is what user code in a runner may not call. It has no capability
-// for most of it either; the rest has been the way into many kernels. The agent
-// itself needs clone3 where it starts commands with that (forkInto), and refuses
-// it to each of these then.
+// denyList is what user code in a runner may not call: all that isn't known
+// here, and of what is known what is denied. It has no capability for most of it
+// either; the rest has been the way into many kernels. docs/security.md lists it.
+// The agent itself needs clone3 where it starts commands with that (forkInto), and
+// refuses it to each of these then.
 func denyList(clone3 bool) []unix.SockFilter {
 	p := program{code: make([]unix.SockFilter, 0, 256)} // an idle agent keeps each size that it ever allocated
 	p.load(dataArchitecture)
@@ -47,6 +48,9 @@ func denyList(clone3 bool) []unix.SockFilter {
 		const x32 = 0x40000000
 		p.code = append(p.code, jump(unix.BPF_JGE, x32, 0, 1), ret(killProcess))
 	}
+	// What came to kernels after this list was looked through: programs have to do
+	// without, as on a kernel that doesn't have it.
+	p.code = append(p.code, jump(unix.BPF_JGT, lastKnown, 0, 1), ret(unknown))
 	for _, number := range denied {
 		p.when(number, ret(refuse))
 	}
@@ -85,13 +89,17 @@ func denyList(clone3 bool) []unix.SockFilter {
 	return p.code
 }
 
+// lastKnown is the highest number of a call that was thought about: all later
+// ones, too, have the same on every architecture.
+const lastKnown = unix.SYS_RSEQ_SLICE_YIELD
+
 // denied are the calls that are refused whatever their arguments; those that
 // only one architecture has are in a file of its own.
 var denied = append([]uint32{
 	// Mounts, roots and namespaces.
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_UNSHARE, unix.SYS_SETNS,
 	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
-	unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, sysOpenTreeAttr,
+	unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, sysOpenTreeAttr, unix.SYS_LISTNS,
 	// Other processes.
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
 	unix.SYS_PROCESS_MADVISE,
@@ -106,7 +114,7 @@ var denied = append([]uint32{
 	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SYSLOG, unix.SYS_NFSSERVCTL, unix.SYS_VHANGUP,
-	unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
+	unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_SET_MEMPOLICY_HOME_NODE, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
 }, deniedHere...)
 
 // A program is a filter that is being written; the number of the call is in

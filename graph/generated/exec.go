@@ -78,6 +78,15 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	Attacks struct {
+		At        func(childComplexity int) int
+		Failed    func(childComplexity int) int
+		Held      func(childComplexity int) int
+		Isolation func(childComplexity int) int
+		Tried     func(childComplexity int) int
+		Version   func(childComplexity int) int
+	}
+
 	CancelExecutionPayload struct {
 		Execution func(childComplexity int) int
 	}
@@ -289,6 +298,7 @@ type ComplexityRoot struct {
 	}
 
 	Health struct {
+		Attacks    func(childComplexity int) int
 		Components func(childComplexity int) int
 		Status     func(childComplexity int) int
 	}
@@ -770,6 +780,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AllocationEdge.Node(childComplexity), true
+
+	case "Attacks.at":
+		if e.ComplexityRoot.Attacks.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.At(childComplexity), true
+	case "Attacks.failed":
+		if e.ComplexityRoot.Attacks.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.Failed(childComplexity), true
+	case "Attacks.held":
+		if e.ComplexityRoot.Attacks.Held == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.Held(childComplexity), true
+	case "Attacks.isolation":
+		if e.ComplexityRoot.Attacks.Isolation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.Isolation(childComplexity), true
+	case "Attacks.tried":
+		if e.ComplexityRoot.Attacks.Tried == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.Tried(childComplexity), true
+	case "Attacks.version":
+		if e.ComplexityRoot.Attacks.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Attacks.Version(childComplexity), true
 
 	case "CancelExecutionPayload.execution":
 		if e.ComplexityRoot.CancelExecutionPayload.Execution == nil {
@@ -1592,6 +1639,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FileFailure.Path(childComplexity), true
 
+	case "Health.attacks":
+		if e.ComplexityRoot.Health.Attacks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Health.Attacks(childComplexity), true
 	case "Health.components":
 		if e.ComplexityRoot.Health.Components == nil {
 			break
@@ -4271,6 +4324,24 @@ type Health {
   status: HealthStatus!
   "The parts, each with its own verdict."
   components: [ComponentHealth!]!
+  "What came of the last attacks that ` + "`" + `rockpool doctor --attack` + "`" + ` carried out on this machine; null if there were none, and where runners are elsewhere."
+  attacks: Attacks
+}
+
+"What came of carrying out the corpus of attacks (docs/security.md) on runners of this machine."
+type Attacks {
+  "When they began."
+  at: Time!
+  "Which version of the server was attacked."
+  version: String!
+  "Which isolation its runners had."
+  isolation: Isolation!
+  "How many attacks were carried out."
+  tried: Int!
+  "How many of them were held off."
+  held: Int!
+  "The names of those that weren't. Then the part ` + "`" + `attacks` + "`" + ` is DEGRADED."
+  failed: [String!]!
 }
 
 "A verdict."
@@ -4285,7 +4356,7 @@ enum HealthStatus {
 
 "How one part is."
 type ComponentHealth {
-  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + `, or ` + "`" + `pool` + "`" + ` with an environment's id."
+  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + `, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
   name: String!
   "The verdict."
   status: HealthStatus!
@@ -4386,6 +4457,24 @@ func (ec *executionContext) childFields_AllocationEdge(ctx context.Context, fiel
 		return ec.fieldContext_AllocationEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AllocationEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Attacks(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_Attacks_at(ctx, field)
+	case "version":
+		return ec.fieldContext_Attacks_version(ctx, field)
+	case "isolation":
+		return ec.fieldContext_Attacks_isolation(ctx, field)
+	case "tried":
+		return ec.fieldContext_Attacks_tried(ctx, field)
+	case "held":
+		return ec.fieldContext_Attacks_held(ctx, field)
+	case "failed":
+		return ec.fieldContext_Attacks_failed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Attacks", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4752,6 +4841,8 @@ func (ec *executionContext) childFields_Health(ctx context.Context, field graphq
 		return ec.fieldContext_Health_status(ctx, field)
 	case "components":
 		return ec.fieldContext_Health_components(ctx, field)
+	case "attacks":
+		return ec.fieldContext_Health_attacks(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Health", field.Name)
 }
@@ -6412,6 +6503,144 @@ func (ec *executionContext) fieldContext_AllocationEdge_node(_ context.Context, 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Attacks_at(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Attacks_version(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Attacks_isolation(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_isolation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Isolation, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Isolation) graphql.Marshaler {
+			return ec.marshalNIsolation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐIsolation(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_isolation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Isolation does not have child fields"))
+}
+
+func (ec *executionContext) _Attacks_tried(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_tried(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tried, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_tried(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Attacks_held(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_held(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Held, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_held(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attacks_failed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attacks_failed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _CancelExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *CancelExecutionPayload) (ret graphql.Marshaler) {
@@ -9794,6 +10023,38 @@ func (ec *executionContext) fieldContext_Health_components(_ context.Context, fi
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ComponentHealth(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Health_attacks(ctx context.Context, field graphql.CollectedField, obj *engine.Health) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Health_attacks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Attacks, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *engine.Attacks) graphql.Marshaler {
+			return ec.marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐAttacks(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Health_attacks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Health",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Attacks(ctx, field)
 		},
 	}
 	return fc, nil
@@ -16090,6 +16351,69 @@ func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.Selecti
 	return out
 }
 
+var attacksImplementors = []string{"Attacks"}
+
+func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, obj *engine.Attacks) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, attacksImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Attacks")
+		case "at":
+			out.Values[i] = ec._Attacks_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "version":
+			out.Values[i] = ec._Attacks_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "isolation":
+			out.Values[i] = ec._Attacks_isolation(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tried":
+			out.Values[i] = ec._Attacks_tried(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "held":
+			out.Values[i] = ec._Attacks_held(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "failed":
+			out.Values[i] = ec._Attacks_failed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancelExecutionPayloadImplementors = []string{"CancelExecutionPayload"}
 
 func (ec *executionContext) _CancelExecutionPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelExecutionPayload) graphql.Marshaler {
@@ -18570,6 +18894,11 @@ func (ec *executionContext) _Health(ctx context.Context, sel ast.SelectionSet, o
 		case "components":
 			out.Values[i] = ec._Health_components(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "attacks":
+			out.Values[i] = ec._Health_attacks(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -22845,6 +23174,13 @@ func (ec *executionContext) marshalOAllocationStatus2ᚕgithubᚗcomᚋrockpool�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐAttacks(ctx context.Context, sel ast.SelectionSet, v *engine.Attacks) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Attacks(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOBase642ᚕbyte(ctx context.Context, v any) ([]byte, error) {

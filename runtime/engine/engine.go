@@ -29,6 +29,10 @@ type Config struct {
 	Alert     pool.AlertRule // when a pool that is short of runners says so
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: for ever
 	KeepBytes int64          // that all output, and what is stored about finished executions, may take; 0: any
+
+	// Attacks returns what came of the last attacks that were carried out on this
+	// machine, for Health; nil if there were none. Nil: nobody knows.
+	Attacks func() (*Attacks, error)
 }
 
 // An Engine serves environments, runners and executions.
@@ -40,6 +44,7 @@ type Engine struct {
 	alert    pool.AlertRule
 	keep     time.Duration
 	quota    *output.Quota              // nil: none
+	attacks  func() (*Attacks, error)   // nil: nobody knows
 	room     chan roomRequest           // to the collector
 	jobs     chan func(context.Context) // what Run is to run beside itself
 	restored chan struct{}
@@ -81,6 +86,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		alert:        config.Alert,
 		keep:         config.Keep,
 		quota:        quota,
+		attacks:      config.Attacks,
 		room:         make(chan roomRequest),
 		runnerFeed:   runnerFeed{watchers: map[*runnerWatcher]bool{}},
 		changing:     make(chan struct{}, 1),

@@ -35,6 +35,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	} else {
 		e.setHealth("restore", HealthOK, "")
 	}
+	attacks := e.lastAttacks()
 	for _, env := range e.Environments() {
 		status, _ := e.PoolStatus(env.ID)
 		verdict, message := HealthOK, status.Reason
@@ -48,7 +49,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	health := Health{Status: HealthOK}
+	health := Health{Status: HealthOK, Attacks: attacks}
 	for name, c := range e.health {
 		if id, ok := strings.CutPrefix(name, poolComponent); ok {
 			if _, exists := e.environments[runtime.EnvironmentID(id)]; !exists {
@@ -63,6 +64,26 @@ func (e *Engine) Health(ctx context.Context) Health {
 	}
 	slices.SortFunc(health.Components, func(a, b ComponentHealth) int { return cmp.Compare(a.Name, b.Name) })
 	return health
+}
+
+// lastAttacks notes what came of the last attacks. That there were none is no
+// fault, and no part either.
+func (e *Engine) lastAttacks() *Attacks {
+	const name = "attacks"
+	if e.attacks == nil {
+		return nil
+	}
+	last, err := e.attacks()
+	switch {
+	case err != nil:
+		e.setHealth(name, HealthDegraded, err.Error())
+	case last == nil:
+	case last.Held < last.Tried || last.Tried == 0:
+		e.setHealth(name, HealthDegraded, fmt.Sprintf("%d of %d were held off on %s, in isolation %s; not: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", ")))
+	default:
+		e.setHealth(name, HealthOK, fmt.Sprintf("all %d were held off on %s, in isolation %s", last.Tried, last.At.Format(time.DateOnly), last.Isolation))
+	}
+	return last
 }
 
 // told puts a cluster's problems into words, the first few of them.

@@ -125,11 +125,22 @@ type FilesUpdated struct {
 type Health struct {
 	Status     HealthStatus // the worst of the components
 	Components []ComponentHealth
+	Attacks    *Attacks // what came of the last ones on this machine; nil: there were none
+}
+
+// Attacks are what came of carrying out the corpus of attacks.
+type Attacks struct {
+	At        time.Time
+	Version   string // of the server that was attacked
+	Isolation runtime.Isolation
+	Tried     int
+	Held      int
+	Failed    []string // the names of those that weren't held off
 }
 
 // ComponentHealth is the state of one part, since when, and why.
 type ComponentHealth struct {
-	Name    string // "cluster", "store", "restore", "output", "retention", "pool ID"
+	Name    string // "cluster", "store", "restore", "output", "retention", "attacks", "pool ID"
 	Status  HealthStatus
 	Since   time.Time
 	Message string

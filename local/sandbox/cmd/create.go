@@ -89,6 +89,10 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	limited, err := rlimits(p.Rlimits)
+	if err != nil {
+		return helper.Answer{}, finalError{err}
+	}
 	process := &libcontainer.Process{
 		Init:            true,
 		Args:            p.Args,
@@ -97,6 +101,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		UID:             int(p.User.UID),
 		GID:             int(p.User.GID),
 		NoNewPrivileges: &p.NoNewPrivileges,
+		Rlimits:         limited,
 		Stdin:           null,
 		Stdout:          null,
 		Stderr:          null,

@@ -1,6 +1,6 @@
 import { cleanup, render } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
-import { Verdict } from "./overview";
+import { Attacks, Verdict } from "./overview";
 
 afterEach(cleanup);
 
@@ -15,4 +15,15 @@ test.each([
 ])("%s names what is wrong", (status, components, says) => {
   const { container } = render(<Verdict health={{ status, components }} />);
   expect(container.textContent).toBe(says);
+});
+
+test.each([
+  [170, []],
+  [168, ["call keyctl", "a fork\u202e bomb"]],
+])("what came of attacks, %i held off", (held, failed) => {
+  const { container } = render(<Attacks attacks={{ at: "2026-11-22T05:00:00Z", version: "1", isolation: "NAMESPACES", tried: 170, held, failed }} />);
+  expect(container.textContent).toBe(`${held} of 170 attacks held off, NAMESPACES, 2026-11-22`);
+  const title = container.querySelector("[title]")?.getAttribute("title") ?? "";
+  expect(title).not.toContain("\u202e");
+  expect(title.split("\n").length).toBe(1 + failed.length);
 });

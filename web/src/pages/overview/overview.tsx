@@ -33,6 +33,14 @@ const HealthQuery = graphql(`
         since
         message
       }
+      attacks {
+        at
+        version
+        isolation
+        tried
+        held
+        failed
+      }
     }
   }
 `);
@@ -112,6 +120,7 @@ function Summary({ environments, capacity, health }: SummaryProps) {
           <div className="stack tight">
             <div className="small soft">Health</div>
             <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Asking</Tag>}</div>
+            {health?.attacks && <Attacks attacks={health.attacks} />}
           </div>
           <Meter
             label="CPU promised"
@@ -137,7 +146,18 @@ function Summary({ environments, capacity, health }: SummaryProps) {
   );
 }
 
-export function Verdict({ health }: { health: Health }) {
+/** What came of the last attacks on this machine's runners. */
+export function Attacks({ attacks }: { attacks: NonNullable<Health["attacks"]> }) {
+  const { held, tried, failed, isolation, version, at } = attacks;
+  const title = [`rockpool doctor --attack, ${at}, version ${version}`, ...failed.map((name) => `not held off: ${visible(name)}`)].join("\n");
+  return (
+    <div className="small soft" title={title}>
+      {count(held)} of {count(tried)} attacks held off, {isolation}, {at.slice(0, 10)}
+    </div>
+  );
+}
+
+export function Verdict({ health }: { health: Pick<Health, "status" | "components"> }) {
   const wrong = health.components.filter((part) => part.status !== "OK");
   if (health.status === "OK" || wrong.length === 0) return <Tag tone="good">All parts work</Tag>;
   // Whatever doesn't work at all comes first.

@@ -1,0 +1,131 @@
+// Package attack is a corpus of attacks on a server's isolation, as data, and
+// what carries them out: through the API, as any client would, in runners of
+// environments of its own, with a small hostile program that it puts there.
+//
+// An attack says what runs inside, what must be seen of it if it was held off,
+// and which defence holds it. What must not have happened outside is looked at
+// after every attack: the server and a neighbour answer, a secret of the
+// machine's was nowhere seen, what lies beside it is as it was, and nothing is
+// left of the runner.
+package attack
+
+import (
+	"cmp"
+	"embed"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+//go:embed bin
+var embedded embed.FS
+
+// Prober returns the hostile program that was built into this one, and an error
+// that says what to do if it wasn't.
+func Prober() ([]byte, error) {
+	data, err := embedded.ReadFile("bin/prober")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New(`the prober isn't built in: run "make build"`)
+	}
+	return data, err
+}
+
+// A Class is what an attack is after.
+type Class string
+
+// The classes.
+const (
+	Resources Class = "resources" // to take more than there is for one
+	Processes Class = "processes" // to outlive, fake or hold up its own end
+	Escapes   Class = "escapes"   // to reach the machine's files, or the agent
+	Kernel    Class = "kernel"    // to use calls that have been the way into kernels
+	Network   Class = "network"   // to reach somebody
+	Residue   Class = "residue"   // to find what others left
+	Interface Class = "interface" // to have the server do what it shouldn't
+)
+
+// Classes returns all of them, in the order in which they are tried.
+func Classes() []Class {
+	return []Class{Interface, Escapes, Kernel, Network, Residue, Processes, Resources}
+}
+
+// A Defence is what holds an attack off. Others may stand behind it.
+type Defence string
+
+// The defences. A test takes each away, and sees an attack succeed.
+const (
+	Filter       Defence = "the filter of system calls"
+	Capabilities Defence = "an empty bounding set"
+	NoPrivileges Defence = "no new privileges"
+	OtherUser    Defence = "commands are another user than the agent"
+	HiddenAgent  Defence = "the agent can't be read"
+	Descriptors  Defence = "no inherited descriptors"
+	Marked       Defence = "processes are known by a group that they can't leave"
+	Frames       Defence = "frames have a largest size"
+
+	OwnUsers   Defence = "users of its own"
+	OwnNetwork Defence = "a network of its own"
+	OwnIPC     Defence = "shared memory of its own"
+	OwnName    Defence = "a host name of its own"
+	OwnGroups  Defence = "control groups are its own root"
+	OwnClock   Defence = "clocks of its own"
+	OwnFiles   Defence = "no files of the machine"
+	Masked     Defence = "hidden files of /proc"
+	Settings   Defence = "read-only settings of the kernel"
+	Mounts     Defence = "mounts without set-user-id programs and devices"
+	Accounts   Defence = "limits of what is charged to a user"
+
+	MemoryLimit  Defence = "the memory limit"
+	ProcessLimit Defence = "the process limit"
+	CPULimit     Defence = "the CPU share"
+	Room         Defence = "sizes of file systems"
+	OutputLimit  Defence = "the output limit"
+	TimeLimit    Defence = "the time limit"
+	FileLimits   Defence = "limits of open files and file sizes"
+
+	Inputs Defence = "checks of what the API takes"
+	Layers Defence = "images are unpacked beneath their directory"
+)
+
+// An Attack is one row of the corpus.
+type Attack struct {
+	Name    string // unique
+	Class   Class
+	Tries   string // what it is about: "to …"
+	Steps   []Step
+	Held    string // a regular expression, which what is seen matches if it was held off
+	Never   string // likewise, which it doesn't match; "": anything
+	Apart   bool   // what is seen of each step must differ from that of the others
+	Defence Defence
+
+	// Tiers are those in which the defence is this one and what is seen is this;
+	// nil: all. In others the attack isn't tried, and the report says so.
+	Tiers []runtime.Isolation
+
+	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
+	// tried only after the limits were read back, from a runner that is in them.
+	Bomb bool
+
+	// Gentle is an attack that leaves nothing in its runner, even if it succeeds:
+	// those are tried in the same one, one after the other.
+	Gentle bool
+}
+
+// In reports whether an attack is for a tier.
+func (a Attack) In(tier runtime.Isolation) bool {
+	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
+}
+
+// Corpus returns all attacks, class by class.
+func Corpus() []Attack {
+	var all []Attack
+	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), residue(), processes(), resources()} {
+		all = append(all, rows...)
+	}
+	slices.SortStableFunc(all, func(a, b Attack) int {
+		return cmp.Compare(slices.Index(Classes(), a.Class), slices.Index(Classes(), b.Class))
+	})
+	return all
+}

@@ -1,0 +1,141 @@
+package attack
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path"
+	goruntime "runtime"
+)
+
+// files are attacks on what goes in and out of a runner by the API.
+func files() []Attack {
+	all := []Attack{
+		{
+			Name: "a link to the machine", Class: Escapes, Defence: OwnFiles, Tries: "to have a download follow a link to a file of the machine",
+			Steps: []Step{shell("ln -s {secret} link; ln -s / root; echo made"), read("link"), read("root{secret}"), read("/proc/1/root{secret}"), read("/proc/self/cwd/link")},
+			Held:  "^made\n=> EXITED 0\n(=> (LINK, not to be downloaded|no file|refused \\w+ .*)\n){4}",
+		},
+		{
+			Name: "a path that goes up", Class: Escapes, Defence: OwnFiles, Tries: "to download a file of the machine by .. or an absolute path",
+			Steps: []Step{read("../../../../../../../..{secret}"), read("{secret}"), read("/workspace/../..{secret}")},
+			Held:  "^(=> (no file|refused \\w+ .*)\n){3}",
+		},
+		{
+			Name: "a directory that becomes a link, upload", Class: Escapes, Defence: OwnUsers, Tries: "to have an upload go where a link leads that is a directory at the next moment",
+			Steps: []Step{
+				shell("mkdir dir; ln -s /etc link"), probe("swap", "dir", "link", "dir", "8000").behind(),
+				upload("dir/attack", "attacked").times(40),
+				shell("for f in /etc/attack /attack; do test -e $f && echo got $f; done; ls /etc/.[a-z]* 2>/dev/null; echo tried"),
+			},
+			Held: "^tried\n=> EXITED 0", Never: "got",
+		},
+		{
+			Name: "a directory that becomes a link, download", Class: Escapes, Defence: OwnFiles, Tries: "to have a download read what a link leads to that is a file at the next moment",
+			Steps: []Step{
+				shell("echo mine >file; ln -s {secret} link"), probe("swap", "file", "link", "file", "8000").behind(),
+				read("file").times(40), read("file"),
+			},
+			Held: "^=> (FILE of \\d+ bytes|LINK, not to be downloaded|no file|broke off|refused \\w+ .*)\n\\z",
+		},
+		{
+			Name: "a directory that becomes a link, listing", Class: Escapes, Defence: OwnFiles, Tries: "to have a listing go on where a link leads that is a directory at the next moment",
+			Steps: []Step{
+				shell("mkdir -p dir/below; ln -s / link"), probe("swap", "dir", "link", "dir", "8000").behind(),
+				list("/workspace").times(30), list("/workspace"),
+			},
+			Held: "^=> \\d+ listed", Never: "(dir|link)/(etc|usr|proc|tmp)",
+		},
+		{
+			Name: "links in circles", Class: Escapes, Defence: OwnFiles, Tries: "to have a listing never end",
+			Steps: []Step{shell("ln -s . here; ln -s .. up; ln -s loop loop; mkdir -p a/b/c; ln -s /workspace a/b/c/back; echo made"), list("/workspace"), read("loop")},
+			Held:  "^made\n=> EXITED 0\n(.*\n)*=> [4-9] listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\n",
+		},
+		{
+			Name: "hard links", Class: Escapes, Defence: Mounts, Tries: "to have a second name for a file that isn't the runner's",
+			Steps: []Step{shell("for f in /etc/passwd /usr/bin/env /.rockpool/agent /proc/version; do ln $f hard 2>/dev/null && echo got $f; done; echo tried").asRoot()},
+			Held:  "^tried\n=> EXITED 0", Never: "got",
+		},
+		{
+			Name: "a FIFO as a result", Class: Escapes, Defence: OwnFiles, Tries: "to have a download wait for ever",
+			Steps: []Step{shell("mkfifo fifo result.txt; echo made"), read("fifo"), read("result.txt"), upload("fifo", "x"), list("/workspace")},
+			Held:  "^made\n=> EXITED 0\n=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (uploaded|refused \\w+ ?.*)\n",
+		},
+		{
+			Name: "devices and the kernel's files as a result", Class: Escapes, Defence: OwnFiles, Tries: "to have a download read without end, or write into the kernel",
+			Steps: []Step{read("/dev/zero"), read("/dev/ptmx"), read("/proc/kmsg"), upload("/dev/null", "x"), upload("/proc/sys/kernel/core_pattern", "|/attack"), upload("/proc/1/mem", "x")},
+			Held:  "^=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (no file|broke off|refused \\w+ .*|.*)\n=> refused \\w+ .*\n=> refused \\w+ .*\n=> refused \\w+ .*\n",
+		},
+		{
+			Name: "terabytes of nothing", Class: Escapes, Defence: Inputs, Tries: "to have a download send four terabytes that take no room",
+			Steps: []Step{probe("sparse", "/workspace/huge"), read("huge"), list("/workspace")},
+			Held:  "^sparse (done\n=> EXITED 0\n=> refused FILE_ERROR .*|EFBIG\n=> EXITED 0\n.*)\n",
+		},
+		{
+			Name: "names that aren't text", Class: Interface, Defence: Inputs, Tries: "to have file names break what reads them",
+			Steps: []Step{shell("touch \"$(printf 'a\\nb')\" \"$(printf '\\377\\376')\" \"$(printf '\\033[2J')\" ' ' '<script>' '$(id)'; echo made"), list("/workspace")},
+			Held:  "^made\n=> EXITED 0\n(.*\n)*=> 6 listed\n",
+		},
+		{
+			Name: "a deep tree", Class: Interface, Defence: Inputs, Tries: "to have a listing or a removal go too deep",
+			Steps: []Step{shell("mkdir -p $(printf 'd/%.0s' $(seq 300)); echo made 300"), list("/workspace")},
+			Held:  "^made 300\n=> EXITED 0\n(.*\n)*=> (\\d+ listed|refused \\w+ ?.*)\n",
+		},
+	}
+	for _, row := range []struct {
+		name, tries string
+		entries     func(dir string) []tar.Header
+	}{
+		{"a layer that goes up", "to have an image's layer written outside of its directory by ..", func(dir string) []tar.Header {
+			return []tar.Header{{Name: "../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: dir[1:] + "/../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
+		}},
+		{"a layer with a link", "to have an image's layer written through a link that it brought", func(dir string) []tar.Header {
+			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
+		}},
+		{"a layer with a relative link", "to have an image's layer written through a link that goes up", func(dir string) []tar.Header {
+			return []tar.Header{{Name: "out", Linkname: "../../../../../../../../../.." + dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
+		}},
+		{"a layer that deletes", "to have an image's layer delete a file of the machine", func(dir string) []tar.Header {
+			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: "../../../../../../../.." + dir + "/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}}
+		}},
+	} {
+		all = append(all, Attack{
+			Name: row.name, Class: Escapes, Defence: Layers, Tries: row.tries,
+			Steps: []Step{image(func(secret string) []byte { return archive(row.entries(path.Dir(secret))...) })},
+			Held:  "^=> (a runner|refused \\w+ ?.*)\n",
+		})
+	}
+	return append(all, Attack{
+		Name: "a layer with a hard link", Class: Escapes, Defence: Layers, Tries: "to have a second name for a file of the machine in an image",
+		Steps: []Step{image(func(secret string) []byte {
+			return archive(tar.Header{Name: "hard", Linkname: secret, Typeflag: tar.TypeLink}, tar.Header{Name: "hard2", Linkname: "../../../../../../../.." + secret, Typeflag: tar.TypeLink})
+		}), read("/hard"), read("/hard2")},
+		Held: "^=> (a runner|refused \\w+ .*)\n(=> (no file|FILE of 0 bytes|refused \\w+ .*)\n){2}",
+	})
+}
+
+// archive is an image of one layer, as docker save writes one.
+func archive(entries ...tar.Header) []byte {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer) // a buffer takes everything
+	for _, e := range entries {
+		_ = w.WriteHeader(&e)
+	}
+	_ = w.Close()
+	config, _ := json.Marshal(map[string]any{"os": "linux", "architecture": goruntime.GOARCH, "rootfs": map[string]any{
+		"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
+	}})
+	var all bytes.Buffer
+	w = tar.NewWriter(&all)
+	for _, part := range []struct {
+		name string
+		text []byte
+	}{{"manifest.json", []byte(`[{"Config": "config.json", "Layers": ["layer.tar"]}]`)}, {"config.json", config}, {"layer.tar", layer.Bytes()}} {
+		_ = w.WriteHeader(&tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.text))})
+		_, _ = w.Write(part.text)
+	}
+	_ = w.Close()
+	return all.Bytes()
+}

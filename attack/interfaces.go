@@ -1,0 +1,67 @@
+package attack
+
+import "strings"
+
+// start is an operation that starts a command in the runner; argv is JSON.
+func start(argv, more string) string {
+	return `{"query": "mutation($c: [String!]) { startExecution(input: {runnerId: \"{runner}\", command: $c` + more + `}) { execution { id } } }", "variables": {"c": ` + argv + `}}`
+}
+
+func interfaces() []Attack {
+	refused := "^=> refused (INVALID_INPUT|LIMIT_EXCEEDED) .*\nlives\n=> EXITED 0"
+	bodies := func(name, tries, body string) Attack {
+		return Attack{Name: name, Class: Interface, Defence: Inputs, Tries: tries, Steps: []Step{post(body), shell("echo lives")}, Held: refused}
+	}
+	return []Attack{
+		bodies("an argument of 1 MB", "to have the server pass on what no kernel takes", start(`["echo", "`+strings.Repeat("x", 1<<20)+`"]`, "")),
+		bodies("a hundred thousand arguments", "to have the server pass on more than fits", start(`["echo"`+strings.Repeat(`, "x"`, 100_000)+`]`, "")),
+		bodies("NUL in an argument", "to have an argument end earlier than it was checked to", start(`["echo", "a\u0000b"]`, "")),
+		bodies("NUL in the program's name", "to start another program than was asked for", start(`["/bin/true\u0000x"]`, "")),
+		bodies("invalid UTF-8", "to send what isn't text", start("[\"echo\", \"\xff\xfe\"]", "")),
+		bodies("half a character", "to send a surrogate without its other half", `{"query": "{ version \ud800 }`),
+		bodies("no program", "to start nothing", start(`[""]`, "")),
+		bodies("NUL in a variable", "to have a variable end earlier than it was checked to", start(`["env"]`, `, variables: [{name: \"A\", value: \"a\\u0000b\"}]`)),
+		bodies("a variable's name", "to smuggle a second variable into a name", start(`["env"]`, `, variables: [{name: \"A=B\\nLD_PRELOAD\", value: \"x\"}]`)),
+		bodies("NUL in a path", "to have a path end earlier than it was checked to", `{"query": "{ runner(id: \"{runner}\") { file(path: \"a\\u0000b\") { size } } }"}`),
+		bodies("a directory by a long path", "to have the server pass on a path that no kernel takes", start(`["true"]`, `, workingDirectory: \"`+strings.Repeat("x/", 4000)+`\"`)),
+		{
+			Name: "a negative limit", Class: Interface, Defence: Inputs, Tries: "to have a limit wrap around",
+			Steps: []Step{post(start(`["true"]`, `, timeLimit: -1`)), post(start(`["true"]`, `, limits: {outputBytes: 9223372036854775807}`)), shell("echo lives")},
+			Held:  "^=> refused INVALID_INPUT .*\n=> refused INVALID_INPUT .*\nlives\n",
+		},
+		{
+			Name: "a shell's characters in arguments", Class: Interface, Defence: Inputs, Tries: "to have an argument be executed",
+			Steps: []Step{command("echo", "$(touch /tmp/done)", "`touch /tmp/done`", "; touch /tmp/done", "\ntouch /tmp/done\n"), shell("test -e /tmp/done && echo executed; echo tried")},
+			Held:  "tried\n=> EXITED 0", Never: "^executed",
+		},
+		{
+			Name: "a shell's characters in paths", Class: Interface, Defence: Inputs, Tries: "to have a path be executed",
+			Steps: []Step{upload("$(touch /tmp/done);`touch /tmp/done`\n", "x"), list("/workspace"), read("$(touch /tmp/done)"), shell("test -e /tmp/done && echo executed; echo tried")},
+			Held:  "tried\n=> EXITED 0", Never: "^executed",
+		},
+		{
+			Name: "garbage at the agent's socket", Class: Interface, Defence: Frames, Tries: "to have the agent take more than it can hold, or fall",
+			Steps: []Step{
+				garble(strings.Repeat("\x00\xff\x7fGARBAGE", 4000)),
+				garble("\x00\x00\x00\x00"), garble("\xff\xff\xff\xff\x01"), garble("\x7f\xff\xff\xff\x00" + strings.Repeat("{", 1<<20)),
+				garble("\x00\x00\x00\x09\x01{\"start\":"), garble("\x00\x0f\xff\xff\x01" + strings.Repeat("[", 1<<20-2)),
+				shell("echo lives"),
+			},
+			Held: "^(=> sent\n){6}lives\n=> EXITED 0",
+		},
+		{
+			Name: "words of the protocol in output", Class: Interface, Defence: Frames, Tries: "to have output be taken for the agent's words, or break who reads it",
+			Steps: []Step{shell(`printf '\377\376\000\033]0;x\007\033[2J{"data":null}\n\nevent: complete\ndata: x\n\n'; echo; echo end`)},
+			Held:  "^end\n=> EXITED 0",
+		},
+		{
+			Name: "another's runner", Class: Interface, Defence: Inputs, Tries: "to use paths in place of a runner's id",
+			Steps: []Step{
+				post(`{"query": "mutation { startExecution(input: {runnerId: \"../{runner}\", command: [\"true\"]}) { execution { id } } }"}`),
+				post(`{"query": "mutation { startExecution(input: {runnerId: \"/{runner}\", command: [\"true\"]}) { execution { id } } }"}`),
+				post(`{"query": "mutation { putEnvironment(input: {id: \"../../x\"}) { created } }"}`),
+			},
+			Held: "^=> refused \\w+ .*\n=> refused \\w+ .*\n=> refused INVALID_INPUT .*\n",
+		},
+	}
+}

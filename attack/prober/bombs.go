@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forkBomb makes processes that wait, at most so many, and goes on trying for a
+// moment where it may not: the limit is to be met, not only approached.
+func forkBomb(most int) {
+	made, refused := 0, 0
+	for made < most && refused < 10 {
+		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		switch {
+		case errno != 0:
+			refused++
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is nothing to wait for
+		case pid == 0:
+			for { // no Go from here on: the other threads aren't there
+				unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+			}
+		default:
+			made++
+		}
+	}
+	say("made", strconv.Itoa(made), "processes")
+}
+
+func threadBomb(most int) {
+	for range most {
+		go func() {
+			runtime.LockOSThread()
+			select {}
+		}()
+	}
+	time.Sleep(time.Second) //nolint:forbidigo // there is nothing to wait for
+	say("has", strconv.Itoa(most), "threads")
+}
+
+// memoryBomb takes memory, one MiB after the other, and uses it.
+func memoryBomb(mib int) {
+	taken := 0
+	for range mib {
+		memory, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			break
+		}
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		taken++
+	}
+	say("took", strconv.Itoa(taken), "MiB")
+}
+
+// mapBomb shares memory with nobody: as a memfd, or as a segment of System V,
+// which outlives its process.
+func mapBomb(kind string, mib int) {
+	size := mib << 20
+	var memory []byte
+	var err error
+	if kind == "memfd" {
+		var fd int
+		if fd, err = unix.MemfdCreate("bomb", 0); err == nil {
+			if err = unix.Ftruncate(fd, int64(size)); err == nil {
+				memory, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			}
+		}
+	} else {
+		var id int
+		if id, err = unix.SysvShmGet(unix.IPC_PRIVATE, size, unix.IPC_CREAT|0o600); err == nil {
+			memory, err = unix.SysvShmAttach(id, 0, 0)
+		}
+	}
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	say("took", strconv.Itoa(len(memory)>>20), "MiB", result(err))
+}
+
+func fileBomb(dir string, most int) {
+	for n := range most {
+		fd, err := unix.Open(dir+"/f"+strconv.Itoa(n), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			say("made", strconv.Itoa(n), "files", result(err))
+			return
+		}
+		_ = unix.Close(fd)
+	}
+	say("made", strconv.Itoa(most), "files done")
+}
+
+// fill writes zeros into a file.
+func fill(path string, mib int) {
+	zeros := make([]byte, 1<<20)
+	file, err := os.Create(path)
+	for n := 0; err == nil; n++ {
+		if n == mib {
+			say("wrote", strconv.Itoa(n), "MiB done")
+			return
+		}
+		if _, err = file.Write(zeros); err != nil {
+			say("wrote", strconv.Itoa(n), "MiB", result(err))
+			return
+		}
+	}
+	say("wrote 0 MiB", result(err))
+}
+
+func sparse(path string) {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if err == nil {
+		err = unix.Ftruncate(fd, 4<<40)
+	}
+	say("sparse", result(err))
+}
+
+// spin uses so many processors for so many milliseconds, and tells how much it
+// was given of them, and whether that is more than so many percent of one.
+func spin(threads, milliseconds, most int) {
+	runtime.GOMAXPROCS(threads)
+	end := time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
+	ended := make(chan struct{})
+	for range threads {
+		go func() {
+			for time.Now().Before(end) { //nolint:revive // to spin is what it is for
+			}
+			ended <- struct{}{}
+		}()
+	}
+	for range threads {
+		<-ended
+	}
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+	used := (usage.Utime.Nano() + usage.Stime.Nano()) / int64(milliseconds) / 10_000
+	share := "within"
+	if used > int64(most) {
+		share = "beyond"
+	}
+	say("had", strconv.FormatInt(used, 10), "% of a processor,", share, "its share")
+}
+
+func openBomb(most int) {
+	for n := range most {
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
+			say("opened", strconv.Itoa(n), result(err))
+			return
+		}
+	}
+	say("opened", strconv.Itoa(most), "done")
+}
+
+// signalBomb queues signals for itself that it doesn't take.
+func signalBomb(most int) {
+	const number = 40
+	set := unix.Sigset_t{Val: [16]uint64{1 << (number - 1)}}
+	runtime.LockOSThread()
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
+	thread := uintptr(unix.Gettid())
+	for n := range most {
+		info := make([]int32, 32)
+		info[0], info[2] = number, -1 // SI_QUEUE
+		if err := raw(unix.SYS_RT_TGSIGQUEUEINFO, own, thread, number, wordAt(info))(); err != nil {
+			say("queued", strconv.Itoa(n), result(err))
+			return
+		}
+	}
+	say("queued", strconv.Itoa(most), "done")
+}
+
+// zombies makes processes that end, and doesn't wait for them.
+func zombies(count int) {
+	made := 0
+	for range count {
+		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno == 0 && pid == 0 {
+			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		if errno == 0 {
+			made++
+		}
+	}
+	say("made", strconv.Itoa(made), "zombies")
+}
+
+// daemon leaves its parent, its session and its terminal behind, and does as it
+// is told: "hold" keeps the output open, "closed" closes all, "deaf" ignores
+// what asks it to end. It sleeps at most a minute.
+func daemon(how []string) {
+	if os.Getenv("DAEMON") == "" {
+		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=1"), Sys: &syscall.SysProcAttr{Setsid: true}}
+		_, err := os.StartProcess("/proc/self/exe", os.Args, attr)
+		say("left", result(err))
+		return
+	}
+	if os.Getenv("DAEMON") == "1" { // its parent is gone, and so is it
+		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=2"), Sys: &syscall.SysProcAttr{Setsid: true}}
+		_, _ = os.StartProcess("/proc/self/exe", os.Args, attr)
+		return
+	}
+	for _, h := range how {
+		switch h {
+		case "deaf":
+			ignoreSignals()
+		case "closed":
+			for fd := range 3 {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	time.Sleep(time.Minute) //nolint:forbidigo // it waits to be killed
+}
+
+func wait(milliseconds int) {
+	say("waiting")
+	time.Sleep(time.Duration(milliseconds) * time.Millisecond) //nolint:forbidigo // it waits to be killed
+	say("waited")
+}
+
+func pretend() {
+	_, err := io.WriteString(os.Stdout, "\x00{\"kind\":\"exited\",\"code\":0}\n\x1b]0;x\a\xff\xfe")
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		os.Exit(1)
+	}
+	os.Exit(77)
+}

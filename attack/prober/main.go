@@ -1,0 +1,93 @@
+// The prober is the hostile program of the corpus of attacks: a small static
+// program that is put into a runner as any user's is, and tries there what a
+// shell can't. It prints what came of it, and is nothing without a runner
+// around it: each of its bombs has an end of its own.
+package main
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = "usage: prober call NAME | COMMAND [ARGUMENT …]"
+
+func main() {
+	if len(os.Args) < 2 {
+		say(usage)
+		os.Exit(2)
+	}
+	name, args := os.Args[1], os.Args[2:]
+	command, known := commands[name]
+	if !known {
+		say(usage)
+		os.Exit(2)
+	}
+	command(args)
+}
+
+// commands are what it can try, beside calls.
+var commands = map[string]func(args []string){
+	"call":     tryCall,
+	"fork":     func(a []string) { forkBomb(number(a, 0)) },
+	"threads":  func(a []string) { threadBomb(number(a, 0)) },
+	"memory":   func(a []string) { memoryBomb(number(a, 0)) },
+	"map":      func(a []string) { mapBomb(a[0], number(a, 1)) },
+	"files":    func(a []string) { fileBomb(a[0], number(a, 1)) },
+	"fill":     func(a []string) { fill(a[0], number(a, 1)) },
+	"sparse":   func(a []string) { sparse(a[0]) },
+	"spin":     func(a []string) { spin(number(a, 0), number(a, 1), number(a, 2)) },
+	"open":     func(a []string) { openBomb(number(a, 0)) },
+	"signals":  func(a []string) { signalBomb(number(a, 0)) },
+	"connect":  func(a []string) { connect(a[0], a[1]) },
+	"abstract": func(a []string) { abstract(a[0], a[1]) },
+	"loopback": func(a []string) { listenOn(a[0]) },
+	"shm":      func(a []string) { sharedMemory(a[0], number(a, 1)) },
+	"fds":      func([]string) { descriptors() },
+	"daemon":   func(a []string) { daemon(a) },
+	"fakeexec": func([]string) { pretend() },
+	"swap":     func(a []string) { swap(a[0], a[1], a[2], number(a, 3)) },
+	"zombies":  func(a []string) { zombies(number(a, 0)) },
+	"killall":  func([]string) { say("kill -1", result(unix.Kill(-1, unix.SIGKILL))) },
+	"wait":     func(a []string) { wait(number(a, 0)) },
+	"chroot":   func([]string) { chrootEscape() },
+	"times":    func(a []string) { clocks(number(a, 0)) },
+}
+
+// say prints words in one line, with one write.
+func say(words ...string) {
+	line := ""
+	for i, w := range words {
+		if i > 0 {
+			line += " "
+		}
+		line += w
+	}
+	_, _ = os.Stdout.WriteString(line + "\n")
+}
+
+// result is "done", or the name of the error.
+func result(err error) string {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return "done"
+	case errors.As(err, &errno):
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
+}
+
+func number(args []string, at int) int {
+	if at < len(args) {
+		if n, err := strconv.Atoi(args[at]); err == nil && n >= 0 {
+			return n
+		}
+	}
+	say(usage)
+	os.Exit(2)
+	return 0
+}

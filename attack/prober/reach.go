@@ -1,0 +1,133 @@
+package main
+
+import (
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func wordAt(of []int32) uintptr {
+	p := (*byte)(unsafe.Pointer(&of[0]))
+	keep = append(keep, p)
+	return uintptr(unsafe.Pointer(p))
+}
+
+func ignoreSignals() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
+}
+
+// connect tries to reach an address, for at most two seconds.
+func connect(network, address string) {
+	conn, err := net.DialTimeout(network, address, 2*time.Second)
+	if err == nil && strings.HasPrefix(network, "udp") {
+		_, err = conn.Write([]byte("attack"))
+	}
+	if err == nil {
+		_ = conn.Close()
+	}
+	say(network, address, result(err))
+}
+
+// abstract listens on, or connects to, a socket that has no file.
+func abstract(what, name string) {
+	if what == "listen" {
+		l, err := net.Listen("unix", "@"+name)
+		say("listening", result(err))
+		if err == nil {
+			_, _ = l.Accept()
+		}
+		return
+	}
+	conn, err := net.DialTimeout("unix", "@"+name, 2*time.Second)
+	if err == nil {
+		_ = conn.Close()
+	}
+	say("abstract", result(err))
+}
+
+// listenOn listens on a port of all addresses.
+func listenOn(port string) {
+	l, err := net.Listen("tcp", ":"+port)
+	say("listening", result(err))
+	if err == nil {
+		_, _ = l.Accept()
+	}
+}
+
+// sharedMemory makes a segment of System V that outlives it, or looks for one.
+func sharedMemory(what string, key int) {
+	flags := 0o600
+	if what == "make" {
+		flags |= unix.IPC_CREAT
+	}
+	_, err := unix.SysvShmGet(key, 4096, flags)
+	say("segment", result(err))
+}
+
+// descriptors lists what it has open, beside its own look.
+func descriptors() {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	var found []string
+	for _, link := range links {
+		fd, _ := strconv.Atoi(filepath.Base(link))
+		target, err := os.Readlink(link)
+		if fd > 2 && err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "/proc/") {
+			found = append(found, target)
+		}
+	}
+	sort.Strings(found)
+	say("inherited", strconv.Itoa(len(found)), strings.Join(found, " "))
+}
+
+// swap exchanges two paths for at most so long: what is a directory at one
+// moment is a link at the next.
+func swap(path, one, other string, milliseconds int) {
+	say("swapping")
+	end := time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
+	times := 0
+	for time.Now().Before(end) {
+		for _, target := range []string{one, other} {
+			_ = unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, target, unix.RENAME_EXCHANGE)
+			times++
+		}
+	}
+	say("swapped", strconv.Itoa(times), "times")
+}
+
+// chrootEscape is the classic: a second root below the first, and up from there.
+func chrootEscape() {
+	if err := unix.Mkdir("/workspace/jail", 0o755); err != nil {
+		say("chroot", result(err))
+		return
+	}
+	if err := unix.Chroot("/workspace/jail"); err != nil {
+		say("chroot", result(err))
+		return
+	}
+	for range 64 {
+		_ = unix.Chdir("..")
+	}
+	say("chroot", result(unix.Chroot(".")))
+}
+
+// clocks tells whether those that count from the machine's start do: it has run
+// for longer than so many seconds.
+func clocks(machine int) {
+	var monotonic, boot unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic)
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
+	age := "young"
+	if max(monotonic.Sec, boot.Sec) >= int64(machine) {
+		age = "old"
+	}
+	say("the machine is", age+",", strconv.FormatInt(max(monotonic.Sec, boot.Sec), 10), "s")
+}

@@ -1,0 +1,99 @@
+package attack
+
+func resources() []Attack {
+	full := func(name, tries, dir string) Attack {
+		return Attack{
+			Name: name, Class: Resources, Defence: Room, Tries: tries, Bomb: true,
+			Steps: []Step{probe("fill", dir+"/full", "48"), shell("rm -f " + dir + "/full; echo lives")},
+			Held:  "^wrote \\d MiB ENOSPC\n=> EXITED 0\nlives\n=> EXITED 0",
+		}
+	}
+	inodes := func(name, dir string) Attack {
+		return Attack{
+			Name: name, Class: Resources, Defence: Room, Tries: "to take memory by files without a byte", Bomb: true,
+			Steps: []Step{probe("files", dir, "20000"), shell("echo lives")},
+			Held:  "^made [1-4]?\\d?\\d?\\d files ENOSPC\n=> EXITED 0\nlives\n=> EXITED 0",
+		}
+	}
+	return []Attack{
+		{
+			Name: "a fork bomb", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes, by one that makes two that make four", Bomb: true,
+			Steps: []Step{shell("bomb() { bomb | bomb & }; bomb; sleep 10"), shell(countOthers)},
+			Held:  "=> PROCESS_LIMIT.*\nleft 0\n=> EXITED 0",
+		},
+		{
+			Name: "many processes", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes, one after the other", Bomb: true,
+			Steps: []Step{probe("fork", "200"), shell("echo lives")}, Held: "=> PROCESS_LIMIT.*\nlives\n=> EXITED 0", Never: "made 200",
+		},
+		{
+			Name: "many threads", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes by threads", Bomb: true,
+			Steps: []Step{probe("threads", "200"), shell("echo lives")}, Held: "=> PROCESS_LIMIT.*\nlives\n=> EXITED 0", Never: "has 200",
+		},
+		{
+			Name: "much memory", Class: Resources, Defence: MemoryLimit, Tries: "to take all memory", Bomb: true,
+			Steps: []Step{probe("memory", "192"), shell("echo lives")}, Held: "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0", Never: "took 192",
+		},
+		{
+			Name: "memory as root", Class: Resources, Defence: MemoryLimit, Tries: "as root of the runner, to take all memory", Bomb: true,
+			Steps: []Step{probe("memory", "192").asRoot(), shell("echo lives")}, Held: "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0", Never: "took 192",
+		},
+		{
+			Name: "memory of a file without a name", Class: Resources, Defence: MemoryLimit, Tries: "to take all memory by a file that lies in it", Bomb: true,
+			Steps: []Step{probe("map", "memfd", "192"), shell("echo lives")}, Held: "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0", Never: "took 192",
+		},
+		{
+			Name: "memory of System V", Class: Resources, Defence: MemoryLimit, Tries: "to take all memory by a segment that outlives its process", Bomb: true,
+			Steps: []Step{probe("map", "shm", "192"), shell("echo lives")}, Held: "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0", Never: "took 192",
+		},
+		full("a full workspace", "to fill the disk, or memory, by the workspace", "/workspace"),
+		full("a full /tmp", "to fill the disk, or memory, by /tmp", "/tmp"),
+		full("a full /dev/shm", "to fill memory by /dev/shm", "/dev/shm"),
+		inodes("many files", "/workspace"),
+		inodes("many files in /dev/shm", "/dev/shm"),
+		{
+			Name: "a large file of the API", Class: Resources, Defence: Room, Tries: "to fill the runner by an upload", Bomb: true,
+			Steps: []Step{upload("large", string(make([]byte, 12<<20))), shell("echo lives")}, Held: "^=> refused STORAGE_FULL .*\nlives\n=> EXITED 0",
+		},
+		{
+			Name: "a flood of output", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk by printing", Bomb: true,
+			Steps: []Step{shell("head -c 8000000 /dev/zero"), shell("echo lives")}, Held: "=> OUTPUT_LIMIT.*\nlives\n=> EXITED 0",
+		},
+		{
+			Name: "a flood without an end", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk by two that print for ever, one of them deaf", Bomb: true,
+			Steps: []Step{shell("(trap '' TERM PIPE; exec yes) & yes >&2"), shell(countOthers)}, Held: "=> OUTPUT_LIMIT.*\nleft 0\n=> EXITED 0",
+		},
+		{
+			Name: "processor time", Class: Resources, Defence: CPULimit, Tries: "to take all processors", Bomb: true,
+			Steps: []Step{probe("spin", "2", "1500", "{share}")}, Held: "^had \\d+ % of a processor, within its share\n=> EXITED 0", Tiers: shared,
+		},
+		{
+			Name: "processor time of neighbours", Class: Resources, Defence: CPULimit, Tries: "to have neighbours wait", Bomb: true,
+			Steps: []Step{shell("echo on; for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait").within(3).behind(), shell("echo runs").inOther()},
+			Held:  "^on\n=> \nruns\n=> EXITED 0",
+		},
+		{
+			Name: "an endless program", Class: Resources, Defence: TimeLimit, Tries: "to run for ever",
+			Steps: []Step{shell("echo on; while :; do sleep 1; done").within(1)}, Held: "^on\n=> TIME_LIMIT",
+		},
+		{
+			Name: "open files", Class: Resources, Defence: FileLimits, Tries: "to take all descriptors",
+			Steps: []Step{probe("open", "5000").limited("openFiles", 64)}, Held: "^opened [1-6]?\\d EMFILE\n=> EXITED 0",
+		},
+		{
+			Name: "a large file", Class: Resources, Defence: FileLimits, Tries: "to write a file larger than it may be", Bomb: true,
+			Steps: []Step{probe("fill", "/tmp/large", "4").limited("fileSize", 2<<20)}, Held: "^(wrote [0-2] MiB EFBIG\n=> EXITED 0|(.*\n)*=> (SIGNALED SIGXFSZ|EXITED 2))", Never: "wrote 4 MiB",
+		},
+		{
+			Name: "queued signals", Class: Resources, Defence: Accounts, Tries: "to take all of the kernel's room for signals, which all runners share",
+			Steps: []Step{probe("signals", "5000")}, Held: "^queued [1-3]?\\d?\\d EAGAIN\n=> EXITED 0",
+		},
+		{
+			Name: "message queues", Class: Resources, Defence: Accounts, Tries: "to take kernel memory by message queues",
+			Steps: []Step{calls("mq_open")}, Held: "^mq_open E(MFILE|PERM|NOSYS|ACCES)\n=> EXITED 0",
+		},
+		{
+			Name: "locked memory", Class: Resources, Defence: Accounts, Tries: "to have memory that can't be taken back",
+			Steps: []Step{calls("mlock")}, Held: "^mlock E(NOMEM|PERM|AGAIN)\n=> EXITED 0",
+		},
+	}
+}

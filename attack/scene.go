@@ -1,0 +1,212 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A scene is one attack while it is carried out.
+type scene struct {
+	*crew
+	attack  Attack
+	runner  string
+	another string
+	past    []string // released runners
+	steps   []string // what was seen of each
+	alike   bool     // two of them are equal
+}
+
+func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
+
+// play does the steps, and writes down what is seen. It returns an error where
+// the attack could not be carried out.
+func (s *scene) play(ctx context.Context) (err error) {
+	if s.attack.Gentle && s.gentle != "" {
+		s.runner = s.gentle
+	} else if s.runner, err = s.take(ctx); err != nil {
+		return err
+	}
+	if s.attack.Gentle {
+		s.gentle = s.runner
+	}
+	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return step.other }) {
+		if s.another, err = s.take(ctx); err != nil {
+			return err
+		}
+	}
+	for _, step := range s.attack.Steps {
+		for range max(step.repeat, 1) - 1 {
+			if _, err := s.do(ctx, step); err != nil {
+				return err
+			}
+		}
+		seen, err := s.do(ctx, step)
+		if err != nil {
+			return err
+		}
+		seen = strings.ToValidUTF8(seen, "\ufffd")
+		s.alike = s.alike || slices.Contains(s.steps, seen)
+		s.steps = append(s.steps, seen)
+	}
+	return nil
+}
+
+// take claims a runner and arms it. Before a bomb its limits are read back.
+func (s *scene) take(ctx context.Context) (string, error) {
+	runner, err := s.claim(ctx, s.environment)
+	if err != nil {
+		return "", fmt.Errorf("claim: %w", err)
+	}
+	if err := s.Outside.Limited(runner); err != nil {
+		if s.attack.Bomb {
+			return runner, fmt.Errorf("not tried, since it could harm the machine: %w", err)
+		}
+	}
+	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
+		if err := s.arm(ctx, runner); err != nil {
+			return runner, fmt.Errorf("upload the prober: %w", err)
+		}
+	}
+	return runner, nil
+}
+
+// do does one step, and returns what is seen of it.
+func (s *scene) do(ctx context.Context, step Step) (string, error) {
+	runner := s.runner
+	if step.other {
+		runner = s.another
+	}
+	switch step.kind {
+	case starts:
+		return s.leaveBehind(ctx, runner, step)
+	case uploads:
+		return s.upload(ctx, runner, step)
+	case reads:
+		return s.read(ctx, runner, step)
+	case lists:
+		return s.list(ctx, runner, step)
+	case posts:
+		return s.post(ctx, runner, step)
+	case nexts:
+		return s.next(ctx)
+	case images:
+		return s.image(ctx, step)
+	case garbage:
+		return "=> sent", s.Outside.Garble(ctx, runner, []byte(step.text))
+	default:
+		return s.execute(ctx, runner, step)
+	}
+}
+
+// post sends a body to the API as it is.
+func (s *scene) post(ctx context.Context, runner string, step Step) (string, error) {
+	if err := s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil); err != nil {
+		return refusal(err)
+	}
+	return "=> taken", nil
+}
+
+// next has the next one come to a new runner.
+func (s *scene) next(ctx context.Context) (string, error) {
+	if err := s.release(ctx, s.runner); err != nil {
+		return "", err
+	}
+	s.past = append(s.past, s.runner)
+	var err error
+	s.runner, err = s.take(ctx)
+	return "=> next", err
+}
+
+// image makes an environment from an image, and has the attack go on in a runner
+// of it, if there is one.
+func (s *scene) image(ctx context.Context, step Step) (string, error) {
+	name := s.environment + "-image"
+	path := filepath.Join(s.Images, name)
+	if err := os.WriteFile(path, step.archive(s.Bait.Path), 0o600); err != nil {
+		return "", err
+	}
+	defer os.Remove(path)
+	if err := s.put(ctx, name, object{"image": "file:" + name, "poolSize": 1}); err != nil {
+		return refusal(err)
+	}
+	defer func() {
+		_ = s.Server.Ask(context.WithoutCancel(ctx), `mutation($id: ID!) { deleteEnvironment(input: {id: $id}) { deleted } }`, object{"id": name}, nil) // leave tries again
+	}()
+	if refused, err := s.unpacked(ctx, name); refused || err != nil {
+		return "=> refused IMAGE by its layers", err
+	}
+	runner, err := s.claim(ctx, name)
+	if err != nil {
+		return refusal(err)
+	}
+	s.past = append(s.past, s.runner)
+	if err := s.release(ctx, s.runner); err != nil {
+		return "", err
+	}
+	s.runner = runner
+	return "=> a runner", s.Outside.Limited(runner)
+}
+
+// unpacked waits until an environment's image can be used, or can't.
+func (s *scene) unpacked(ctx context.Context, environment string) (refused bool, err error) {
+	tick := time.NewTicker(20 * time.Millisecond) // it can't be waited for otherwise
+	defer tick.Stop()
+	for {
+		var out struct {
+			Environment struct {
+				Pool struct{ Image struct{ State string } }
+			}
+		}
+		err := s.Server.Ask(ctx, `query($id: ID!) { environment(id: $id) { pool { image { state } } } }`, object{"id": environment}, &out)
+		switch state := out.Environment.Pool.Image.State; {
+		case err != nil:
+			return false, err
+		case state == "READY", state == "FAILED":
+			return state == "FAILED", nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// clear releases the runners, and returns what is left of them.
+func (s *scene) clear(ctx context.Context) (left []string, err error) {
+	if s.attack.Gentle && s.another == "" {
+		return nil, nil // it goes with the environment
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for _, runner := range []string{s.runner, s.another} {
+		if runner == "" {
+			continue
+		}
+		if err := s.release(ctx, runner); err != nil {
+			return nil, fmt.Errorf("the runner can't be released: %w", err)
+		}
+		s.past = append(s.past, runner)
+	}
+	tick := time.NewTicker(10 * time.Millisecond) // a removal can't be waited for otherwise
+	defer tick.Stop()
+	for {
+		left = nil
+		for _, runner := range s.past {
+			left = append(left, s.Outside.Left(runner)...)
+		}
+		if len(left) == 0 {
+			return nil, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return left, nil
+		}
+	}
+}

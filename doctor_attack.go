@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// runAttacks carries out the corpus on a server of its own, tells how it goes,
+// and keeps the report where the server that others use finds it.
+func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Streams) error {
+	if os.Geteuid() != 0 {
+		return errors.New("attacks need sandboxes, and sandboxes need root: run this as root, for example with sudo")
+	}
+	files, err := os.MkdirTemp("", "rockpool-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	kept := config.Data
+	config.Images.Files = files
+	rows := attack.Corpus()
+	progress := func(format string, args ...any) {
+		if !c.JSON {
+			_, _ = fmt.Fprintf(s.Out, format, args...)
+		}
+	}
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
+	var report attack.Report
+	err = runPrivate(ctx, config, zap.NewNop(), say, func(ctx context.Context, server *Server) error {
+		client := server.Client()
+		defer client.CloseIdle()
+		class, number := attack.Class(""), 0
+		progress("%d attacks, in isolation %s\n", len(rows), c.Isolation)
+		var err error
+		report, err = attackServer(ctx, server.config, client, runtime.Isolation(c.Isolation), rows, attack.Place{}, func(r attack.Result) {
+			if r.Class != class {
+				class = r.Class
+				progress("\n%s\n", class)
+			}
+			number++
+			progress("%s", line(number, r))
+		})
+		return err
+	})
+	if ctx.Err() != nil {
+		return cli.ExitError(cli.CodeInterrupted)
+	}
+	if err != nil {
+		return err
+	}
+	if err := keepReport(kept, report); err != nil {
+		say("the report can't be kept for the server: %v", err)
+	}
+	if c.JSON {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(report)
+	} else {
+		progress("\n%s\n", verdictOf(report))
+	}
+	if err == nil && !report.OK() {
+		return cli.ExitError(1)
+	}
+	return err
+}
+
+// line is what is printed of an attack.
+func line(number int, r attack.Result) string {
+	switch {
+	case r.Skipped != "":
+		return fmt.Sprintf("%4d  SKIP  %s: %s\n", number, r.Name, r.Skipped)
+	case r.Held:
+		return fmt.Sprintf("%4d  HELD  %-40s %s\n", number, r.Name, r.Defence)
+	}
+	seen := "\n" + strings.TrimRight(r.Seen, "\n")
+	return fmt.Sprintf("%4d  FAIL  %s, %s\n            should have been held off by %s: %s%s\n", number, r.Name, r.Tries, r.Defence, r.Why,
+		strings.ReplaceAll(seen, "\n", "\n            | "))
+}
+
+func verdictOf(r attack.Report) string {
+	text := fmt.Sprintf("%d of %d attacks were held off in %.0f s, in isolation %s.", r.Held, r.Tried, r.Seconds, r.Tier)
+	if r.Skipped > 0 {
+		text += fmt.Sprintf(" %d aren't for it.", r.Skipped)
+	}
+	if !r.OK() {
+		text += "\nDon't run strangers' programs here. Report what failed, with rockpool doctor --attack --json and rockpool doctor --json: docs/security.md says where."
+	}
+	return text
+}
+
+// attackServer carries out attacks on a server of this machine with these
+// settings, which nobody else uses.
+func attackServer(ctx context.Context, config Config, server *client.Client, tier runtime.Isolation, rows []attack.Attack, place attack.Place, told func(attack.Result)) (attack.Report, error) {
+	machine, err := newAttackMachine(config)
+	if err != nil {
+		return attack.Report{}, err
+	}
+	defer machine.close()
+	if err := os.MkdirAll(config.Images.Files, 0o700); err != nil {
+		return attack.Report{}, err
+	}
+	place.Server, place.Tier, place.Outside, place.Bait, place.Images = server, tier, machine, machine.bait, config.Images.Files
+	return attack.Run(ctx, place, rows, told)
+}
+
+// reportFile is where the last report is kept, in the data directory.
+const reportFile = "attacks.json"
+
+func keepReport(data string, report attack.Report) error {
+	text, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	at := filepath.Join(data, reportFile)
+	if err := os.WriteFile(at+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(at+".new", at)
+}
+
+// lastAttacks returns what the report in a data directory comes to; nil if
+// there is none.
+func lastAttacks(data string) (*engine.Attacks, error) {
+	text, err := os.ReadFile(filepath.Join(data, reportFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var report attack.Report
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the report of the last attacks: %w", err)
+	}
+	last := &engine.Attacks{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
+	for _, r := range report.Results {
+		if !r.Held && r.Skipped == "" {
+			last.Failed = append(last.Failed, r.Name)
+		}
+	}
+	return last, nil
+}

@@ -1,0 +1,220 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Without returns the agent and rockpool-sandbox with one defence taken away,
+// for tests that want to see what it holds off. The programs that are shipped
+// have nothing that could be switched: these are built from sources that differ,
+// which exist during the build only (go build -overlay).
+func Without(t testing.TB, defence string) (agent, helper []byte) {
+	t.Helper()
+	const width = 64 // of the values, as they stand in the programs
+	const name = "without:"
+	fill := func(program []byte) []byte {
+		at := []byte(name + strings.Repeat(".", width))
+		if bytes.Count(program, at) != 1 {
+			t.Fatalf("a program can't be told to be without %q", defence)
+		}
+		return bytes.Replace(program, at, []byte(name+defence+strings.Repeat(".", width-len(defence))), 1)
+	}
+	agent = fill(differ(t, &weakAgent, "./agent/cmd", agentEdits, "CGO_ENABLED=0", "-trimpath", "-ldflags=-s -w"))
+	helper = differ(t, &weakHelper, "./local/sandbox/cmd", helperEdits, "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
+	return agent, fill(helper)
+}
+
+var weakAgent, weakHelper program
+
+// An edit replaces what stands once in a file; with an old of "" the file is new.
+type edit struct{ file, old, with string }
+
+// without tells in a program which defence it is without.
+const without = `package %s
+
+import "strings"
+
+var missing = "without:" + "%s"
+
+func isWithout(defence string) bool {
+	return strings.TrimRight(strings.TrimPrefix(missing, "without:"), ".") == defence
+}
+`
+
+func withoutFile(of string) string {
+	return strings.Replace(fmt.Sprintf(without, of, strings.Repeat(".", 64)), `" + "`, "", 1)
+}
+
+var agentEdits = []edit{
+	{"agent/cmd/without.go", "", withoutFile("main")},
+	{"agent/cmd/load.go", "", `package main
+
+import "golang.org/x/sys/unix"
+
+func loadUnlessWithout(code []unix.SockFilter) error {
+	if isWithout("filter") || isWithout("privileges") { // it can't be loaded without these
+		return nil
+	}
+	return loadFilter(code)
+}
+`},
+	{"agent/cmd/confine.go", `	try("seccomp", loadFilter(`, `	try("seccomp", loadUnlessWithout(`},
+	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
+		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
+	}`},
+	{"agent/cmd/confine.go", `	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))`, `	if isWithout("hidden") { // its command of root has less, which hides it too
+		rootCapabilities = append(rootCapabilities, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP)
+		try("dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
+	} else {
+		try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+	}`},
+	{"agent/cmd/launcher.go", `			ready <- dropBounding(thisThread)`, `			if isWithout("bounding") {
+				ready <- nil
+			} else {
+				ready <- dropBounding(thisThread)
+			}`},
+	{"agent/cmd/process.go", `	attr := &syscall.ProcAttr{`, `	if isWithout("user") {
+		who = 0
+	}
+	attr := &syscall.ProcAttr{`},
+	{"agent/cmd/members.go", `	if p.alone() {
+		return p.group.members()`, `	if isWithout("mark") {
+		if s, err := readStatus(p.pid); err == nil && !s.dead {
+			return []int{p.pid}
+		}
+		return nil
+	}
+	if p.alone() {
+		return p.group.members()`},
+	{"agent/cmd/main.go", `	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`, `	if isWithout("descriptors") {
+		for fd := 4; fd < 32; fd++ {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+		}
+	} else if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`},
+}
+
+var helperEdits = []edit{
+	{"local/sandbox/cmd/without.go", "", withoutFile("main")},
+	{"local/sandbox/cmd/weaken.go", "", `package main
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+)
+
+func weaken(s *specs.Spec) {
+	share := func(kind specs.LinuxNamespaceType) {
+		s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
+	}
+	switch {
+	case isWithout("users"):
+		s.Linux.UIDMappings[0].HostID, s.Linux.GIDMappings[0].HostID = spec.FirstUID, spec.FirstUID
+	case isWithout("network"):
+		share(specs.NetworkNamespace)
+	case isWithout("ipc"):
+		share(specs.IPCNamespace)
+	case isWithout("name"):
+		share(specs.UTSNamespace)
+		s.Hostname = ""
+	case isWithout("groups"):
+		share(specs.CgroupNamespace)
+	case isWithout("clock"):
+		share(specs.TimeNamespace)
+		s.Linux.TimeOffsets = nil
+	case isWithout("files"):
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp", Source: "/tmp", Options: []string{"bind", "ro"}})
+	case isWithout("masked"):
+		s.Linux.MaskedPaths = nil
+	case isWithout("mounts"):
+		for i := range s.Mounts {
+			s.Mounts[i].Options = slices.DeleteFunc(slices.Clone(s.Mounts[i].Options), func(o string) bool { return o == "nosuid" || o == "nodev" })
+		}
+	case isWithout("accounts"):
+		s.Process.Rlimits = nil
+	case isWithout("privileges"):
+		s.Process.NoNewPrivileges = false
+	}
+}
+`},
+	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s)`, `	weaken(s)
+	limits, err := spec.Limits(s)`},
+}
+
+// differ builds a program from sources with edits.
+func differ(t testing.TB, p *program, source string, edits []edit, environment string, flags ...string) []byte {
+	t.Helper()
+	p.once.Do(func() { p.data, p.said, p.err = buildWith(edits, source, environment, flags) })
+	if p.err != nil {
+		t.Fatalf("build %s with edits: %v\n%s", source, p.err, p.said)
+	}
+	return p.data
+}
+
+var editing sync.Mutex // builds are large: one at a time
+
+func buildWith(edits []edit, source, environment string, flags []string) (data, said []byte, err error) {
+	editing.Lock()
+	defer editing.Unlock()
+	dir, err := os.MkdirTemp("", "rp-without-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(dir)
+	_, here, _, _ := runtime.Caller(0)
+	top := filepath.Join(filepath.Dir(here), "../../..")
+	texts := map[string]string{}
+	for _, e := range edits {
+		if e.old == "" {
+			texts[e.file] = e.with
+			continue
+		}
+		if texts[e.file] == "" {
+			text, err := os.ReadFile(filepath.Join(top, e.file))
+			if err != nil {
+				return nil, nil, err
+			}
+			texts[e.file] = string(text)
+		}
+		if strings.Count(texts[e.file], e.old) != 1 {
+			return nil, nil, fmt.Errorf("%s doesn't have once what is to be taken away: %q; the edit must follow the source", e.file, e.old)
+		}
+		texts[e.file] = strings.Replace(texts[e.file], e.old, e.with, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		at := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+			return nil, nil, err
+		}
+		replace[filepath.Join(top, file)] = at
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		return nil, nil, err
+	}
+	out := filepath.Join(dir, "program")
+	args := append([]string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", out}, flags...)
+	cmd := exec.Command("go", append(args, source)...)
+	cmd.Dir = top
+	cmd.Env = append(os.Environ(), environment)
+	if said, err = cmd.CombinedOutput(); err != nil {
+		return nil, said, err
+	}
+	data, err = os.ReadFile(out)
+	return data, said, err
+}
