@@ -269,7 +269,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
 	before := b.descriptors()
-	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create /* chooses its users */) {
+	for _, text := range append(sandboxtest.Hostile(), strings.Replace(good("a"), `"resources"`, `"slot":3,"resources"`, 1) /* chooses its users */) {
 		if answer, err := b.as(server, text, socket); err == nil && answer.Error == "" {
 			t.Errorf("%.200q is answered with %+v", text, answer)
 		}
@@ -526,14 +526,16 @@ func TestSocketIsHandedOver(t *testing.T) {
 		if err := os.Chown(b.config.Socket, server, -1); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
 		cmd.ExtraFiles = []*os.File{file(t, l)}
 		_ = l.Close()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		if !fine {
-			if err := cmd.Wait(); err == nil {
+			if err := cmd.Wait(); err == nil || ctx.Err() != nil {
 				t.Error("a socket of streams is used")
 			}
 			continue
