@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent sandbox prober web run dev nomad test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help build agent sandbox prober web run dev nomad gvisor test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -45,6 +45,9 @@ dev: build ## serve as run does, with everything in the log
 nomad: ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS='-acl -tls -drivers docker'
 	@scripts/needs root
 	@go build -o bin/nomadtest ./nomad/nomadtest/cmd && exec bin/nomadtest $(NOMADFLAGS)
+
+gvisor: ## build gVisor's runsc once, in some minutes, and say where it is: for the setting gvisor-runtime, to try it out
+	@scripts/gvisor
 
 test: ## run every check and test, with real sandboxes (as root)
 	@scripts/test

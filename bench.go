@@ -23,6 +23,7 @@ type benchCommand struct {
 	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad, the one of $$NOMAD_ADDR; make bench CLUSTER=nomad starts one. (${default})"`
 	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image of the driver docker's runners; it needs sh, echo, true, yes and head."`
 	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: where nodes and images have the agent already."`
+	GVisor      string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for the rows gvisor/*. make bench builds one. ($$${env})"`
 	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
 	Profile     string   `placeholder:"DIR" help:"Write a CPU profile of the server for each row, for go tool pprof."`
 	ServeFloors bool     `hidden:""`
@@ -73,7 +74,7 @@ func (c *benchCommand) Run(s cli.Streams) error {
 		return err
 	}
 	report, err := bench.Run(ctx, bench.Config{
-		Nomad: onNomad, Program: program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, Profiles: c.Profile, Progress: s.Err,
+		Nomad: onNomad, Program: program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err,
 		Engine: openBenchEngine, Fill: fillStore, Schedule: schedule,
 	})
 	interrupted := ctx.Err() != nil

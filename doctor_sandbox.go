@@ -67,6 +67,7 @@ func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
 			return err
 		}
 		tell(examineImages(ctx, server, &p, cache))
+		tell(examineTiers(ctx, server, &p)...)
 		return nil
 	})
 	if err == nil || ctx.Err() != nil {

@@ -88,8 +88,8 @@ func TestE2EGVisor(t *testing.T) {
 		}
 	}
 	// Full memory ends the command, or the runner with it: nobody makes it up.
-	t.Log("memory")
 	got := b.run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 30})
+	t.Logf("full memory: %s %s", got.Outcome, got.GoneReason)
 	if got.Outcome != "MEMORY_LIMIT" && (got.Outcome != "RUNNER_GONE" || got.GoneReason != "OUT_OF_MEMORY") {
 		t.Errorf("%s %s: %s", got.Outcome, got.GoneReason, got.Message)
 	}

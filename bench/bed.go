@@ -64,6 +64,11 @@ func newGroup() string {
 // serve starts a server that has so many finished executions and keeps so many
 // idle runners, and waits for these.
 func (b *bed) serve(ctx context.Context, runners, executions int) (*server, error) {
+	return b.serveIn(ctx, "NAMESPACES", runners, executions)
+}
+
+// serveIn has the runners isolated so.
+func (b *bed) serveIn(ctx context.Context, isolation string, runners, executions int) (*server, error) {
 	dir, err := b.directory()
 	if err != nil {
 		return nil, err
@@ -75,8 +80,8 @@ func (b *bed) serve(ctx context.Context, runners, executions int) (*server, erro
 	group := newGroup()
 	s, err := startServer(ctx, launch{
 		program: b.config.Program, data: data, group: group, listen: "127.0.0.1:0", profiled: b.config.Profiles != "",
-		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove"},
-		env:     map[string]any{"resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.config.GVisor},
+		env:     map[string]any{"isolation": isolation, "resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)

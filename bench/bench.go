@@ -9,6 +9,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -24,6 +25,7 @@ type Config struct {
 	Rows     []string // see Select; none: all
 	Rounds   int      // of each row; 0: 10, or 2 if Quick
 	Quick    bool     // a fifth of the operations: to see that it works
+	GVisor   string   // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
 	Profiles string   // directory for CPU profiles of the servers; "": none
 	Progress io.Writer
 
@@ -52,6 +54,7 @@ type Row struct {
 	Per   string // what CPU time is counted for: "claim", "MB"
 	Goals []Goal
 
+	gvisor bool   // needs Config.GVisor
 	driver string // of Nomad, without which there is nothing to measure; "": none
 	open   func(ctx context.Context, b *bed) (pair, error)
 }
@@ -97,7 +100,7 @@ func Select(all []Row, names []string) ([]Row, error) {
 
 // Rows returns all rows of this machine, in the order in which they are measured.
 func Rows() []Row {
-	return slices.Concat(claimRows(), outputRows(), trueRows(), runRows(), watchRows(), terminalRows(), transferRows(), memoryRows(), makingRows(), recoverRows(), scheduleRows(), flatRows())
+	return slices.Concat(claimRows(), outputRows(), trueRows(), runRows(), watchRows(), terminalRows(), transferRows(), memoryRows(), makingRows(), gvisorRows(), recoverRows(), scheduleRows(), flatRows())
 }
 
 // Run measures the rows and returns their results; a row that could not be
@@ -135,7 +138,14 @@ func Run(ctx context.Context, c Config) (Report, error) {
 // can have.
 func (c Config) rows(ctx context.Context) ([]Row, error) {
 	if c.Nomad == nil {
-		return Select(Rows(), c.Rows)
+		rows, err := Select(Rows(), c.Rows)
+		if c.GVisor == "" {
+			rows = slices.DeleteFunc(rows, func(r Row) bool { return r.gvisor })
+		}
+		if err == nil && len(rows) == 0 {
+			err = errors.New("--row names rows that need --gvisor-runtime")
+		}
+		return rows, err
 	}
 	rows, err := Select(NomadRows(), c.Rows)
 	if err != nil {

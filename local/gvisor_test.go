@@ -96,6 +96,48 @@ func TestGVisorInside(t *testing.T) {
 	}
 }
 
+// The agent serves who comes from the machine, and no command, also not one with
+// root's rights. The server follows nothing that a runner leaves in the socket's
+// place.
+func TestGVisorSocket(t *testing.T) {
+	b := withGVisor(t).run()
+	id, other := b.begin(gvisorEnvironment()), b.begin(hostEnvironment())
+	conn, err := b.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const knock = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.rockpool/agent.sock')\ns.settimeout(5)\nprint('heard', len(s.recv(1)))"
+	s, err := agent.StartExecution(t.Context(), conn, agent.Start{
+		ID: "knock", Argv: []string{"python3", "-c", knock}, Env: []string{"PATH=/usr/bin"}, Privileged: true, TimeLimit: 20 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var said strings.Builder
+	for {
+		event, err := s.Next()
+		if err != nil || event.Kind == agent.KindExited {
+			break
+		}
+		said.Write(event.Data)
+	}
+	if said.String() != "heard 0\n" {
+		t.Errorf("a command of root's at the agent's socket: %s", said.String())
+	}
+	at := filepath.Join(b.runnerDir(id), outsideDir, spec.SocketName)
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(b.runnerDir(other), spec.SocketName), at); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := b.Dial(t.Context(), id); err == nil {
+		conn.Close()
+		t.Error("the server followed a link to another socket")
+	}
+}
+
 // The machine's control groups hold all that makes the sandbox: its kernel, its
 // helpers, and what runs there. The test reads them before it leans on them.
 func TestGVisorLimits(t *testing.T) {
