@@ -278,6 +278,20 @@ func testNextServer(t *testing.T) {
 	if got := <-said; got != "hello from inside" {
 		t.Errorf("at its port it says %q", got)
 	}
+	// Nor does it keep one whose filter is gone later, as after another's `flush`.
+	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
+	b.verifyNetworks(t.Context())
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name(string(flushed))})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b.verifyNetworks(t.Context())
+	if r := b.await(flushed, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
+		t.Errorf("a runner without its packet filter goes on: %+v", r)
+	}
+	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
+		t.Errorf("one that is kept to its policy is %+v", r)
+	}
 	// A server that offers no network any more keeps none of them.
 	b.stop()
 	b.config.Network = nil

@@ -77,7 +77,7 @@ func Hostile() []string {
 	} {
 		all = append(all, `{"protocol":1,"command":"lease","id":"a"`+more+`}`)
 	}
-	for _, more := range []string{``, `,"slot":1`, `,"network":{"ports":[0]}`, `,"network":{},"slot":-1`, `,"network":{},"image":"`+Digest+`"`} {
+	for _, more := range []string{``, `,"slot":1`, `,"network":{"ports":[0]}`, `,"network":{},"slot":-1`, `,"network":{},"image":"` + Digest + `"`} {
 		all = append(all, `{"protocol":1,"command":"verify","id":"a"`+more+`}`)
 	}
 	return append(all, fmt.Sprintf(`{"protocol":1,"command":"remove","id":"%s"}`, strings.Repeat("a", 65000)))
