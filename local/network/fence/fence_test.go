@@ -109,7 +109,7 @@ func TestFence(t *testing.T) {
 		p.Ports = []uint16{networktest.Port}
 		join(t, "a", p).Serve(networktest.Port)
 		w.Outside.Do(func() {
-			out, err := exec.Command("ip", "route", "replace", "10.213.0.0/16", "via", networktest.MachineLAN4).CombinedOutput()
+			out, err := exec.Command("ip", "route", "replace", "10.213.0.0/16", "via", networktest.MachinePublic4).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

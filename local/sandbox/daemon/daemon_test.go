@@ -480,6 +480,52 @@ func TestManyAtOnce(t *testing.T) {
 	b.nothing()
 }
 
+// A socket that systemd made is used as it is, if it is one of packets.
+func TestSocketIsHandedOver(t *testing.T) {
+	b := newBox(t)
+	b.end(syscall.SIGTERM)
+	config := b.config
+	config.Socket = ""
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for network, fine := range map[string]bool{"unixpacket": true, "unix": false} {
+		_ = os.Remove(b.config.Socket)
+		l, err := net.ListenUnix(network, &net.UnixAddr{Name: b.config.Socket, Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		if err := os.Chown(b.config.Socket, server, -1); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
+		cmd.ExtraFiles = []*os.File{file(t, l)}
+		_ = l.Close()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !fine {
+			if err := cmd.Wait(); err == nil {
+				t.Error("a socket of streams is used")
+			}
+			continue
+		}
+		if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Parent != b.config.Parent {
+			t.Errorf("%+v, %v", answer, err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(b.config.Socket); err != nil {
+			t.Errorf("systemd's socket went: %v", err)
+		}
+	}
+	b.start()
+}
+
 // What isn't root's alone isn't used.
 func TestPlacesMustBeRoots(t *testing.T) {
 	b := newBox(t)
