@@ -193,18 +193,20 @@ func HostOf(t testing.TB, pid int) *Host {
 // Do calls a function in the namespace. Sockets that it makes stay there.
 func (h *Host) Do(f func()) {
 	h.t.Helper()
-	done := make(chan error)
+	ended := make(chan struct{})
+	finished := false
 	go func() {
+		defer close(ended)
 		runtime.LockOSThread() // and never unlocked: the thread ends, so no other finds itself there
 		if err := netns.Set(h.ns); err != nil {
-			done <- err
+			h.t.Error(err)
 			return
 		}
 		f()
-		done <- nil
+		finished = true
 	}()
-	if err := <-done; err != nil {
-		h.t.Fatal(err)
+	if <-ended; !finished { // it failed the test, maybe by Fatal
+		h.t.FailNow()
 	}
 }
 
