@@ -252,7 +252,7 @@ func testNextServer(t *testing.T) {
 	b := networked(t)
 	b.runKept()
 	env := networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"public.example"}, ExposedPorts: []int{8000}})
-	kept, bared := b.begin(env), b.begin(env)
+	bared, kept := b.begin(env), b.begin(env) // so the kept port isn't the first that is free
 	was, _ := b.runner(kept)
 	conn, err := nftables.New()
 	if err != nil {
