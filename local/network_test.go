@@ -317,7 +317,7 @@ func testKilledCreates(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		began := time.Now()
-		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: placed.Values})
+		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest(placed))
 		if err == nil {
 			h.Close()
 		}
