@@ -8,12 +8,17 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/ports"
 	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -108,6 +113,9 @@ func (c *Cluster) supported(env runtime.Environment) error {
 	if n.Access {
 		field, must = "network.access", "be false"
 	}
+	if env.Isolation != runtime.IsolationNamespaces {
+		return runtime.Invalid(field, "must %s with %s: a network is given to runners of %s alone", must, env.Isolation, runtime.IsolationNamespaces)
+	}
 	if err := c.networkReady(); err != nil {
 		return runtime.Invalid(field, "must %s, since a network can't be had: %v", must, err)
 	}
@@ -148,6 +156,49 @@ func forwards() bool {
 	}
 	return false
 }
+
+// verifyEvery is how often packet filters are looked at: others' tools replace
+// all rules of a machine at once.
+const verifyEvery = time.Minute
+
+// watchNetworks ends runners whose packet filter isn't what it was, until ctx
+// ends.
+func (c *Cluster) watchNetworks(ctx context.Context) {
+	tick := time.NewTicker(verifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.verifyNetworks(ctx)
+		}
+	}
+}
+
+func (c *Cluster) verifyNetworks(ctx context.Context) {
+	var all []*entry
+	c.mu.Lock()
+	for _, e := range c.entries {
+		if e.runner.Environment.Network.Used() && e.address.IsValid() && !e.removing && e.runner.State.Before(runtime.RunnerStopping) {
+			all = append(all, e)
+		}
+	}
+	c.mu.Unlock()
+	for _, e := range all {
+		err := c.verifyNetwork(ctx, e)
+		var refusal *launch.RefusalError
+		if !errors.As(err, &refusal) {
+			continue // it is as it was, or nobody could find out
+		}
+		c.log.Error("a runner is ended, since its network isn't kept to its policy any more: does another program replace this machine's packet filter?",
+			zap.String("runner", string(e.id)), zap.Error(err))
+		e.task.Stop(unfenced)
+	}
+}
+
+// unfenced is the end of a runner whose packet filter somebody changed.
+var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "its packet filter was changed by another program of the machine"}
 
 // verifyNetwork returns an error unless a runner's network is kept to what it
 // was made with.

@@ -252,7 +252,7 @@ func testNextServer(t *testing.T) {
 	b := networked(t)
 	b.runKept()
 	env := networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"public.example"}, ExposedPorts: []int{8000}})
-	kept, bared := b.begin(env), b.begin(env)
+	bared, kept := b.begin(env), b.begin(env) // so the kept port isn't the first that is free
 	was, _ := b.runner(kept)
 	conn, err := nftables.New()
 	if err != nil {
@@ -277,6 +277,20 @@ func testNextServer(t *testing.T) {
 	b.expect(kept, greet, "from 10.213.0.1")
 	if got := <-said; got != "hello from inside" {
 		t.Errorf("at its port it says %q", got)
+	}
+	// Nor does it keep one whose filter is gone later, as after another's `flush`.
+	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
+	b.verifyNetworks(t.Context())
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name(string(flushed))})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b.verifyNetworks(t.Context())
+	if r := b.await(flushed, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
+		t.Errorf("a runner without its packet filter goes on: %+v", r)
+	}
+	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
+		t.Errorf("one that is kept to its policy is %+v", r)
 	}
 	// A server that offers no network any more keeps none of them.
 	b.stop()
@@ -303,7 +317,7 @@ func testKilledCreates(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		began := time.Now()
-		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: placed.Values})
+		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest(placed))
 		if err == nil {
 			h.Close()
 		}

@@ -25,6 +25,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	parts.Go(func() { c.images.Run(ctx) })
 	if c.network != nil {
 		parts.Go(func() { c.network.resolver.Run(ctx) })
+		parts.Go(func() { c.watchNetworks(ctx) })
 	}
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)

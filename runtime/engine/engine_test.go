@@ -363,6 +363,17 @@ func TestEnvironments(t *testing.T) {
 	if err != nil || env.Revision != 3 || env.RunnerRevision != 3 || env.PoolSize != 3 {
 		t.Errorf("%+v, %v", env, err)
 	}
+	narrowed := PutEnvironmentInput{NetworkAccess: ptr(true), Allow: []string{"2a00::/16"}, AllowNames: []string{"*.pypi.org"}, BandwidthMbit: ptr(5)}
+	for range 2 { // the second changes nothing
+		env, _, err = put(narrowed)
+		if n := env.Network; err != nil || env.RunnerRevision != 4 || !n.Narrow() || n.Allow[0] != "2a00::/16" || n.AllowNames[0] != "*.pypi.org" || n.BandwidthMbit != 5 {
+			t.Errorf("%+v, %v", env, err)
+		}
+	}
+	env, _, err = put(PutEnvironmentInput{NetworkAccess: ptr(false), Allow: []string{}, AllowNames: []string{}})
+	if err != nil || env.RunnerRevision != 5 || env.Network.Used() {
+		t.Errorf("%+v, %v", env, err)
+	}
 	for field, in := range map[string]PutEnvironmentInput{
 		"poolSize":               {PoolSize: ptr(-1)},
 		"resources.memoryMiB":    {MemoryMiB: ptr(1 << 40)},
@@ -374,6 +385,13 @@ func TestEnvironments(t *testing.T) {
 		"defaultTimeLimit":       {DefaultTimeLimit: ptr(1 << 62)},
 		"outputLimit":            {OutputLimit: ptr(int64(1))},
 		"network.exposedPorts.1": {ExposedPorts: []int{80, 70000}},
+		"network.allow":          {Allow: []string{"20.0.0.0/8"}}, // without access
+		"network.allow.1":        {NetworkAccess: ptr(true), Allow: []string{"20.0.0.1", "20.0.0.1/8"}},
+		"network.allow.0":        {NetworkAccess: ptr(true), Allow: []string{"example.org"}},
+		"network.allowNames":     {NetworkAccess: ptr(true), AllowNames: make([]string, 65)},
+		"network.allowNames.2":   {NetworkAccess: ptr(true), AllowNames: []string{"pypi.org", "*.pypi.org", "a.*.org"}},
+		"network.allowNames.0":   {NetworkAccess: ptr(true), AllowNames: []string{"pypi.org."}},
+		"network.bandwidthMbit":  {BandwidthMbit: ptr(-1)},
 		"variables.0.name":       {Variables: []runtime.Variable{{Name: "A=B"}}},
 		"variables.1.name":       {Variables: []runtime.Variable{{Name: "A"}, {Name: "A"}}},
 		"variables.0.value":      {Variables: []runtime.Variable{{Name: "A", Value: "\x00"}}},
@@ -381,7 +399,7 @@ func TestEnvironments(t *testing.T) {
 		_, _, err := put(in)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	if now, _ := b.Environment("a"); now.Revision != 3 {
+	if now, _ := b.Environment("a"); now.Revision != 5 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	_, _, err = b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "../x"})

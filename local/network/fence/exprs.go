@@ -45,10 +45,6 @@ func load(v6, destination bool) *expr.Payload {
 	return p
 }
 
-func from(a netip.Addr) []expr.Any {
-	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), is(a.AsSlice())})
-}
-
 func notFrom(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), isNot(a.AsSlice())})
 }

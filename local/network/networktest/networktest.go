@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -193,18 +194,20 @@ func HostOf(t testing.TB, pid int) *Host {
 // Do calls a function in the namespace. Sockets that it makes stay there.
 func (h *Host) Do(f func()) {
 	h.t.Helper()
-	done := make(chan error)
+	ended := make(chan struct{})
+	finished := false
 	go func() {
+		defer close(ended)
 		runtime.LockOSThread() // and never unlocked: the thread ends, so no other finds itself there
 		if err := netns.Set(h.ns); err != nil {
-			done <- err
+			h.t.Error(err)
 			return
 		}
 		f()
-		done <- nil
+		finished = true
 	}()
-	if err := <-done; err != nil {
-		h.t.Fatal(err)
+	if <-ended; !finished { // it failed the test, maybe by Fatal
+		h.t.FailNow()
 	}
 }
 
@@ -223,7 +226,7 @@ func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 // Ask asks from where the test is.
 func Ask(protocol, to string, port int) (string, error) {
 	const patience = 700 * time.Millisecond
-	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, fmt.Sprint(port)), patience)
+	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, strconv.Itoa(port)), patience)
 	if err != nil {
 		return "", err
 	}
@@ -302,7 +305,7 @@ func NewServer(t testing.TB, port int) (received func(text string) bool) {
 func (h *Host) Stream(to string, bytes int64, send bool) (took time.Duration, err error) {
 	h.Do(func() {
 		var conn net.Conn
-		if conn, err = net.Dial("tcp", net.JoinHostPort(to, fmt.Sprint(Port))); err != nil {
+		if conn, err = net.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(Port))); err != nil {
 			return
 		}
 		defer conn.Close()

@@ -1,0 +1,63 @@
+package daemon_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+)
+
+// What a sandbox may have of the network is the helper's to say, and the server's
+// to ask for.
+func TestNetworksAreOffered(t *testing.T) {
+	if !networktest.Alone(t) {
+		return
+	}
+	networktest.New(t)
+	b := newBox(t)
+	wish := func(id, wish string) string {
+		return strings.Replace(good(id), `"resources"`, `"network":`+wish+`,"resources"`, 1)
+	}
+	verify := func(id, wish string) string {
+		return `{"protocol":1,"command":"verify","id":"` + id + `","network":` + wish + `}`
+	}
+	if answer, err := b.as(server, wish("a", `{"egress":true}`), agentSocket(t, "unix")); err != nil || !answer.Final || !strings.Contains(answer.Error, "no network is offered") {
+		t.Errorf("without an offer: %+v, %v", answer, err)
+	}
+	b.end(syscall.SIGTERM)
+	b.config.Network = &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
+	b.start()
+	if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Network == nil || answer.Network.Pool != b.config.Network.Pool {
+		t.Errorf("it offers %+v, %v", answer, err)
+	}
+	if answer, err := b.as(server, wish("a", `{"bandwidth":51}`), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "more than the 50") {
+		t.Errorf("more than is offered: %+v, %v", answer, err)
+	}
+	const narrow = `{"egress":true,"narrow":true}`
+	answer, err := b.as(server, wish("a", narrow), agentSocket(t, "unix"))
+	if err != nil || answer.Error != "" || !network.DefaultPool4.Contains(answer.Address) {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	inside := networktest.HostOf(t, answer.PID)
+	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err == nil {
+		t.Errorf("it reaches what it has no lease of: %q", said)
+	}
+	lease := strings.NewReplacer("20.0.0.1", networktest.Public4).Replace(sandboxtest.Lease)
+	for packet, want := range map[string]bool{
+		lease: true, strings.Replace(lease, `"id":"a"`, `"id":"b"`, 1): false,
+		verify("a", narrow): true, verify("a", `{"egress":true}`): false, verify("b", narrow): false,
+	} {
+		if answer, err := b.as(server, packet); err != nil || (answer.Error == "") != want {
+			t.Errorf("%s: %+v, %v", packet, answer, err)
+		}
+	}
+	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err != nil || !strings.HasPrefix(said, "you are ") {
+		t.Errorf("it doesn't reach what it has a lease of: %q, %v", said, err)
+	}
+	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+}
