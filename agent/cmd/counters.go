@@ -21,6 +21,7 @@ type counters struct {
 
 	// Version 2 forgets a peak of memory for a descriptor of the file only.
 	memoryPeak *os.File
+	devices    bool  // version 2: what is read and written is counted
 	seen       int64 // the most memory that was seen, where it can't forget
 	together   int64 // forks that were refused to all commands, while this one had the most processes
 }
@@ -68,7 +69,12 @@ func (c *counters) now() (n counts) {
 
 func (c *counters) unified() bool { _, ok := c.trees[unifiedGroups]; return ok }
 
-func (c *counters) has(controller string) bool { return c.tree(controller) >= 0 }
+func (c *counters) has(controller string) bool {
+	if c.unified() && controller == "blkio" {
+		return c.devices
+	}
+	return c.tree(controller) >= 0
+}
 
 // tree returns the directory of the groups by which a controller counts; -1 where
 // there is none.

@@ -23,7 +23,11 @@ import (
 
 // A cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
-	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags      uint64
+	_          [3]uint64 // where ids go
+	exitSignal uint64
+	_          [5]uint64 // stack, thread-local storage, wanted ids
+	cgroup     uint64
 }
 
 // vfork calls clone3. It returns 0 in the child; in the parent only when the

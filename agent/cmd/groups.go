@@ -122,6 +122,10 @@ func openUnified(run int, name string, root bool, l *launcher) (*group, error) {
 		return nil, err
 	}
 	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name}}
+	if io, err := openIn(dir, "io.stat", unix.O_RDONLY); err == nil {
+		one.counters.devices = true
+		_ = unix.Close(io)
+	}
 	if !root {
 		one.fork = l.with(one.fork)
 	}

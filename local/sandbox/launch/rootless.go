@@ -63,11 +63,11 @@ func largestRange(file string, names []string) (first, count int) {
 // mount namespace of its own: there it is root, of this user's ids alone. It waits
 // until it has these.
 func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
-	wait, go_, err := os.Pipe()
+	wait, begin, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer go_.Close()
+	defer begin.Close()
 	cmd.Args[1] = helper.Wait
 	cmd.ExtraFiles = append([]*os.File{cmd.ExtraFiles[0], wait}, cmd.ExtraFiles[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, Setsid: true}
@@ -78,9 +78,9 @@ func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	mapped := l.mapUsers(ctx, cmd.Process.Pid)
 	if mapped == nil {
-		_, mapped = go_.Write([]byte{1})
+		_, mapped = begin.Write([]byte{1})
 	}
-	_ = go_.Close()
+	_ = begin.Close()
 	return errors.Join(mapped, cmd.Wait())
 }
 
