@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,6 +117,7 @@ func attackServer(ctx context.Context, config Config, server *client.Client, tie
 	if err := os.MkdirAll(config.Images.Files, 0o700); err != nil {
 		return attack.Report{}, err
 	}
+	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
 	place.Server, place.Tier, place.Outside, place.Bait, place.Images = server, tier, machine, machine.bait, config.Images.Files
 	return attack.Run(ctx, place, rows, told)
 }
