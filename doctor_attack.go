@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,10 @@ func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Str
 	if err != nil {
 		return err
 	}
-	if err := keepReport(kept, report); err != nil {
+	switch err := keepReport(kept, report); {
+	case errors.Is(err, fs.ErrNotExist):
+		say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
+	case err != nil:
 		say("the report can't be kept for the server: %v", err)
 	}
 	if c.JSON {
@@ -113,6 +117,7 @@ func attackServer(ctx context.Context, config Config, server *client.Client, tie
 	if err := os.MkdirAll(config.Images.Files, 0o700); err != nil {
 		return attack.Report{}, err
 	}
+	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
 	place.Server, place.Tier, place.Outside, place.Bait, place.Images = server, tier, machine, machine.bait, config.Images.Files
 	return attack.Run(ctx, place, rows, told)
 }
@@ -125,11 +130,8 @@ func keepReport(data string, report attack.Report) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return err
-	}
 	at := filepath.Join(data, reportFile)
-	if err := os.WriteFile(at+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(at+".new", text, 0o644); err != nil { // the server may be another user
 		return err
 	}
 	return os.Rename(at+".new", at)

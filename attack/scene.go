@@ -130,7 +130,7 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 	if err := os.WriteFile(path, step.archive(s.Bait.Path), 0o600); err != nil {
 		return "", err
 	}
-	defer os.Remove(path)
+	defer func() { _ = os.Remove(path) }()
 	if err := s.put(ctx, name, object{"image": "file:" + name, "poolSize": 1}); err != nil {
 		return refusal(err)
 	}

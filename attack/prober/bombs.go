@@ -24,7 +24,7 @@ func forkBomb(most int) {
 			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is nothing to wait for
 		case pid == 0:
 			for { // no Go from here on: the other threads aren't there
-				unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+				_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 			}
 		default:
 			made++
@@ -130,7 +130,7 @@ func spin(threads, milliseconds, most int) {
 	ended := make(chan struct{})
 	for range threads {
 		go func() {
-			for time.Now().Before(end) { //nolint:revive // to spin is what it is for
+			for time.Now().Before(end) {
 			}
 			ended <- struct{}{}
 		}()
@@ -182,7 +182,7 @@ func zombies(count int) {
 	for range count {
 		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 		if errno == 0 && pid == 0 {
-			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 		if errno == 0 {
 			made++

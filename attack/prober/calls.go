@@ -171,7 +171,7 @@ func cloneUser() error {
 	case errno != 0:
 		return errno
 	case pid == 0:
-		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -59,14 +60,7 @@ var commands = map[string]func(args []string){
 
 // say prints words in one line, with one write.
 func say(words ...string) {
-	line := ""
-	for i, w := range words {
-		if i > 0 {
-			line += " "
-		}
-		line += w
-	}
-	_, _ = os.Stdout.WriteString(line + "\n")
+	_, _ = os.Stdout.WriteString(strings.Join(words, " ") + "\n")
 }
 
 // result is "done", or the name of the error.
