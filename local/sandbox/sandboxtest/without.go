@@ -148,8 +148,8 @@ func weaken(s *specs.Spec) {
 	}
 }
 `},
-	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s)`, `	weaken(s)
-	limits, err := spec.Limits(s)`},
+	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
+	limits, err := spec.Limits(s, c.Machine.Lacks)`},
 }
 
 // differ builds a program from sources with edits.
