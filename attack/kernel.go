@@ -63,6 +63,7 @@ func kernel() []Attack {
 		Attack{
 			Name: "calls of x32", Class: Kernel, Defence: Filter, Tries: "to call by numbers that a list of others doesn't have",
 			Steps: []Step{calls("x32")}, Held: "^=> SIGNALED SIGSYS$|^x32 (ENOSYS|is unknown here)\n=> EXITED 0",
+			Tiers: shared,
 		},
 		Attack{
 			Name: "calls of 32-bit programs", Class: Kernel, Defence: Filter, Tries: "to call by another door, whose numbers mean something else",

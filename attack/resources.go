@@ -90,6 +90,7 @@ func resources() []Attack {
 		{
 			Name: "message queues", Class: Resources, Defence: Accounts, Tries: "to take kernel memory by message queues",
 			Steps: []Step{calls("mq_open")}, Held: "^mq_open E(MFILE|PERM|NOSYS|ACCES)\n=> EXITED 0",
+			Tiers: shared, // a kernel in user space has queues of its own
 		},
 		{
 			Name: "locked memory", Class: Resources, Defence: Accounts, Tries: "to have memory that can't be taken back",

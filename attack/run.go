@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -149,10 +150,22 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	}
 	result.Held = why == ""
 	if !result.Held {
-		result.Why, result.Seen = why, s.seen()
+		result.Why, result.Seen = printable(why), printable(s.seen())
 	}
 	result.Millis = time.Since(began).Milliseconds()
 	return result
+}
+
+// printable is a text without what a terminal could take for more than text, and
+// no more of it than one wants to read.
+func printable(text string) string {
+	const most = 2 << 10
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text[:min(len(text), most)])
 }
 
 // judge says what is wrong with what was seen; "" if nothing is.
