@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -201,7 +202,45 @@ func (s *separation) image(p *process) {
 			t.Errorf("%s belongs to %d (%v)", file, info.Uid, err)
 		}
 	}
+	// What fails half way leaves nothing.
+	p.call(t, `mutation($image: String!) { putEnvironment(input: {id: "broken", image: $image, poolSize: 0}) { created } }`, object{"image": registry.Push(lying(t), "lying:1")}, nil)
+	eventually(t, 20*time.Second, "the image that isn't what it says is refused, and deleted", func() bool {
+		left, err := os.ReadDir(s.data + "/local/images/tmp")
+		return err == nil && len(left) == 0 && p.imageReason(t, "broken") != ""
+	})
+	if why := p.imageReason(t, "broken"); !strings.Contains(why, "isn't what its digest says") {
+		t.Errorf("the image failed: %s", why)
+	}
+	p.call(t, `mutation { deleteEnvironment(input: {id: "broken"}) { deleted } }`, nil, nil)
 	p.call(t, `mutation { deleteEnvironment(input: {id: "image", endClaimed: true}) { deleted } }`, nil, nil)
+}
+
+// lying returns an image whose second layer isn't the one that its configuration
+// names.
+func lying(t testing.TB) v1.Image {
+	t.Helper()
+	image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a/b", "1")), imagetest.Layer(t, imagetest.File("c", "2")))
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RootFS.DiffIDs[1].Hex = strings.Repeat("2", 64)
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// imageReason returns why an environment's image can't be had; "": it can, or may.
+func (b bed) imageReason(t testing.TB, environment string) string {
+	t.Helper()
+	var out struct {
+		Environment struct {
+			Pool struct{ Image struct{ Reason string } }
+		}
+	}
+	b.call(t, `query($id: ID!) { environment(id: $id) { pool { image { reason } } } }`, object{"id": environment}, &out)
+	return out.Environment.Pool.Image.Reason
 }
 
 // work has programs run, and run into limits, and files go in and out.

@@ -100,8 +100,8 @@ func (c *helperCommand) config() (daemon.Config, error) {
 		return daemon.Config{}, &settingError{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
-	if real, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
-		data = real
+	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+		data = there
 	}
 	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
 	if config.Worker, err = os.Executable(); err != nil {

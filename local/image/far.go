@@ -147,7 +147,7 @@ func (f *farFiller) layer(ctx context.Context, content io.Reader) error {
 		if _, failed := f.conn.Write(packet[:n]); failed != nil {
 			return f.answered(ctx, failed)
 		}
-		if err == io.EOF { //nolint:errorlint // what ends too early isn't it
+		if err == io.EOF { // wrapped, it would be another one's
 			return f.answered(ctx, f.send(endPacket, nil))
 		}
 		if err != nil {

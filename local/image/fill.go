@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // A filler makes an image's root directory.
@@ -59,14 +60,29 @@ func (f *nearFiller) disk() int64 { return f.written + int64(f.entries)<<10 }
 
 func (f *nearFiller) close() error { return f.root.Close() }
 
+// goneWithin is how long a worker that was left may go on with a file.
+const goneWithin = 5 * time.Second
+
 // remove deletes a directory of the cache's, whoever its files belong to.
 func (c *Cache) remove(ctx context.Context, dir string) error {
 	err := os.RemoveAll(dir)
-	if c.config.Worker == nil || !errors.Is(err, os.ErrPermission) {
+	if c.config.Worker == nil {
 		return err
 	}
-	if err := c.clear(ctx, dir); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, goneWithin)
+	defer cancel()
+	for err != nil {
+		if failed := c.clear(ctx, dir); failed != nil {
+			return failed
+		}
+		if err = os.RemoveAll(dir); err == nil {
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond): // its end can't be waited for otherwise
+		case <-ctx.Done():
+			return err
+		}
 	}
-	return os.RemoveAll(dir)
+	return nil
 }

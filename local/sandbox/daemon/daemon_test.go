@@ -269,7 +269,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
 	before := b.descriptors()
-	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create /* chooses its users */) {
+	for _, text := range append(sandboxtest.Hostile(), strings.Replace(good("a"), `"resources"`, `"slot":3,"resources"`, 1) /* chooses its users */) {
 		if answer, err := b.as(server, text, socket); err == nil && answer.Error == "" {
 			t.Errorf("%.200q is answered with %+v", text, answer)
 		}
@@ -323,6 +323,32 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	}
 	b.nothing()
 	b.settle(before)
+}
+
+// An image is a directory of the server's, who may put a link in its place: with
+// its owners mapped, what that leads to would be open to the sandbox as to root.
+func TestImagesAreNoLinks(t *testing.T) {
+	b := newBox(t)
+	socket := agentSocket(t, "unix")
+	secret := filepath.Join(filepath.Dir(b.config.Dir), "secret")
+	for _, dir := range []string{secret, filepath.Join(secret, "root"), filepath.Join(secret, filepath.Dir(helper.ImageRoot(sandboxtest.Digest)), "root")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packet := strings.Replace(sandboxtest.Create, `"slot":3,`, "", 1)
+	at := filepath.Join(b.config.Images, helper.ImageRoot(sandboxtest.Digest))
+	for name, link := range map[string]string{"the root": at, "the image": filepath.Dir(at), "all images": b.config.Images} {
+		err := errors.Join(os.RemoveAll(b.config.Images), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(secret, link))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := b.as(server, packet, socket)
+		if err != nil || !strings.Contains(answer.Error, unix.ELOOP.Error()) {
+			t.Errorf("%s is a link: %+v, %v", name, answer, err)
+		}
+	}
+	b.nothing()
 }
 
 // settle waits until the helper has as many descriptors as before.
@@ -500,14 +526,16 @@ func TestSocketIsHandedOver(t *testing.T) {
 		if err := os.Chown(b.config.Socket, server, -1); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
 		cmd.ExtraFiles = []*os.File{file(t, l)}
 		_ = l.Close()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		if !fine {
-			if err := cmd.Wait(); err == nil {
+			if err := cmd.Wait(); err == nil || ctx.Err() != nil {
 				t.Error("a socket of streams is used")
 			}
 			continue

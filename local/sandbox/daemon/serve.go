@@ -115,12 +115,14 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, e
 	}
 	defer end()
 	switch q.Command {
+	case helper.Create:
+		return d.create(ctx, q, file)
 	case helper.Remove:
 		return helper.Answer{}, d.remove(ctx, q.ID)
 	case helper.Lease, helper.Verify:
 		return helper.Answer{}, d.ask(ctx, q)
 	}
-	return d.create(ctx, q, file)
+	return helper.Answer{}, fmt.Errorf("a helper that listens doesn't serve %q", q.Command)
 }
 
 // watch calls stop when the other side closes the connection, or says more than
