@@ -228,7 +228,9 @@ func (c *Cluster) open(ctx context.Context) error {
 		return err
 	}
 	c.lookAtTiers(ctx)
-	c.openNetwork()
+	if c.openNetwork(); c.noNetwork != nil {
+		c.report("network", fmt.Sprintf("no runner can have one: %v", c.noNetwork))
+	}
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
