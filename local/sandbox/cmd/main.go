@@ -129,7 +129,7 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
-	if len(trees) == 0 {
+	if c.Rootless != nil { // it may be of a server that had no groups
 		if err := endByState(ctx, filepath.Join(c.State, q.ID)); err != nil {
 			return err
 		}
