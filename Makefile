@@ -79,9 +79,10 @@ generate: ## generate the API's code from schema.graphqls
 baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)
 	@BREAKING=$(BREAKING) scripts/conformance baseline
 
-install: ## install what was built, and the unit for systemd, below DESTDIR
+install: ## install what was built, and the units for systemd, below DESTDIR
 	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
-	install -D -m 644 packaging/rockpool.service $(DESTDIR)/etc/systemd/system/rockpool.service
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system packaging/rockpool.service packaging/rockpool-helper.service packaging/rockpool-helper.socket
+	install -D -m 644 packaging/rockpool-unprivileged.conf $(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf
 
 clean: ## remove what was built, and ./data
 	rm -rf bin data

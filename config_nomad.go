@@ -82,6 +82,9 @@ func (c *Config) checkCluster() error {
 		}
 		return nil
 	}
+	if c.SandboxHelper != "" {
+		return &settingError{"sandbox-helper", c.SandboxHelper, "left out unless --cluster is local"}
+	}
 	if c.OnStop == "" { // a Config that was made in Go: others may use these runners
 		c.OnStop = stopKeeps
 	}

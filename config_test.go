@@ -79,6 +79,9 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"keep for too long", func(c *Config) { c.KeepExecutions = 315360001 }, "0 to 315360000 seconds"},
 		{"keep too little", func(c *Config) { c.KeepBytes = 1 << 20 }, "16777216 to 1125899906842624 bytes, or 0 for any"},
 		{"cgroup elsewhere", func(c *Config) { c.CgroupParent = "system.slice" }, "--cgroup-parent"},
+		{"a helper somewhere", func(c *Config) { c.SandboxHelper = "sandbox.sock" }, `--sandbox-helper is "sandbox.sock", but must be an absolute path`},
+		{"a helper far down", func(c *Config) { c.SandboxHelper = "/" + strings.Repeat("x", 107) }, "at most 107 bytes"},
+		{"a helper for Nomad", onNomad(func(c *Config) { c.SandboxHelper = "/run/s" }), "--sandbox-helper"},
 		{"any origin", func(c *Config) { c.AllowedOrigins = []string{"*"} }, "--allowed-origins"},
 		{"origin with a path", func(c *Config) { c.AllowedOrigins = []string{"https://a.example.org/"} }, "--allowed-origins"},
 		{"host with a port", func(c *Config) { c.AllowedHosts = []string{"a.example.org:80"} }, "--allowed-hosts"},
@@ -227,7 +230,7 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	if code := execute([]string{"serve", "--help"}, nil, &out, &errs); code != 0 {
 		t.Fatalf("%d %s", code, errs.String())
 	}
-	for _, name := range []string{"LISTEN", "DATA", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "MAX_BODY", "ALERT_THRESHOLD", "ALERT_TIMEOUT", "PARALLEL", "CGROUP_PARENT", "LOG_LEVEL", "LOG_FORMAT"} {
+	for _, name := range []string{"LISTEN", "DATA", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "MAX_BODY", "ALERT_THRESHOLD", "ALERT_TIMEOUT", "PARALLEL", "CGROUP_PARENT", "SANDBOX_HELPER", "LOG_LEVEL", "LOG_FORMAT"} {
 		if !strings.Contains(out.String(), "$ROCKPOOL_"+name) {
 			t.Errorf("%s isn't in the help", name)
 		}

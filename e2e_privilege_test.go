@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
 	"maps"
@@ -13,7 +14,12 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // serverUser is a user that nobody on the machine is.
@@ -122,6 +128,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 		}
 	}
 	s.work(p)
+	s.image(p)
 
 	// What runs outlives the server, and the next one has all of it.
 	runner := p.claimLoosely(t, "shell")
@@ -165,6 +172,75 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	if left := s.groupsOf(""); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
+}
+
+// image has a runner made from an image whose files have many owners.
+func (s *separation) image(p *process) {
+	t := s.t
+	t.Helper()
+	registry := imagetest.NewRegistry(t, nil)
+	layers := append(imagetest.Busybox(t),
+		imagetest.Entry{Header: tar.Header{Name: "srv/users", Mode: 0o600, Uid: 4321, Gid: 4321}, Content: []byte("mine\n")},
+		imagetest.Entry{Header: tar.Header{Name: "srv/roots", Mode: 0o600}, Content: []byte("root's\n")},
+		imagetest.Entry{Header: tar.Header{Name: "srv/others", Mode: 0o604, Uid: 70, Gid: 71}, Content: []byte("other's\n")},
+	)
+	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:1")
+	p.call(t, `mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 1}) { created } }`, object{"image": reference}, nil)
+	runner := p.claimLoosely(t, "image")
+	got := p.shell(t, runner, "id -u; cat /srv/users /srv/others; cat /srv/roots 2>/dev/null || echo closed; stat -c %u:%g:%a / /srv/users /srv/roots /srv/others")
+	if want := "1000\nmine\nother's\nclosed\n0:0:755\n1000:1000:600\n0:0:600\n70:71:604\n"; got.stream("STDOUT") != want {
+		t.Errorf("in a runner made from an image %q, want %q: %+v", got.stream("STDOUT"), want, got)
+	}
+	// On the machine they are nobody's.
+	found, err := filepath.Glob(s.data + "/local/images/sha256-*/root/srv/*")
+	if err != nil || len(found) != 3 {
+		t.Fatalf("%q, %v", found, err)
+	}
+	for _, file := range found {
+		var info syscall.Stat_t
+		if err := syscall.Stat(file, &info); err != nil || info.Uid < spec.ImageOwners {
+			t.Errorf("%s belongs to %d (%v)", file, info.Uid, err)
+		}
+	}
+	// What fails half way leaves nothing.
+	p.call(t, `mutation($image: String!) { putEnvironment(input: {id: "broken", image: $image, poolSize: 0}) { created } }`, object{"image": registry.Push(lying(t), "lying:1")}, nil)
+	eventually(t, 20*time.Second, "the image that isn't what it says is refused, and deleted", func() bool {
+		left, err := os.ReadDir(s.data + "/local/images/tmp")
+		return err == nil && len(left) == 0 && p.imageReason(t, "broken") != ""
+	})
+	if why := p.imageReason(t, "broken"); !strings.Contains(why, "isn't what its digest says") {
+		t.Errorf("the image failed: %s", why)
+	}
+	p.call(t, `mutation { deleteEnvironment(input: {id: "broken"}) { deleted } }`, nil, nil)
+	p.call(t, `mutation { deleteEnvironment(input: {id: "image", endClaimed: true}) { deleted } }`, nil, nil)
+}
+
+// lying returns an image whose second layer isn't the one that its configuration
+// names.
+func lying(t testing.TB) v1.Image {
+	t.Helper()
+	image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a/b", "1")), imagetest.Layer(t, imagetest.File("c", "2")))
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RootFS.DiffIDs[1].Hex = strings.Repeat("2", 64)
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// imageReason returns why an environment's image can't be had; "": it can, or may.
+func (b bed) imageReason(t testing.TB, environment string) string {
+	t.Helper()
+	var out struct {
+		Environment struct {
+			Pool struct{ Image struct{ Reason string } }
+		}
+	}
+	b.call(t, `query($id: ID!) { environment(id: $id) { pool { image { reason } } } }`, object{"id": environment}, &out)
+	return out.Environment.Pool.Image.Reason
 }
 
 // work has programs run, and run into limits, and files go in and out.

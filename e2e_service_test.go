@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -52,6 +53,50 @@ func TestUnitIsOne(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", path).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze, of Debian's package systemd, says %v: %s", err, out)
+	}
+}
+
+// TestUnitsWithoutPrivileges has systemd look at the helper's units, and at the
+// server's with what makes it one without privileges.
+func TestUnitsWithoutPrivileges(t *testing.T) {
+	dir := t.TempDir()
+	for from, to := range map[string]string{
+		"rockpool.service": "rockpool.service", "rockpool-helper.service": "rockpool-helper.service", "rockpool-helper.socket": "rockpool-helper.socket",
+		"rockpool-unprivileged.conf": "rockpool.service.d/unprivileged.conf",
+	} {
+		text, err := os.ReadFile(filepath.Join("packaging", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			value, is := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
+			program := strings.Fields(value)
+			switch {
+			case !is || len(program) == 0:
+			case program[1] == "serve":
+				_, err = parseServe(t, program[2:]...)
+			default:
+				_, err = parseHelper(t, program[2:]...)
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", from, line, err)
+			}
+		}
+		// Neither is the program installed here, nor has the machine the user.
+		for _, missing := range [][2]string{{"/usr/local/bin/rockpool", "/bin/true"}, {"=rockpool\n", "=daemon\n"}} {
+			text = []byte(strings.ReplaceAll(string(text), missing[0], missing[1]))
+		}
+		at := filepath.Join(dir, to)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, unit := range []string{"rockpool.service", "rockpool-helper.service", "rockpool-helper.socket"} {
+		cmd := exec.CommandContext(t.Context(), "systemd-analyze", "verify", filepath.Join(dir, unit))
+		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("systemd-analyze, of Debian's package systemd, says of %s %v: %s", unit, err, out)
+		}
 	}
 }
 

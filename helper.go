@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -34,6 +37,18 @@ func (helperCommand) Help() string {
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
 It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+}
+
+// An imageWorkerCommand is what a helper starts to work on an image.
+type imageWorkerCommand struct{}
+
+// Run works until its stdin, a connection to the server, ends.
+func (imageWorkerCommand) Run(cli.Streams) error {
+	conn, err := net.FileConn(os.Stdin)
+	if err != nil {
+		return err
+	}
+	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
 }
 
 // Run becomes rockpool-sandbox.
@@ -82,10 +97,13 @@ func (c *helperCommand) config() (daemon.Config, error) {
 		return daemon.Config{}, &settingError{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
-	if real, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
-		data = real
+	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+		data = there
 	}
 	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
+	if config.Worker, err = os.Executable(); err != nil {
+		return daemon.Config{}, err
+	}
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
 		config.Socket = "" // sd_listen_fds(3): descriptor 3
 	}

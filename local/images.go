@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -30,6 +31,9 @@ func (c *Cluster) openImages() (err error) {
 	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
+	if c.direct == nil {
+		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
+	}
 	if c.images, err = image.Open(config); err != nil {
 		return err
 	}
@@ -48,9 +52,6 @@ func (c *Cluster) openImages() (err error) {
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if reference == runtime.DefaultImage {
 		return runtime.ImagePin{}, nil
-	}
-	if c.direct == nil {
-		return runtime.ImagePin{}, runtime.Invalid("image", "must be %q: this server isn't root, and can't unpack container images with their owners; they need a server that runs as root", runtime.DefaultImage)
 	}
 	return c.images.Resolve(ctx, reference)
 }

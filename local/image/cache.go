@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,10 @@ type Config struct {
 	Bytes    int64         // that all images together take on the disk
 	Within   time.Duration // how long one try to pull an image may take
 	Skeleton Skeleton
-	Logger   *zap.Logger
+	// Worker starts a process that may give files to any user of a range, and has it
+	// work on a directory (see Work); nil: this process may itself, and does.
+	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
+	Logger *zap.Logger
 	// Used returns the digests of the images that something is, or is to be, made
 	// from; nil where that isn't known now.
 	Used func() map[string]bool
@@ -58,8 +62,9 @@ type stored struct {
 	Pin       runtime.ImagePin `json:"pin"`
 	Reference string           `json:"reference"` // that it was pulled by
 	Layers    int              `json:"layers"`
-	Transfer  int64            `json:"transfer"` // bytes that its layers were
-	Bytes     int64            `json:"bytes"`    // that it takes
+	Transfer  int64            `json:"transfer"`          // bytes that its layers were
+	Bytes     int64            `json:"bytes"`             // that it takes
+	Shifted   bool             `json:"shifted,omitempty"` // its files' owners are those of Config.Worker's range
 	used      time.Time        // when it was seen in use last
 }
 
@@ -122,6 +127,9 @@ func (c *Cache) load(name string) error {
 	}
 	if directoryName(s.Pin.Digest) != name {
 		return fmt.Errorf("it says that it is %q", s.Pin.Digest)
+	}
+	if s.Shifted != (c.config.Worker != nil) {
+		return errors.New("its owners are those of another way to run the server, as root or not")
 	}
 	info, err := os.Stat(at)
 	if err != nil {
@@ -237,8 +245,8 @@ const reserve = 64 << 20
 
 // room makes room for what pulls have yet to write, and returns STORAGE_FULL
 // where there is none.
-func (c *Cache) room() error {
-	c.collect()
+func (c *Cache) room(ctx context.Context) error {
+	c.collect(ctx)
 	c.mu.Lock()
 	over := c.taken() - c.config.Bytes
 	c.mu.Unlock()
@@ -268,7 +276,7 @@ func (c *Cache) taken() (total int64) {
 
 // collect deletes images that nobody uses until the others fit, those first that
 // nobody has used for longest.
-func (c *Cache) collect() {
+func (c *Cache) collect(ctx context.Context) {
 	for {
 		used := c.config.Used() // what is deleted takes a while
 		if used == nil {
@@ -295,7 +303,7 @@ func (c *Cache) collect() {
 			c.Want(victim.Reference, victim.Pin.Digest)
 		}
 		c.config.Logger.Info("an image that nobody uses was deleted, to make room", zap.String("reference", victim.Reference), zap.String("digest", victim.Pin.Digest))
-		if err := os.RemoveAll(away); err != nil {
+		if err := c.remove(ctx, away); err != nil {
 			c.config.Logger.Warn("what is left of an image could not be deleted; the next start tries again", zap.Error(err))
 		}
 	}

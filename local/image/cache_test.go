@@ -292,7 +292,9 @@ func TestFilesAreImages(t *testing.T) {
 }
 
 // What can be wrong is told in time, and leaves nothing.
-func TestWhatIsWrongIsTold(t *testing.T) {
+func TestWhatIsWrongIsTold(t *testing.T) { nearAndFar(t, whatIsWrongIsTold) }
+
+func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	var broken atomic.Value // how the registry behaves
 	broken.Store("")
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
@@ -315,7 +317,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 			}
 		})
 	})
-	b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Image.Entries = time.Second, 100 })
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Image.Entries = time.Second, 100; worker(c) })
 	fine := registry.Push(small(t, "fine"), "fine:1")
 	for _, c := range []struct {
 		how, reference string
@@ -444,9 +446,11 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.clean(pin.Digest)
 }
 
-func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) {
+func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) { nearAndFar(t, roomIsMadeOfWhatNobodyUses) }
+
+func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
 	registry := imagetest.NewRegistry(t, nil)
-	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20 })
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20; worker(c) })
 	var digests []string
 	for i := range 4 {
 		image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("file", strings.Repeat(fmt.Sprint(i), 2<<20))))

@@ -87,11 +87,11 @@ func (c *Cache) Run(ctx context.Context) {
 	defer work.Wait()
 	work.Go(func() {
 		for _, path := range c.leftovers {
-			if err := os.RemoveAll(path); err != nil {
+			if err := c.remove(ctx, path); err != nil {
 				c.config.Logger.Warn("what an earlier server left of an image could not be deleted", zap.Error(err))
 			}
 		}
-		c.collect() // the limit may be another than then
+		c.collect(ctx) // the limit may be another than then
 	})
 	for {
 		c.mu.Lock()
@@ -261,15 +261,15 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 		if ctx.Err() != nil {
 			err = errors.Join(context.Cause(ctx), err)
 		}
-		return errors.Join(err, os.RemoveAll(dir))
+		return errors.Join(err, c.remove(context.WithoutCancel(ctx), dir))
 	}
-	if err := os.RemoveAll(dir); err != nil { // it was there already
+	if err := c.remove(ctx, dir); err != nil { // it was there already
 		return err
 	}
 	c.config.Logger.Info("an image is here", zap.String("reference", s.Reference), zap.String("digest", p.digest),
 		zap.Int64("bytes", s.Bytes), zap.Duration("took", time.Since(began)))
 	c.config.Changed(p.digest)
-	c.collect()
+	c.collect(ctx)
 	return nil
 }
 
@@ -295,41 +295,34 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 		return nil, err
 	}
 	c.change(p, func(s *runtime.ImageStatus) { s.Layers, s.Bytes = len(source.layers), source.size() })
-	if err := os.Mkdir(filepath.Join(dir, rootName), 0o755); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(filepath.Join(dir, rootName))
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	if err := root.Chmod(".", 0o755); err != nil { // whatever the umask
-		return nil, err
-	}
-	var u *unpacker
-	u = newUnpacker(root, c.config.Image, func() error {
+	room := func(taken int64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p.taken.Store(u.disk())
-		return c.room()
-	})
-	if err := u.room(); err != nil {
+		p.taken.Store(taken)
+		return c.room(ctx)
+	}
+	if err := room(0); err != nil {
 		return nil, err
 	}
+	f, err := c.filler(ctx, dir, room)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.close() }()
 	for _, l := range source.layers {
-		if err := u.unpack(ctx, l, &p.arrived); err != nil {
+		if err := unpack(ctx, f, l, &p.arrived); err != nil {
 			return nil, err
 		}
 		c.change(p, func(s *runtime.ImageStatus) { s.LayersDone++ })
 	}
-	if err := u.prepare(ctx, c.config.Skeleton, source.config.Config.User, pin.WorkingDirectory); err != nil {
+	if err := f.finish(ctx, source.config.Config.User, pin.WorkingDirectory); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(u.endTimes(), u.room()); err != nil {
+	if err := errors.Join(f.close(), room(f.disk())); err != nil {
 		return nil, err
 	}
-	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: u.disk(), used: time.Now()}
+	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.disk(), Shifted: c.config.Worker != nil, used: time.Now()}
 	return s, s.write(dir)
 }
 
@@ -373,11 +366,8 @@ func (c *Cache) keep(dir string, s *stored) error {
 	return nil
 }
 
-// disk is about what an image takes there.
-func (u *unpacker) disk() int64 { return u.written + int64(u.entries)<<10 }
-
 // unpack applies a layer, and checks that it was the one that is meant.
-func (u *unpacker) unpack(ctx context.Context, l layer, arrived *atomic.Int64) error {
+func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error {
 	raw, err := l.open()
 	if err != nil {
 		return err
@@ -385,11 +375,11 @@ func (u *unpacker) unpack(ctx context.Context, l layer, arrived *atomic.Int64) e
 	defer raw.Close()
 	content, end, err := decompressed(bufio.NewReaderSize(&transfer{raw, arrived}, 64<<10))
 	if err != nil {
-		return u.explain(ctx, "", err)
+		return explain(ctx, "", err)
 	}
 	defer end()
 	sum := sha256.New()
-	if err := u.layer(ctx, io.TeeReader(content, sum)); err != nil {
+	if err := f.layer(ctx, io.TeeReader(content, sum)); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); l.diffID.Algorithm != "sha256" || got != l.diffID.Hex {

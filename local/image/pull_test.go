@@ -212,7 +212,7 @@ func TestImageUsedMeanwhileStays(t *testing.T) {
 	}
 	b.config.Bytes = 1
 	asks.Store(0)
-	b.collect()
+	b.collect(t.Context())
 	if after, err := os.Stat(root); err != nil || !os.SameFile(before, after) || b.Status(s.Digest).State != runtime.ImageReady {
 		t.Errorf("%+v, %v", b.Status(s.Digest), err)
 	}

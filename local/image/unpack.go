@@ -67,25 +67,25 @@ func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
 			break
 		}
 		if err != nil {
-			return u.explain(ctx, "", err)
+			return explain(ctx, "", err)
 		}
 		if u.entries++; u.entries > u.limits.Entries {
 			return tooLarge("it has more than %d files", u.limits.Entries)
 		}
 		if err := u.look(); err != nil {
-			return u.explain(ctx, header.Name, err)
+			return explain(ctx, header.Name, err)
 		}
 		if err := u.apply(header, reader); err != nil {
-			return u.explain(ctx, header.Name, err)
+			return explain(ctx, header.Name, err)
 		}
 	}
 	_, err := io.Copy(io.Discard, content)
-	return u.explain(ctx, "", err)
+	return explain(ctx, "", err)
 }
 
 // explain says of which entry an error is, and whose fault it is: what isn't the
 // machine's is the image's.
-func (u *unpacker) explain(ctx context.Context, entry string, err error) error {
+func explain(ctx context.Context, entry string, err error) error {
 	switch {
 	case err == nil:
 		return nil

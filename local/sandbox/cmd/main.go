@@ -57,8 +57,7 @@ func main() {
 		os.Exit(1)
 	}
 	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
-		listen(os.Args[2])
-		return
+		os.Exit(listen(os.Args[2]))
 	}
 	answer, err := run()
 	if err != nil {
@@ -70,14 +69,16 @@ func main() {
 	}
 }
 
-// listen serves until it is asked to end.
-func listen(config string) {
+// listen serves until it is asked to end, and returns the program's exit code.
+func listen(config string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	log := log.New(os.Stderr, "rockpool-sandbox: ", 0)
 	if err := daemon.Listen(ctx, config, log); err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return 1
 	}
+	return 0
 }
 
 func run() (helper.Answer, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -22,10 +23,10 @@ func hold() {
 }
 
 // owned makes the files of an open tree belong to the sandbox's users: what
-// belongs to user 1000 there, to the sandbox's user 1000. It is read-only, and
+// belongs to user owners + 1000 there, to the sandbox's user 1000. It is read-only, and
 // nothing in it gives privileges or is a device.
-func owned(tree int, s *specs.Spec) error {
-	users, err := openUsers(s.Linux.UIDMappings, s.Linux.GIDMappings)
+func owned(tree int, s *specs.Spec, owners int) error {
+	users, err := openUsers(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
@@ -62,6 +63,15 @@ func openUsers(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 		_, _ = process.Wait()
 	}()
 	return os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+}
+
+// from has the first of a mapping be another one.
+func from(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
+	all := slices.Clone(mapping)
+	for i := range all {
+		all[i].ContainerID += uint32(first)
+	}
+	return all
 }
 
 func mappings(of []specs.LinuxIDMapping) (all []syscall.SysProcIDMap) {

@@ -36,7 +36,7 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	}
 	defer func() { _ = unix.Close(tree) }()
 	if q.Image != "" {
-		if err := owned(tree, s); err != nil {
+		if err := owned(tree, s, c.Owners); err != nil {
 			return err
 		}
 	}

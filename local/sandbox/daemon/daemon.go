@@ -40,6 +40,7 @@ type Config struct {
 	Dir    string `json:"dir"`    // root's alone; Agent and Program are there
 	Images string `json:"images"` // where the server unpacks images
 	Parent string `json:"parent"` // the group that sandboxes' groups are in
+	Worker string `json:"worker"` // a program that everybody can execute, and that works as image.Work when WorkerArgument is its argument
 }
 
 // Files in Config.Dir, which are there before a daemon is.
@@ -47,6 +48,10 @@ const (
 	Program = "rockpool-sandbox"
 	Agent   = "agent"
 )
+
+// WorkerArgument is that of Config.Worker, whose stdin is the connection, and
+// descriptor 3 the directory.
+const WorkerArgument = "image-worker"
 
 // A daemon is a helper that listens.
 type daemon struct {
@@ -58,11 +63,12 @@ type daemon struct {
 	launch launch.Direct
 	holds  holds
 	turns  turns
+	works  chan struct{} // a token for each worker
 }
 
 // Listen reads a Config and serves until ctx ends. Sandboxes stay.
 func Listen(ctx context.Context, config string, log *log.Logger) error {
-	d := &daemon{log: log, turns: turns{busy: map[string]chan struct{}{}}}
+	d := &daemon{log: log, turns: turns{busy: map[string]chan struct{}{}}, works: make(chan struct{}, worksAtOnce)}
 	if err := json.Unmarshal([]byte(config), &d.config); err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
@@ -121,7 +127,7 @@ func (d *daemon) open() (err error) {
 	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Machine: machine},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine},
 		Lock:   d.lock,
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -34,6 +35,22 @@ const (
 	server   = 61_234
 	stranger = 61_235
 )
+
+// TestMain is the worker, too, that a helper starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == daemon.WorkerArgument {
+		conn, err := net.FileConn(os.Stdin)
+		if err == nil {
+			err = image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // A box is a helper that listens, in a directory and below a group of its own.
 type box struct {
@@ -54,6 +71,7 @@ func newBox(t *testing.T) *box {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &box{t: t, config: daemon.Config{
 		Socket: filepath.Join(dir, "s.sock"), UID: server, Dir: filepath.Join(dir, "helper"), Images: filepath.Join(dir, "images"),
+		Worker: filepath.Join(dir, "worker"),
 		Parent: fmt.Sprintf("/rockpool/test-daemon-%d-%d", os.Getpid(), time.Now().UnixNano()),
 	}}
 	if b.trees, err = cgroup.Mounted(); err != nil {
@@ -63,7 +81,11 @@ func newBox(t *testing.T) *box {
 	for name, data := range map[string][]byte{daemon.Program: sandboxtest.Helper(t), daemon.Agent: sandboxtest.Agent(t)} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(b.config.Dir, name), data, 0o755))
 	}
-	if err != nil {
+	var worker []byte
+	if err == nil {
+		worker, err = os.ReadFile("/proc/self/exe")
+	}
+	if err = errors.Join(err, os.WriteFile(b.config.Worker, worker, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	b.start()
@@ -247,7 +269,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
 	before := b.descriptors()
-	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create /* chooses its users */) {
+	for _, text := range append(sandboxtest.Hostile(), strings.Replace(good("a"), `"resources"`, `"slot":3,"resources"`, 1) /* chooses its users */) {
 		if answer, err := b.as(server, text, socket); err == nil && answer.Error == "" {
 			t.Errorf("%.200q is answered with %+v", text, answer)
 		}
@@ -289,6 +311,11 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 			t.Errorf("descriptors, %s: %+v", name, answer)
 		}
 	}
+	for name, files := range map[string][]*os.File{"none": {}, "a device": {null}, "a socket": {socket}} {
+		if answer, err := b.as(server, work, files...); err == nil && answer.Error == "" {
+			t.Errorf("to work on, %s: %+v", name, answer)
+		}
+	}
 	for _, text := range []string{sandboxtest.Hello, sandboxtest.Remove} {
 		if answer, err := b.as(server, text, socket); err == nil && answer.Error == "" {
 			t.Errorf("%s with a descriptor: %+v", text, answer)
@@ -296,6 +323,32 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	}
 	b.nothing()
 	b.settle(before)
+}
+
+// An image is a directory of the server's, who may put a link in its place: with
+// its owners mapped, what that leads to would be open to the sandbox as to root.
+func TestImagesAreNoLinks(t *testing.T) {
+	b := newBox(t)
+	socket := agentSocket(t, "unix")
+	secret := filepath.Join(filepath.Dir(b.config.Dir), "secret")
+	for _, dir := range []string{secret, filepath.Join(secret, "root"), filepath.Join(secret, filepath.Dir(helper.ImageRoot(sandboxtest.Digest)), "root")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packet := strings.Replace(sandboxtest.Create, `"slot":3,`, "", 1)
+	at := filepath.Join(b.config.Images, helper.ImageRoot(sandboxtest.Digest))
+	for name, link := range map[string]string{"the root": at, "the image": filepath.Dir(at), "all images": b.config.Images} {
+		err := errors.Join(os.RemoveAll(b.config.Images), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(secret, link))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := b.as(server, packet, socket)
+		if err != nil || !strings.Contains(answer.Error, unix.ELOOP.Error()) {
+			t.Errorf("%s is a link: %+v, %v", name, answer, err)
+		}
+	}
+	b.nothing()
 }
 
 // settle waits until the helper has as many descriptors as before.
@@ -453,6 +506,54 @@ func TestManyAtOnce(t *testing.T) {
 	b.nothing()
 }
 
+// A socket that systemd made is used as it is, if it is one of packets.
+func TestSocketIsHandedOver(t *testing.T) {
+	b := newBox(t)
+	b.end(syscall.SIGTERM)
+	config := b.config
+	config.Socket = ""
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for network, fine := range map[string]bool{"unixpacket": true, "unix": false} {
+		_ = os.Remove(b.config.Socket)
+		l, err := net.ListenUnix(network, &net.UnixAddr{Name: b.config.Socket, Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		if err := os.Chown(b.config.Socket, server, -1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
+		cmd.ExtraFiles = []*os.File{file(t, l)}
+		_ = l.Close()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !fine {
+			if err := cmd.Wait(); err == nil || ctx.Err() != nil {
+				t.Error("a socket of streams is used")
+			}
+			continue
+		}
+		if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Parent != b.config.Parent {
+			t.Errorf("%+v, %v", answer, err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(b.config.Socket); err != nil {
+			t.Errorf("systemd's socket went: %v", err)
+		}
+	}
+	b.start()
+}
+
 // What isn't root's alone isn't used.
 func TestPlacesMustBeRoots(t *testing.T) {
 	b := newBox(t)
@@ -484,4 +585,78 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		}
 	}
 	b.start()
+}
+
+const work = `{"protocol":1,"command":"work"}`
+
+// TestWorkersAreNobody: whatever directory a server gives to one, it changes only
+// what everybody may, and what is that of images' owners.
+func TestWorkersAreNobody(t *testing.T) {
+	b := newBox(t)
+	const begin, clearing = `b{"limits":{"bytes":1000000,"entries":100},"skeleton":{"home":"/"}}`, `cnull`
+	for _, c := range []struct {
+		name      string
+		uid, mode int
+		allowed   bool
+	}{
+		{"root's", 0, 0o755, false}, {"the server's", server, 0o700, false}, {"a sandbox's", spec.FirstUID, 0o755, false}, {"everybody's", server, 0o777, true},
+	} {
+		dir := t.TempDir()
+		kept := filepath.Join(dir, "kept")
+		err := errors.Join(os.WriteFile(kept, nil, 0o644), os.Lchown(dir, c.uid, c.uid), os.Chmod(dir, os.FileMode(c.mode)))
+		open, failed := os.Open(dir)
+		if err := errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		said := b.work(open, begin)
+		var made unix.Stat_t
+		err = unix.Lstat(filepath.Join(dir, "root"), &made)
+		if c.allowed != (err == nil && made.Uid == spec.ImageOwners && made.Gid == spec.ImageOwners) || c.allowed == strings.Contains(said, "denied") {
+			t.Errorf("%s directory: %s, and there is %+v (%v)", c.name, said, made, err)
+		}
+		said = b.work(open, clearing)
+		_, stays := os.Lstat(kept)
+		if _, err := os.Lstat(filepath.Join(dir, "root")); err == nil || c.allowed != (stays != nil) {
+			t.Errorf("%s directory after clearing: %s; %v, %v", c.name, said, err, stays)
+		}
+	}
+	for _, packet := range []string{"x", "d", "l{}", "b{", "b[]", "\x00"} { // what isn't expected
+		open, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		if said := b.work(open, packet); !strings.Contains(said, `"error"`) {
+			t.Errorf("%q is answered with %s", packet, said)
+		}
+	}
+}
+
+// work has a worker begin on a directory, and returns what it says to a packet.
+func (b *box) work(dir *os.File, packet string) string {
+	b.t.Helper()
+	conn, err := b.dial(server)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close()
+	err = errors.Join(conn.SetDeadline(time.Now().Add(20*time.Second)), send(conn, work, dir))
+	text := make([]byte, helper.MaxMessage)
+	n, failed := conn.Read(text)
+	var answer helper.Answer
+	if err := errors.Join(err, failed, json.Unmarshal(text[:n], &answer)); err != nil || answer.Error != "" {
+		b.t.Fatalf("%+v, %v", answer, err)
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", answer.PID))
+	if want := fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\n", spec.ImageOwners); !strings.Contains(string(status), want) {
+		b.t.Errorf("the worker isn't %q:\n%s", want, status)
+	}
+	if err := send(conn, packet); err != nil {
+		b.t.Fatal(err)
+	}
+	if n, err = conn.Read(text); err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text[:n])
 }

@@ -69,9 +69,10 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		d.log.Printf("refused a connection: it isn't the server's user's: %+v (%v)", peer, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, doneWithin)
-	defer cancel()
-	answer, err := d.obey(ctx, cancel, conn)
+	answer, err := d.obey(ctx, conn)
+	if errors.Is(err, errAnswered) {
+		return
+	}
 	if err != nil {
 		d.log.Print(err)
 		var refusal *launch.RefusalError
@@ -90,18 +91,22 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 	}
 }
 
-// obey reads a request and does it; stop is called if who asked goes away.
-func (d *daemon) obey(ctx context.Context, stop func(), conn *net.UnixConn) (helper.Answer, error) {
-	q, listener, err := receive(conn)
-	if listener != nil {
-		defer listener.Close()
+// obey reads a request and does it, or gives up where who asked goes away.
+func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, error) {
+	q, file, err := receive(conn)
+	if file != nil {
+		defer file.Close()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return helper.Answer{}, err
-	}
-	if q.Command == helper.Hello {
+	case q.Command == helper.Hello:
 		return helper.Answer{Parent: d.config.Parent}, nil
+	case q.Command == helper.Work:
+		return helper.Answer{}, d.work(ctx, conn, file)
 	}
+	ctx, stop := context.WithTimeout(ctx, doneWithin)
+	defer stop()
 	gone := watch(conn, stop)
 	defer gone()
 	end, err := d.turns.take(ctx, q.ID)
@@ -109,10 +114,13 @@ func (d *daemon) obey(ctx context.Context, stop func(), conn *net.UnixConn) (hel
 		return helper.Answer{}, err
 	}
 	defer end()
-	if q.Command == helper.Remove {
+	switch q.Command {
+	case helper.Create:
+		return d.create(ctx, q, file)
+	case helper.Remove:
 		return helper.Answer{}, d.remove(ctx, q.ID)
 	}
-	return d.create(ctx, q, listener)
+	return helper.Answer{}, fmt.Errorf("a helper that listens doesn't serve %q", q.Command)
 }
 
 // watch calls stop when the other side closes the connection, or says more than
@@ -132,7 +140,8 @@ func watch(conn *net.UnixConn, stop func()) (end func()) {
 	}
 }
 
-// receive reads the one packet of a connection. The caller closes the listener.
+// receive reads the one packet of a connection, with what belongs to it: the
+// socket of a sandbox's agent, or a directory. The caller closes that.
 func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
 		return nil, nil, err
@@ -161,14 +170,15 @@ func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 		return refuse(err)
 	case q.Slot != 0:
 		return refuse(errors.New("the user ids of a sandbox are this helper's to choose"))
-	case q.Command != helper.Create && len(files) > 0:
-		return refuse(fmt.Errorf("%s has no descriptor", q.Command))
-	case q.Command != helper.Create:
-		return q, nil, nil
-	case len(files) != 1:
-		return refuse(fmt.Errorf("%d descriptors came with it, not the agent's socket", len(files)))
 	}
-	if err := helper.CheckListener(int(files[0].Fd())); err != nil {
+	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
+	if check == nil && len(files) == 0 {
+		return q, nil, nil
+	}
+	if check == nil || len(files) != 1 {
+		return refuse(fmt.Errorf("%d descriptors came with %s", len(files), q.Command))
+	}
+	if err := check(int(files[0].Fd())); err != nil {
 		return refuse(err)
 	}
 	return q, files[0], nil

@@ -38,7 +38,10 @@ const Protocol = 1
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
-	Hello  = "hello"  // say where sandboxes are made; of a helper that listens
+
+	// Of a helper that listens, without an id:
+	Hello = "hello" // say where sandboxes are made
+	Work  = "work"  // work on the directory that is sent along, as the owner of images' files (see image.Work)
 )
 
 // MaxMessage is how many bytes a request or an answer may have.
@@ -50,6 +53,7 @@ type Config struct {
 	State   string       `json:"state"`            // where libcontainer has a directory per sandbox
 	Root    string       `json:"root"`             // what spec.BuildRoot made
 	Images  string       `json:"images,omitempty"` // a directory per image
+	Owners  int          `json:"owners,omitempty"` // who root is among the owners of images' files
 	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
 	Machine spec.Machine `json:"machine"`
 
@@ -194,9 +198,9 @@ func ImageRoot(digest string) string {
 
 // Check returns an error unless the request is one that a server can make.
 func (q Request) Check() error {
-	if q.Command == Hello {
-		if (q != Request{Protocol: q.Protocol, Command: Hello}) {
-			return errors.New("hello stands alone")
+	if q.Command == Hello || q.Command == Work {
+		if (q != Request{Protocol: q.Protocol, Command: q.Command}) {
+			return fmt.Errorf("%s stands alone", q.Command)
 		}
 		return nil
 	}

@@ -88,7 +88,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		c := config()
-		if q.Command == Hello {
+		if q.Command == Hello || q.Command == Work {
 			return
 		}
 		if path.Dir(c.Group(q.ID)) != c.Parent || path.Dir(path.Join(c.State, q.ID)) != c.State {
@@ -106,8 +106,10 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, root := range []spec.Root{{Path: "/run/rockpool/root"}, {Path: "/run/rockpool/root", Image: true, Agent: "/r/agent"}} {
-			if err := confined(spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root}, c.Machine)); err != nil {
-				t.Error(err)
+			for _, gvisor := range []bool{false, true} {
+				if err := confined(spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root, GVisor: gvisor}, c.Machine)); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})

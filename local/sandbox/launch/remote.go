@@ -81,20 +81,44 @@ func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helpe
 // exchange sends one packet and waits for one. Where ctx ends before, the
 // connection's end tells the helper to give up.
 func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
-	q.Protocol = helper.Protocol
-	text, err := json.Marshal(q)
-	if err != nil {
-		return helper.Answer{}, err
-	}
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	conn := dialed.(*net.UnixConn)
 	defer conn.Close()
+	return say(ctx, conn, q, file)
+}
+
+// Work has the helper start a process that is root among the owners of images'
+// files, and nobody else, which works on a directory; see image.Work. The
+// connection that it returns is to that process, and its end ends it.
+func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
+	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
+	if err != nil {
+		return nil, &UnreachableError{r.Socket, err}
+	}
+	conn := dialed.(*net.UnixConn)
+	answer, err := say(ctx, conn, helper.Request{Command: helper.Work}, dir)
+	if err == nil && answer.Error != "" {
+		err = &RefusalError{answer.Error, answer.Final}
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// say sends a request, and returns the answer.
+func say(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := isRoots(conn); err != nil {
+		return helper.Answer{}, err
+	}
+	q.Protocol = helper.Protocol
+	text, err := json.Marshal(q)
+	if err != nil {
 		return helper.Answer{}, err
 	}
 	var rights []byte

@@ -22,6 +22,7 @@ func Hostile() []string {
 		`{"protocol":1,"command":"remove","id":"a","image":"` + Digest + `"}`,
 		`{"protocol":1,"command":"create","id":"a","slot":1}`,
 		`{"protocol":1,"command":"hello","id":"a"}`,
+		`{"protocol":1,"command":"work","id":"a"}`,
 		`{"command":"hello"}`,
 		strings.Repeat("[", 60000), strings.Repeat(`{"a":`, 10000),
 	}
@@ -54,6 +55,9 @@ func Hostile() []string {
 	}
 	for _, protocol := range []string{"0", "2", "-1", `"1"`} {
 		put(`"protocol":1`, `"protocol":`+protocol)
+	}
+	for _, runtime := range []string{"/usr/bin/runc", "../runc", "runc --root=/", " "} {
+		put(`"slot":3`, `"runtime":"`+runtime+`"`)
 	}
 	for _, more := range []string{`"stateDir":"/"`, `"spec":{"hooks":{}}`, `"cgroup":"/"`, `"config":{"root":"/"}`} {
 		put(`"slot":3`, more)

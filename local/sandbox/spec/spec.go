@@ -26,8 +26,13 @@ const (
 const (
 	FirstUID = 1_000_000_000
 	UIDs     = 1 << 16
-	MaxSlots = (1<<32 - 1 - FirstUID) / UIDs
+	MaxSlots = (1<<32-1-FirstUID)/UIDs - 1
 )
+
+// ImageOwners is root among the owners of images' files, where a server isn't
+// root and so can't have them belong to the machine's users 0 to 65535: the range
+// after those of sandboxes.
+const ImageOwners = FirstUID + MaxSlots*UIDs
 
 // cpuPeriod is the kernel's default, in microseconds.
 const cpuPeriod = 100_000

@@ -48,7 +48,7 @@ func TestSpecLimits(t *testing.T) {
 			t.Errorf("users %+v", id)
 		}
 	}
-	if last := uint64(FirstUID) + uint64(MaxSlots)*UIDs; last > 1<<32-1 {
+	if last := uint64(ImageOwners) + UIDs; last > 1<<32-1 {
 		t.Errorf("the last range ends at %d", last)
 	}
 }

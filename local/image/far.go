@@ -1,0 +1,177 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A farFiller has a worker fill a directory.
+type farFiller struct {
+	conn    *net.UnixConn
+	dir     *os.File
+	taken   atomic.Int64
+	answers chan report // capacity 1: to what was asked last
+	reading sync.WaitGroup
+	refused error // why there is no more room; set before answers is closed
+	unwatch func() bool
+}
+
+// start has a worker begin in a directory of the server's, which is open to
+// everybody until it is closed: nobody but the two comes there.
+func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) error) (*farFiller, error) {
+	if err := os.Chmod(dir, 0o777); err != nil {
+		return nil, err
+	}
+	open, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.config.Worker(ctx, open)
+	if err != nil {
+		return nil, errors.Join(err, open.Close(), os.Chmod(dir, 0o700))
+	}
+	f := &farFiller{conn: conn, dir: open, answers: make(chan report, 1)}
+	f.unwatch = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	f.reading.Go(func() { f.read(room) })
+	return f, nil
+}
+
+func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64) error) (filler, error) {
+	f, err := c.start(ctx, dir, room)
+	if err != nil {
+		return nil, err
+	}
+	err = f.ask(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton})
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// clear has a worker delete what is in a directory.
+func (c *Cache) clear(ctx context.Context, dir string) error {
+	f, err := c.start(ctx, dir, func(int64) error { return nil })
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.ask(ctx, clearPacket, nil), f.close())
+}
+
+// read takes reports in until the worker ends, or there is no more room.
+func (f *farFiller) read(room func(taken int64) error) {
+	defer close(f.answers)
+	packet := make([]byte, maxPacket)
+	for reset := false; ; {
+		n, err := f.conn.Read(packet)
+		if errors.Is(err, unix.ECONNRESET) && !reset { // it ended before it had read all; what it said comes next
+			reset = true
+			continue
+		}
+		var r report
+		if err == nil {
+			err = json.Unmarshal(packet[:n], &r)
+		}
+		if err != nil {
+			f.refused = err
+			return
+		}
+		f.taken.Store(r.Disk)
+		if r.Done {
+			f.answers <- r
+		} else if err := room(r.Disk); err != nil {
+			f.refused = err
+			_ = f.conn.Close() // which ends the worker
+			return
+		}
+	}
+}
+
+func (f *farFiller) send(kind byte, content []byte) error {
+	_, err := f.conn.Write(append([]byte{kind}, content...))
+	return err
+}
+
+// ask sends a packet and waits for the answer to it.
+func (f *farFiller) ask(ctx context.Context, kind byte, content any) error {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return f.answered(ctx, f.send(kind, text))
+}
+
+// answered waits for what the worker says to something that was sent: where that
+// failed, it has ended, and said before why.
+func (f *farFiller) answered(ctx context.Context, sent error) error {
+	r, ok := <-f.answers
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !ok && (known(f.refused) || isFull(f.refused)):
+		return f.refused
+	case !ok:
+		return fmt.Errorf("the process that unpacks images ended: %w", errors.Join(sent, f.refused))
+	case r.Error == "":
+		return sent
+	case r.Full:
+		return fmt.Errorf("%s: %w", r.Error, unix.ENOSPC)
+	case r.Code != "":
+		return runtime.Errorf(r.Code, "%s", r.Error)
+	}
+	return errors.New(r.Error)
+}
+
+func (f *farFiller) layer(ctx context.Context, content io.Reader) error {
+	packet := make([]byte, maxPacket)
+	packet[0] = dataPacket
+	for {
+		var err error
+		n := 1
+		for n < len(packet) && err == nil {
+			var more int
+			more, err = content.Read(packet[n:])
+			n += more
+		}
+		if _, failed := f.conn.Write(packet[:n]); failed != nil {
+			return f.answered(ctx, failed)
+		}
+		if err == io.EOF { // wrapped, it would be another one's
+			return f.answered(ctx, f.send(endPacket, nil))
+		}
+		if err != nil {
+			return explain(ctx, "", err)
+		}
+	}
+}
+
+func (f *farFiller) finish(ctx context.Context, user, workingDirectory string) error {
+	return f.ask(ctx, lastPacket, finish{user, workingDirectory})
+}
+
+func (f *farFiller) disk() int64 { return f.taken.Load() }
+
+func (f *farFiller) close() error {
+	if f.dir == nil {
+		return nil
+	}
+	f.unwatch()
+	_ = f.conn.Close()
+	for range f.answers { // read may have one more
+	}
+	f.reading.Wait()
+	err := errors.Join(f.dir.Chmod(0o700), f.dir.Close())
+	f.dir = nil
+	return err
+}

@@ -1,0 +1,88 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// nearAndFar runs a test with caches that unpack by themselves, and with ones
+// that have a worker do it.
+func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
+	t.Run("near", func(t *testing.T) { test(t, func(*Config) {}) })
+	t.Run("far", func(t *testing.T) {
+		var workers sync.WaitGroup
+		t.Cleanup(workers.Wait)
+		test(t, func(c *Config) {
+			c.Worker = func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir) }
+		})
+	})
+}
+
+// startWorker has a worker work in this process.
+func startWorker(workers *sync.WaitGroup, dir *os.File) (*net.UnixConn, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range pair {
+		file := os.NewFile(uintptr(fd), "end")
+		conn, failed := net.FileConn(file)
+		if err := errors.Join(failed, file.Close()); err != nil {
+			return nil, err
+		}
+		ends[i] = conn.(*net.UnixConn)
+	}
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	own := os.NewFile(uintptr(fd), dir.Name())
+	workers.Go(func() {
+		defer own.Close()
+		defer ends[1].Close()
+		_ = Work(context.Background(), ends[1], own) // who asked hears of it
+	})
+	return ends[0], nil
+}
+
+// A worker that finds no more room is ended while it is at work.
+func TestFarRoomEnds(t *testing.T) {
+	sandboxtest.NeedRoot(t)
+	dir := t.TempDir()
+	var workers sync.WaitGroup
+	t.Cleanup(workers.Wait)
+	c := &Cache{config: Config{
+		Image:  Limits{Bytes: 1 << 20, Entries: 1 << 20},
+		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir) },
+	}}
+	f, err := c.farFiller(t.Context(), dir, func(int64) error { return runtime.Errorf(runtime.CodeStorageFull, "no more") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]imagetest.Entry, 2*roomEveryEntries)
+	for i := range many {
+		many[i] = imagetest.File(fmt.Sprint(i), "")
+	}
+	if err := f.layer(t.Context(), bytes.NewReader(imagetest.Layer(t, many...))); runtime.CodeOf(err) != runtime.CodeStorageFull {
+		t.Errorf("what has no room ends with %v", err)
+	}
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory stays open to everybody: %v, %v", info.Mode(), err)
+	}
+}

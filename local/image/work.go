@@ -1,0 +1,197 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A server that may not give files to others has a worker do it: a process that
+// is root among the users of one range, and nobody outside it. The two exchange
+// packets. Those to the worker begin with what they are.
+const (
+	beginPacket = 'b' // JSON, a beginning: make an image's root
+	dataPacket  = 'd' // some of a layer
+	endPacket   = 'e' // the layer's end; it is answered
+	lastPacket  = 'l' // JSON, a finish: make it one for runners; it is answered
+	clearPacket = 'c' // delete all that is in the directory; it is answered
+)
+
+// maxPacket bounds a packet's bytes.
+const maxPacket = 64 << 10
+
+type beginning struct {
+	Limits   Limits   `json:"limits"`
+	Skeleton Skeleton `json:"skeleton"`
+}
+
+type finish struct {
+	User             string `json:"user"`
+	WorkingDirectory string `json:"workingDirectory"`
+}
+
+// A report is what a worker says.
+type report struct {
+	Disk  int64        `json:"disk"`           // what is there by now
+	Done  bool         `json:"done,omitempty"` // with what it was asked for last
+	Error string       `json:"error,omitempty"`
+	Code  runtime.Code `json:"code,omitempty"` // of Error, where clients are told that
+	Full  bool         `json:"full,omitempty"` // with Error: the disk is
+}
+
+// packetWithin is how long a worker waits for a packet: registries can be slow.
+const packetWithin = 10 * time.Minute
+
+// Work does what it is told to through a connection, in a directory that anybody
+// may write to, until the connection ends. It can't do more than its process may,
+// whatever it is told.
+func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	w := &worker{conn: conn, at: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
+	defer func() {
+		if w.filler != nil {
+			_ = w.filler.close()
+		}
+	}()
+	for {
+		err := w.serve(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		var disk int64
+		if w.filler != nil {
+			disk = w.filler.disk()
+		}
+		answer := report{Disk: disk, Done: true}
+		if err != nil {
+			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), isFull(err)
+			var told *runtime.Error
+			if errors.As(err, &told) {
+				answer.Error = told.Message
+			} else {
+				answer.Code = ""
+			}
+		}
+		if failed := w.say(answer); failed != nil || err != nil {
+			return errors.Join(err, failed)
+		}
+	}
+}
+
+type worker struct {
+	conn   *net.UnixConn
+	at     string
+	filler *nearFiller
+	buffer [maxPacket]byte
+}
+
+func (w *worker) say(r report) error {
+	text, err := json.Marshal(r)
+	if err == nil {
+		_, err = w.conn.Write(text)
+	}
+	return err
+}
+
+// packet returns the next one; io.EOF: there is none.
+func (w *worker) packet() (kind byte, content []byte, err error) {
+	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
+		return 0, nil, err
+	}
+	n, err := w.conn.Read(w.buffer[:])
+	if err != nil {
+		return 0, nil, err
+	}
+	if n == 0 {
+		return 0, nil, io.EOF
+	}
+	return w.buffer[0], w.buffer[1:n], nil
+}
+
+// serve does what is asked for next, up to what is answered.
+func (w *worker) serve(ctx context.Context) error {
+	kind, content, err := w.packet()
+	switch {
+	case err != nil:
+		return err
+	case kind == clearPacket:
+		return w.clear()
+	case kind == beginPacket && w.filler == nil:
+		var b beginning
+		if err := json.Unmarshal(content, &b); err != nil {
+			return err
+		}
+		w.filler, err = newNearFiller(w.at, b.Limits, b.Skeleton, func(taken int64) error { return w.say(report{Disk: taken}) })
+		return err
+	case kind == lastPacket && w.filler != nil:
+		var f finish
+		if err := json.Unmarshal(content, &f); err != nil {
+			return err
+		}
+		return w.filler.finish(ctx, f.User, f.WorkingDirectory)
+	case (kind == dataPacket || kind == endPacket) && w.filler != nil:
+		return w.filler.layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
+	}
+	return fmt.Errorf("a packet of the kind %q isn't expected", kind)
+}
+
+func (w *worker) clear() error {
+	root, err := os.OpenRoot(w.at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	for _, e := range entries {
+		if failed := root.RemoveAll(e.Name()); !errors.Is(failed, unix.EPERM) && !errors.Is(failed, unix.EACCES) { // the server's own
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// layerPackets are a layer's, as they come.
+type layerPackets struct {
+	w    *worker
+	rest []byte
+	end  bool
+}
+
+func (l *layerPackets) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		if l.end {
+			return 0, io.EOF
+		}
+		kind, content, err := l.w.packet()
+		switch {
+		case errors.Is(err, io.EOF):
+			return 0, io.ErrUnexpectedEOF
+		case err != nil:
+			return 0, err
+		case kind == endPacket:
+			l.end = true
+		case kind == dataPacket:
+			l.rest = content
+		default:
+			return 0, fmt.Errorf("a packet of the kind %q isn't part of a layer", kind)
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}

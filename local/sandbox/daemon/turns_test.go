@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// One at a time works on a sandbox; who works on another one doesn't wait.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := turns{busy: map[string]chan struct{}{}}
+		end, err := all.take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := all.take(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		var second func()
+		go func() { second, _ = all.take(t.Context(), "a") }()
+		synctest.Wait()
+		if second != nil {
+			t.Error("two work on the same sandbox")
+		}
+		why := errors.New("gone")
+		gone, leave := context.WithCancelCause(t.Context())
+		leave(why)
+		if _, err := all.take(gone, "a"); !errors.Is(err, why) {
+			t.Errorf("who left has its turn: %v", err)
+		}
+		end()
+		synctest.Wait()
+		if second == nil {
+			t.Fatal("nobody comes next")
+		}
+		second()
+		if len(all.busy) > 0 {
+			t.Errorf("left: %v", all.busy)
+		}
+	})
+}
