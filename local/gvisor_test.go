@@ -2,10 +2,14 @@ package local
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +100,19 @@ func TestGVisorInside(t *testing.T) {
 	}
 }
 
+// pingBytes returns what a client says that asks an agent whether it is there.
+func pingBytes(t *testing.T) []byte {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	var asking sync.WaitGroup
+	asking.Go(func() { _, _ = agent.PingAgent(t.Context(), theirs) })
+	defer asking.Wait()
+	defer ours.Close()
+	_ = ours.SetReadDeadline(time.Now().Add(time.Second)) // it says no more, and waits
+	text, _ := io.ReadAll(ours)
+	return text
+}
+
 // The agent serves who comes from the machine, and no command, also not one with
 // root's rights. The server follows nothing that a runner leaves in the socket's
 // place.
@@ -106,7 +123,8 @@ func TestGVisorSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const knock = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.rockpool/agent.sock')\ns.settimeout(5)\nprint('heard', len(s.recv(1)))"
+	knock := fmt.Sprintf("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.rockpool/agent.sock')\ns.settimeout(5)\n"+
+		"try:\n  s.send(bytes.fromhex('%x'))\n  print('heard', len(s.recv(1)))\nexcept OSError:\n  print('heard 0')", pingBytes(t))
 	s, err := agent.StartExecution(t.Context(), conn, agent.Start{
 		ID: "knock", Argv: []string{"python3", "-c", knock}, Env: []string{"PATH=/usr/bin"}, Privileged: true, TimeLimit: 20 * time.Second,
 	})
@@ -158,8 +176,19 @@ func TestGVisorLimits(t *testing.T) {
 	}
 	tree, _ := b.trees.Controller("pids")
 	group := filepath.Join(tree.Mount, b.privateOf(id).Group)
-	if pids, err := cgroup.Processes(group); err != nil || len(pids) < 3 {
+	pids, err := cgroup.Processes(group)
+	if err != nil || len(pids) < 3 {
 		t.Errorf("in the group are %v, %v: want the kernel, a gofer and what runs inside", pids, err)
+	}
+	scores := map[string]int{} // what stands for those inside goes first when memory is full
+	for _, other := range pids {
+		score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", other))
+		if text := strings.TrimSpace(string(score)); err == nil && (other != pid || text != "0") {
+			scores[text]++
+		}
+	}
+	if scores["900"] == 0 || scores["0"] != 1 {
+		t.Errorf("the kernel is to be spared, and its gofer: %v", scores)
 	}
 	status, err := b.Status(t.Context())
 	if err != nil || status.Capacity.MemoryMiBUsed != int64(takes.MemoryMiB) {

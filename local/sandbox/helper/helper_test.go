@@ -106,8 +106,14 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, root := range []spec.Root{{Path: "/run/rockpool/root"}, {Path: "/run/rockpool/root", Image: true, Agent: "/r/agent"}} {
-			if err := confined(spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root}, c.Machine)); err != nil {
-				t.Error(err)
+			for _, gvisor := range []bool{false, true} {
+				made := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root, GVisor: gvisor}, c.Machine)
+				if gvisor { // whose clocks begin with its own kernel
+					made.Linux.Namespaces = append(made.Linux.Namespaces, specs.LinuxNamespace{Type: specs.TimeNamespace})
+				}
+				if err := confined(made); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})
@@ -147,7 +153,7 @@ func confined(s *specs.Spec) error {
 	}
 	for _, m := range s.Mounts {
 		bound := slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
-		if bound && (!slices.Contains(m.Options, "ro") || !slices.Contains([]string{"/usr", "/r/agent"}, m.Source)) {
+		if bound && (!slices.Contains(m.Options, "ro") || !slices.Contains([]string{"/usr", "/r/agent", "/run/rockpool/root/.rockpool/agent"}, m.Source)) {
 			return fmt.Errorf("the mount at %s is %+v", m.Destination, m)
 		}
 	}

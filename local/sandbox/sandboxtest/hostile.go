@@ -58,6 +58,9 @@ func Hostile() []string {
 	for _, protocol := range []string{"0", "2", "-1", `"1"`} {
 		put(`"protocol":1`, `"protocol":`+protocol)
 	}
+	for _, runtime := range []string{"/usr/bin/runc", "../runc", "runc --root=/", " "} {
+		put(`"slot":3`, `"runtime":"`+runtime+`"`)
+	}
 	for _, more := range []string{`"stateDir":"/"`, `"spec":{"hooks":{}}`, `"cgroup":"/"`, `"config":{"root":"/"}`} {
 		put(`"slot":3`, more)
 	}
