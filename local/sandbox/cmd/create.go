@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/fence"
@@ -116,6 +117,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	groups, err := check(state.InitProcessPid)
 	if err != nil {
+		_ = container.Signal(unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
 		return helper.Answer{}, err
 	}
 	if err := container.Exec(); err != nil {

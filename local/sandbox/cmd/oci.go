@@ -208,7 +208,9 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Files: files}
 	var groups cgroup.Groups
 	pid, err := program.Run(context.Background(), q.Runtime, box, func(pid int) error { // before the agent runs
-		groups, err = check(pid)
+		if groups, err = check(pid); err != nil {
+			_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
+		}
 		return err
 	})
 	if err != nil {
