@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { blank, changed, consequence, inputOf } from "./draft";
+import { blank, changed, consequence, draftOf, inputOf, type Parts } from "./draft";
 
 const pool = { idle: 3, starting: 1, claimed: 2, size: 4 };
 
@@ -15,6 +15,24 @@ test.each([
 test("an input has what the form has", () => {
   const draft = { ...blank, id: " x ", exposedPorts: "80, 443 8080", variables: [{ name: "A", value: " b " }] };
   expect(inputOf(draft, 3)).toMatchObject({ id: "x", ifRevision: 3, poolSize: 2, network: { exposedPorts: [80, 443, 8080] }, variables: [{ name: "A", value: " b " }] });
+});
+
+test("a copy is kept apart, and from the network, as what it was made from", () => {
+  const parts: Parts = {
+    id: "a",
+    revision: 4,
+    image: "host",
+    poolSize: 1,
+    resources: { cpuMHz: 100, memoryMiB: 64, processes: 16, workspaceMiB: 8 },
+    network: { access: true, exposedPorts: [80], allow: ["151.101.0.0/16", "2a04:4e42::/32"], allowNames: ["*.pypi.org"], bandwidthMbit: 5 },
+    isolation: "NAMESPACES",
+    runtime: "runc",
+    variables: [],
+    defaultTimeLimit: 60,
+    outputLimit: 1024,
+  };
+  const { revision: ifRevision, ...rest } = parts;
+  expect(inputOf({ ...draftOf(parts), id: "b" }, ifRevision)).toEqual({ ...rest, id: "b", ifRevision });
 });
 
 test.each([

@@ -15,8 +15,12 @@ export const EnvironmentFragment = graphql(`
     network {
       access
       exposedPorts
+      allow
+      allowNames
+      bandwidthMbit
     }
     isolation
+    runtime
     variables {
       name
       value
@@ -52,8 +56,12 @@ export interface Draft {
   processes: string;
   workspaceMiB: string;
   access: boolean;
+  allow: string;
+  allowNames: string;
+  bandwidthMbit: string;
   exposedPorts: string;
   isolation: NonNullable<PutInput["isolation"]>;
+  runtime: string;
   variables: { name: string; value: string }[];
   defaultTimeLimit: string;
   outputLimit: string;
@@ -69,8 +77,12 @@ export const blank: Draft = {
   processes: "128",
   workspaceMiB: "64",
   access: false,
+  allow: "",
+  allowNames: "",
+  bandwidthMbit: "0",
   exposedPorts: "",
   isolation: "NAMESPACES",
+  runtime: "",
   variables: [],
   defaultTimeLimit: "60",
   outputLimit: "16777216",
@@ -87,8 +99,12 @@ export function draftOf(parts: Parts): Draft {
     processes: String(resources.processes),
     workspaceMiB: String(resources.workspaceMiB),
     access: network.access,
+    allow: network.allow.join(", "),
+    allowNames: network.allowNames.join(", "),
+    bandwidthMbit: String(network.bandwidthMbit),
     exposedPorts: network.exposedPorts.join(", "),
     isolation: parts.isolation,
+    runtime: parts.runtime,
     variables: parts.variables.map(({ name, value }) => ({ name, value })),
     defaultTimeLimit: String(parts.defaultTimeLimit),
     outputLimit: String(parts.outputLimit),
@@ -121,14 +137,23 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
       processes: whole("resources.processes", draft.processes),
       workspaceMiB: whole("resources.workspaceMiB", draft.workspaceMiB),
     },
-    network: { access: draft.access, exposedPorts: draft.exposedPorts.split(/[\s,]+/).filter(Boolean).map((port) => whole("network.exposedPorts", port)) },
+    network: {
+      access: draft.access,
+      allow: listed(draft.allow),
+      allowNames: listed(draft.allowNames),
+      bandwidthMbit: whole("network.bandwidthMbit", draft.bandwidthMbit),
+      exposedPorts: listed(draft.exposedPorts).map((port) => whole("network.exposedPorts", port)),
+    },
     isolation: draft.isolation,
+    runtime: draft.runtime.trim(),
     variables: draft.variables,
     defaultTimeLimit: whole("defaultTimeLimit", draft.defaultTimeLimit),
     outputLimit: whole("outputLimit", draft.outputLimit),
   };
   return wrong ?? input;
 }
+
+const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 /** The names of the fields in which two drafts differ. */
 export function changed(before: Draft, after: Draft): (keyof Draft)[] {

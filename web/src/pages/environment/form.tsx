@@ -15,12 +15,12 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
   const set = <Key extends keyof Draft>(key: Key, value: Draft[Key]) => onChange({ ...draft, [key]: value });
   const wrongAt = (field: string) => (wrong && (wrong.field === field || wrong.field.startsWith(`${field}.`)) ? wrong.message : undefined);
 
-  const text = (key: "id" | "image" | "exposedPorts", field: string, label: string, hint: ReactNode) => (
+  const text = (key: "id" | "image" | "runtime" | "allow" | "allowNames" | "exposedPorts", field: string, label: string, hint: ReactNode) => (
     <Field label={label} hint={hint} error={wrongAt(field)}>
       {(tie) => <input {...tie} className="input" value={draft[key]} spellCheck={false} autoComplete="off" onChange={(event) => set(key, event.target.value)} />}
     </Field>
   );
-  type NumberKey = "cpuMHz" | "memoryMiB" | "processes" | "workspaceMiB" | "defaultTimeLimit" | "outputLimit";
+  type NumberKey = "cpuMHz" | "memoryMiB" | "processes" | "workspaceMiB" | "defaultTimeLimit" | "outputLimit" | "bandwidthMbit";
   const number = (key: NumberKey, field: string, label: string, unit: string, hint: ReactNode) => (
     <Field label={label} hint={hint} error={wrongAt(field)}>
       {(tie) => (
@@ -68,7 +68,8 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
           </select>
         )}
       </Field>
-      <Field label="Network" error={wrongAt("network.access")} hint="Whether programs can reach it.">
+      {text("runtime", "runtime", "Runtime", "The name of another OCI runtime, from the server's settings. Empty: the built-in one.")}
+      <Field label="Network" error={wrongAt("network.access")} hint="Whether programs reach what is public. Private networks, the machine and other runners they never do.">
         {(tie) => (
           <span className="check">
             <input {...tie} type="checkbox" checked={draft.access} onChange={(event) => set("access", event.target.checked)} />
@@ -76,6 +77,9 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
           </span>
         )}
       </Field>
+      {text("allow", "network.allow", "Allowed networks", "All that is reached, with the names: 151.101.0.0/16, 2a04:4e42::/32. Empty, like the names: all that is public.")}
+      {text("allowNames", "network.allowNames", "Allowed names", "Such as pypi.org, *.pythonhosted.org. Only these are resolved then.")}
+      {number("bandwidthMbit", "network.bandwidthMbit", "Bandwidth", "Mbit/s", "Of one runner, each way. 0: as much as the server gives.")}
       {text("exposedPorts", "network.exposedPorts", "Exposed ports", "Ports that are mapped to the outside, for example 80, 8080. Empty: none.")}
       <Variables draft={draft} wrong={wrong} onChange={(variables) => set("variables", variables)} />
     </div>
