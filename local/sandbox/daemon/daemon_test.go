@@ -474,6 +474,34 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 	})
 }
 
+// What has a sandbox's name, and wasn't made here, is another server's.
+func TestOthersSandboxesAreLeft(t *testing.T) {
+	b := newBox(t)
+	trees, err := cgroup.Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(trees[0].Mount, b.config.Parent, "other", "runner")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
+	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "isn't this helper's") {
+		t.Errorf("made: %+v, %v", answer, err)
+	}
+	asUser(server, func() {
+		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "isn't this helper's") {
+			t.Errorf("removed: %v", err)
+		}
+	})
+	for _, dir := range []string{other, filepath.Dir(other)} {
+		if err := os.Remove(dir); err != nil { // so it was there
+			t.Error(err)
+		}
+	}
+	b.nothing()
+}
+
 // Of several who want the same sandbox one gets it; different ones don't wait for
 // each other's end.
 func TestManyAtOnce(t *testing.T) {
