@@ -1,19 +1,24 @@
 package fence
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
@@ -284,7 +289,120 @@ func TestFence(t *testing.T) {
 		if answered > maxConnections {
 			t.Errorf("%d at once were answered, want at most %d", answered, maxConnections)
 		}
-		reaches(t, join(t, "b", policy(1)), networktest.Public4, true) // another's don't count
+		names := "10.213.0.1" // at which the machine answers, too
+		networktest.NewServer(t, 53)
+		if said, err := a.Ask("udp", names, 53); err == nil {
+			t.Errorf("with all its connections it begins one with the machine: %q", said)
+		}
+		b := join(t, "b", policy(1)) // another's don't count
+		reaches(t, b, networktest.Public4, true)
+		if said, err := b.Ask("udp", names, 53); err != nil {
+			t.Errorf("another's: %q, %v", said, err)
+		}
+	})
+	t.Run("all runners' connections are counted together", func(t *testing.T) {
+		const few = 10
+		networktest.NewServer(t, 53)
+		a, b := join(t, "a", policy(0)), join(t, "b", policy(1))
+		rules := shared()
+		limit := rules.chains[0].rules[0][0].(*expr.Connlimit)
+		limit.Count = few
+		if err := rules.install(conn); err != nil {
+			t.Fatal(err)
+		}
+		answered := 0
+		for range few {
+			for h, to := range map[*networktest.Host]string{a: networktest.Public4 + ":7777", b: "10.213.0.1:53"} {
+				h.Do(func() {
+					conn, err := net.Dial("udp", to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close()
+					_, _ = conn.Write([]byte("hello"))
+					_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+					if _, err := conn.Read(make([]byte, 100)); err == nil {
+						answered++
+					}
+				})
+			}
+		}
+		if answered > few || answered < few/2 {
+			t.Errorf("%d at once were answered, want at most %d", answered, few)
+		}
+		if err := shared().install(conn); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("connections for names are few", func(t *testing.T) {
+		networktest.NewServer(t, 53)
+		const tried = 800
+		made := 0
+		join(t, "a", policy(0)).Do(func() {
+			var all []int
+			for range tried {
+				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(fd)
+				_ = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{10, 213, 0, 1}, Port: 53})
+				all = append(all, fd)
+			}
+			<-time.After(200 * time.Millisecond)
+			for _, fd := range all {
+				if _, err := unix.Getpeername(fd); err == nil {
+					made++
+				}
+			}
+		})
+		if made < questions/2 || made > 3*questions { // it takes a second at most
+			t.Errorf("of %d connections at once %d are made, want about %d", tried, made, questions)
+		}
+	})
+	t.Run("others that come and go change nothing", func(t *testing.T) {
+		p := policy(0)
+		join(t, "a", p)
+		ctx, cancel := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		for n := range 2 {
+			others.Go(func() {
+				mine, err := nftables.New()
+				for i := 0; err == nil && ctx.Err() == nil; i++ {
+					table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, i%20)}
+					mine.AddTable(table)
+					for j := range 20 {
+						mine.AddChain(&nftables.Chain{Table: table, Name: fmt.Sprintf("chain%d", j)})
+					}
+					if err = mine.Flush(); err == nil && i%20 == 19 {
+						for j := range 20 {
+							mine.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, j)})
+						}
+						err = mine.Flush()
+					}
+				}
+				for j := range 20 {
+					table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, j)}
+					mine.AddTable(table) // or there might be nothing to delete
+					mine.DelTable(table)
+				}
+				if err := errors.Join(err, mine.Flush()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		rules, err := rulesOf("a", p)
+		if err != nil {
+			t.Error(err)
+		}
+		for range 300 {
+			if err := rules.verifyOnce(conn); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		cancel()
+		others.Wait()
 	})
 	t.Run("bandwidth", func(t *testing.T) {
 		p := policy(1)
@@ -327,8 +445,8 @@ func TestFence(t *testing.T) {
 					if err := conn.Flush(); err != nil {
 						t.Fatal(err)
 					}
-					if Verify("a", p) == nil {
-						t.Errorf("it isn't seen that chain %s lacks rule %d", c.Name, i)
+					if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+						t.Errorf("it isn't seen that chain %s lacks rule %d: %v", c.Name, i, err)
 					}
 					if err := whole.install(conn); err != nil {
 						t.Fatal(err)
@@ -344,8 +462,19 @@ func TestFence(t *testing.T) {
 		if Verify("a", other) == nil {
 			t.Error("a set with another network in it is taken for this one")
 		}
-		if err := rules.remove(conn); err != nil || Verify("a", p) == nil {
-			t.Errorf("that its table is missing isn't seen (%v)", err)
+		further := nftables.Chain{Table: rules.table(), Name: "further"}
+		conn.AddChain(&further)
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+			t.Errorf("a further chain isn't seen: %v", err)
+		}
+		if err := rules.remove(conn); err != nil {
+			t.Error(err)
+		}
+		if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+			t.Errorf("that its table is missing isn't seen: %v", err)
 		}
 	})
 	t.Run("nothing is left", func(t *testing.T) {
