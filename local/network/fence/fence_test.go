@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -327,8 +325,8 @@ func TestFence(t *testing.T) {
 				})
 			}
 		}
-		if answered > few || answered < few/2 {
-			t.Errorf("%d at once were answered, want at most %d", answered, few)
+		if answered > few+2 || answered < few/2 { // what begins at once may be one too many
+			t.Errorf("%d at once were answered, want about %d", answered, few)
 		}
 		if err := shared().install(conn); err != nil {
 			t.Fatal(err)
@@ -363,46 +361,44 @@ func TestFence(t *testing.T) {
 	t.Run("others that come and go change nothing", func(t *testing.T) {
 		p := policy(0)
 		join(t, "a", p)
-		ctx, cancel := context.WithCancel(t.Context())
-		var others sync.WaitGroup
-		for n := range 2 {
-			others.Go(func() {
-				mine, err := nftables.New()
-				for i := 0; err == nil && ctx.Err() == nil; i++ {
-					table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, i%20)}
-					mine.AddTable(table)
-					for j := range 20 {
-						mine.AddChain(&nftables.Chain{Table: table, Name: fmt.Sprintf("chain%d", j)})
-					}
-					if err = mine.Flush(); err == nil && i%20 == 19 {
-						for j := range 20 {
-							mine.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, j)})
-						}
-						err = mine.Flush()
-					}
-				}
-				for j := range 20 {
-					table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d-%d", n, j)}
-					mine.AddTable(table) // or there might be nothing to delete
-					mine.DelTable(table)
-				}
-				if err := errors.Join(err, mine.Flush()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
 		rules, err := rulesOf("a", p)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		for range 300 {
-			if err := rules.verifyOnce(conn); err != nil {
-				t.Error(err)
-				break
+		others := make([]nftables.Table, 60)
+		for range 5 {
+			for i := range others {
+				others[i] = nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d", i)}
+				conn.AddTable(&others[i])
+				for j := range 20 {
+					conn.AddChain(&nftables.Chain{Table: &others[i], Name: fmt.Sprintf("chain%d", j)})
+				}
+			}
+			if err := rules.install(conn); err != nil { // after them
+				t.Fatal(err)
+			}
+			gone := make(chan error)
+			go func() {
+				mine, err := nftables.New()
+				for i := 0; err == nil && i < len(others); i++ {
+					mine.DelTable(&others[i])
+					err = mine.Flush()
+				}
+				gone <- err
+			}()
+			for ended := false; !ended; {
+				if err := rules.verifyOnce(conn); err != nil {
+					t.Error(err)
+				}
+				select {
+				case err := <-gone:
+					if ended = true; err != nil {
+						t.Fatal(err)
+					}
+				default:
+				}
 			}
 		}
-		cancel()
-		others.Wait()
 	})
 	t.Run("bandwidth", func(t *testing.T) {
 		p := policy(1)
