@@ -14,7 +14,7 @@ import (
 // An OfferConfig says what runners on this machine may have of the network. With
 // a helper that listens it is the helper's.
 type OfferConfig struct {
-	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network that runners' addresses are from, of 8 to 29 bits. (${default}; $$${env})"`
+	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network that runners' addresses are from, of 8 to 16 bits. (${default}; $$${env})"`
 	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"And the IPv6 network, within fc00::/7. (${default}; $$${env})"`
 	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, such as that of a package mirror; else none. ($$${env})"`
 	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits a second that one runner may send, and as many that it may receive, 1 to 100000; environments can ask for less. (${default}; $$${env})"`

@@ -68,6 +68,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"image-plain-http", func(c *Config) { c.Images.PlainHTTP = []string{"http://a.example.org:5000"} }, "without http://"},
 		{"image-plain-http", func(c *Config) { c.Images.PlainHTTP = []string{"a.example.org"} }, "hosts and ports"},
 		{"network-pool4", func(c *Config) { c.Networks.Pool4 = "20.0.0.0/16" }, "--network-pool4"},
+		{"small network-pool4", func(c *Config) { c.Networks.Pool4 = "10.213.0.0/24" }, "8 to 16 bits"},
 		{"network-pool6", func(c *Config) { c.Networks.Pool6 = "fd00::/120" }, "at most 112 bits"},
 		{"network-permit", func(c *Config) { c.Networks.Permit = []string{"169.254.0.0/16"} }, "a private network"},
 		{"network-bandwidth", func(c *Config) { c.Networks.Bandwidth = -1 }, "1 to 100000"},

@@ -229,7 +229,7 @@ func (c *Cluster) open(ctx context.Context) error {
 	}
 	c.lookAtTiers(ctx)
 	if c.openNetwork(); c.noNetwork != nil {
-		c.report("network", fmt.Sprintf("no runner can have one: %v", c.noNetwork))
+		c.report("network", fmt.Sprintf("no further runner can have one, and those that run get no answers for names and aren't reached at exposed ports: %v", c.noNetwork))
 	}
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err

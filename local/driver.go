@@ -86,7 +86,7 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	d.c.mu.Lock()
 	d.e.slot = s.Slot
 	d.c.mu.Unlock()
-	if err := d.c.verifyNetwork(ctx, d.e); err != nil {
+	if err := d.c.findOut(ctx, d.e); err != nil {
 		_ = process.Close()
 		return nil, fmt.Errorf("its network: %w", err)
 	}

@@ -188,7 +188,7 @@ func (c *Cluster) verifyNetworks(ctx context.Context) {
 	for _, e := range all {
 		err := c.verifyNetwork(ctx, e)
 		var refusal *launch.RefusalError
-		if !errors.As(err, &refusal) {
+		if !errors.As(err, &refusal) || !refusal.Changed {
 			continue // it is as it was, or nobody could find out
 		}
 		c.log.Error("a runner is ended, since its network isn't kept to its policy any more: does another program replace this machine's packet filter?",
@@ -200,6 +200,31 @@ func (c *Cluster) verifyNetworks(ctx context.Context) {
 // unfenced is the end of a runner whose packet filter somebody changed.
 var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "its packet filter was changed by another program of the machine"}
 
+// findOutWithin is how long a new server tries to find out whether a runner's
+// network is kept to its policy, and findOutEvery how often.
+const (
+	findOutWithin = 10 * time.Second
+	findOutEvery  = 200 * time.Millisecond
+)
+
+// findOut is as verifyNetwork, but where nobody could tell it tries again.
+func (c *Cluster) findOut(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, findOutWithin)
+	defer cancel()
+	for {
+		err := c.verifyNetwork(ctx, e)
+		var refusal *launch.RefusalError
+		if err == nil || errors.As(err, &refusal) && (refusal.Changed || refusal.Final) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(findOutEvery):
+		}
+	}
+}
+
 // verifyNetwork returns an error unless a runner's network is kept to what it
 // was made with.
 func (c *Cluster) verifyNetwork(ctx context.Context, e *entry) error {
@@ -210,8 +235,8 @@ func (c *Cluster) verifyNetwork(ctx context.Context, e *entry) error {
 	if wish == nil {
 		return nil
 	}
-	if err := c.networkReady(); err != nil {
-		return err
+	if c.config.Network == nil {
+		return &launch.RefusalError{Line: c.networkReady().Error(), Final: true}
 	}
 	return c.launcher.Ask(ctx, e.group, helper.Request{Command: helper.Verify, ID: string(e.id), Slot: slot, Network: wish})
 }

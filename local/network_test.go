@@ -16,6 +16,8 @@ import (
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -263,6 +265,7 @@ func testNextServer(t *testing.T) {
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	b.config.Keep = true
 	b.reopened()
 	if r, ok := b.runner(bared); ok {
 		t.Errorf("a runner without its packet filter is %+v", r)
@@ -292,15 +295,59 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("one that is kept to its policy is %+v", r)
 	}
+	// Where nobody can tell, none is ended.
+	whole := b.launcher
+	b.launcher = unable{whole}
+	b.verifyNetworks(t.Context())
+	b.launcher = whole
+	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
+		t.Errorf("while its filter couldn't be read it became %+v", r)
+	}
+	// One whose port another program has by now isn't said to be reached there.
+	b.stop()
+	taken, err := net.Listen("tcp", was.Ports[0].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	b.reopened()
+	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
+		t.Errorf("with its port taken it is %+v", r)
+	}
+	// A server that can't answer for names keeps what runs, and still sees to its filter.
+	b.stop()
+	names, err := net.ListenPacket("udp4", "0.0.0.0:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.reopened()
+	if err := names.Close(); err != nil {
+		t.Error(err)
+	}
+	if b.noNetwork == nil {
+		t.Fatal("the name server's port isn't missed")
+	}
+	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
+		t.Errorf("without answers for names it is %+v", r)
+	}
+	b.verifyNetworks(t.Context())
+	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease goes on
 	// A server that offers no network any more keeps none of them.
 	b.stop()
-	b.config.Network = nil
+	b.config.Network, b.config.Keep = nil, false
 	b.open()
 	b.run()
 	if r, ok := b.runner(kept); ok {
 		t.Errorf("a runner whose network can't be looked after is %+v", r)
 	}
 	b.noNetworkLeft()
+}
+
+// An unable launcher's helper can't read filters.
+type unable struct{ launcher }
+
+func (unable) Ask(context.Context, string, helper.Request) error {
+	return &launch.RefusalError{Line: "fork: resource temporarily unavailable"}
 }
 
 // Whatever a create that is killed has made is removed with its runner.

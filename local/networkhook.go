@@ -42,11 +42,16 @@ func (h *networkHook) Poststart(_ context.Context, request taskrunner.PoststartR
 		return nil
 	}
 	h.close()
+	if request.Restored && h.c.network == nil { // which is told in health; its connections go on
+		h.reached(nil)
+		return h.c.networkReady()
+	}
 	if env.Network.Access {
 		h.c.network.resolver.Add(address, resolver.Runner{ID: string(h.e.id), Narrow: env.Network.Narrow(), Names: lower(env.Network.AllowNames)})
 	}
 	mapped, err := h.c.network.ports.Open(string(h.e.id), address, wanted(env.Network.ExposedPorts, had))
 	if err != nil && request.Restored {
+		h.reached(nil) // where it was, another program may be
 		h.c.report("runner "+string(h.e.id), fmt.Sprintf("its ports aren't mapped any more: %v", err))
 		return err
 	}
@@ -58,10 +63,15 @@ func (h *networkHook) Poststart(_ context.Context, request taskrunner.PoststartR
 	for i, m := range mapped {
 		all[i] = runtime.PortMapping{ExposedPort: m.Port, Address: m.At.String()}
 	}
-	h.c.mu.Lock()
-	h.e.runner.Ports = all
-	h.c.mu.Unlock()
+	h.reached(all)
 	return nil
+}
+
+// reached notes where the runner's ports are reached.
+func (h *networkHook) reached(at []runtime.PortMapping) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.e.runner.Ports = at
 }
 
 // wanted returns the mappings of ports, with the addresses that they had.

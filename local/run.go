@@ -25,6 +25,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	parts.Go(func() { c.images.Run(ctx) })
 	if c.network != nil {
 		parts.Go(func() { c.network.resolver.Run(ctx) })
+	}
+	if c.config.Network != nil { // also where no further runner can have one
 		parts.Go(func() { c.watchNetworks(ctx) })
 	}
 	for ctx.Err() == nil {

@@ -29,11 +29,17 @@ var (
 	DefaultPool6 = netip.MustParsePrefix("fd52:6f63:6b70:6f6f::/64")
 )
 
-// Check returns an error unless both are private ranges that can hold a runner.
+// most4 is how long a pool's prefix may be: it has an address for each of a
+// machine's ranges of user ids, which are handed out in turn, also to runners
+// without a network.
+const most4 = 16
+
+// Check returns an error unless both are private ranges that can hold a machine's
+// runners.
 func (p Pool) Check() error {
 	switch {
-	case !p.V4.IsValid() || !p.V4.Addr().Is4() || p.V4.Masked() != p.V4 || p.V4.Bits() < 8 || p.V4.Bits() > 29 || !within(p.V4, private4):
-		return fmt.Errorf("%s isn't a private IPv4 network of 8 to 29 bits", p.V4)
+	case !p.V4.IsValid() || !p.V4.Addr().Is4() || p.V4.Masked() != p.V4 || p.V4.Bits() < 8 || p.V4.Bits() > most4 || !within(p.V4, private4):
+		return fmt.Errorf("%s isn't a private IPv4 network of 8 to %d bits", p.V4, most4)
 	case !p.V6.IsValid() || !p.V6.Addr().Is6() || p.V6.Addr().Is4In6() || p.V6.Masked() != p.V6 || p.V6.Bits() > 112 || !within(p.V6, private6):
 		return fmt.Errorf("%s isn't a unique local IPv6 network (fc00::/7) of at most 112 bits", p.V6)
 	}

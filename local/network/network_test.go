@@ -68,17 +68,17 @@ func TestPool(t *testing.T) {
 	if err != nil || v4.String() != "10.213.196.103" || v6.String() != "fd52:6f63:6b70:6f6f::c467" || pool.Gateway().String() != "10.213.0.1" {
 		t.Errorf("%s, %s, %v", v4, v6, err)
 	}
-	small := Pool{netip.MustParsePrefix("192.168.8.0/29"), DefaultPool6}
+	small := Pool{netip.MustParsePrefix("192.168.0.0/16"), DefaultPool6}
 	if err := small.Check(); err != nil {
 		t.Error(err)
 	}
-	for slot, want := range map[int]bool{-1: false, 0: true, 4: true, 5: false} {
+	for slot, want := range map[int]bool{-1: false, 0: true, 65532: true, 65533: false} {
 		v4, _, err := small.Addresses(slot)
-		if (err == nil) != want || want && (!small.V4.Contains(v4) || v4.String() == "192.168.8.7") {
+		if (err == nil) != want || want && (!small.V4.Contains(v4) || v4.String() == "192.168.255.255") {
 			t.Errorf("slot %d: %s, %v", slot, v4, err)
 		}
 	}
-	for _, bad := range []Pool{{}, {prefixes("20.0.0.0/16")[0], DefaultPool6}, {DefaultPool4, prefixes("2a00::/64")[0]}, {netip.MustParsePrefix("10.1.2.3/16"), DefaultPool6}, {prefixes("10.0.0.0/30")[0], DefaultPool6}} {
+	for _, bad := range []Pool{{}, {prefixes("20.0.0.0/16")[0], DefaultPool6}, {DefaultPool4, prefixes("2a00::/64")[0]}, {netip.MustParsePrefix("10.1.2.3/16"), DefaultPool6}, {prefixes("10.0.0.0/17")[0], DefaultPool6}} {
 		if bad.Check() == nil {
 			t.Errorf("%v is taken", bad)
 		}

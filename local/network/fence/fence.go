@@ -23,7 +23,8 @@ import (
 )
 
 // Make links the network namespace of a process, and returns nil only once all
-// rules were read back. After an error something may be left for Remove.
+// rules were read back. After an error something may be left for Remove. That it
+// can't be read back (ErrUnread) may be another the next time.
 func Make(id string, pid int, p network.Policy) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -53,7 +54,8 @@ func Make(id string, pid int, p network.Policy) error {
 	return l.raise()
 }
 
-// Verify returns an error unless all of a runner's rules are as they were made.
+// Verify returns an error unless all of a runner's rules are as they were made:
+// ErrChanged where it is certain that they aren't.
 func Verify(id string, p network.Policy) error {
 	if err := p.Check(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
@@ -284,7 +287,118 @@ func TestFence(t *testing.T) {
 		if answered > maxConnections {
 			t.Errorf("%d at once were answered, want at most %d", answered, maxConnections)
 		}
-		reaches(t, join(t, "b", policy(1)), networktest.Public4, true) // another's don't count
+		names := "10.213.0.1" // at which the machine answers, too
+		networktest.NewServer(t, 53)
+		if said, err := a.Ask("udp", names, 53); err == nil {
+			t.Errorf("with all its connections it begins one with the machine: %q", said)
+		}
+		b := join(t, "b", policy(1)) // another's don't count
+		reaches(t, b, networktest.Public4, true)
+		if said, err := b.Ask("udp", names, 53); err != nil {
+			t.Errorf("another's: %q, %v", said, err)
+		}
+	})
+	t.Run("all runners' connections are counted together", func(t *testing.T) {
+		const few = 10
+		networktest.NewServer(t, 53)
+		a, b := join(t, "a", policy(0)), join(t, "b", policy(1))
+		rules := shared()
+		limit := rules.chains[0].rules[0][0].(*expr.Connlimit)
+		limit.Count = few
+		if err := rules.install(conn); err != nil {
+			t.Fatal(err)
+		}
+		answered := 0
+		for range few {
+			for h, to := range map[*networktest.Host]string{a: networktest.Public4 + ":7777", b: "10.213.0.1:53"} {
+				h.Do(func() {
+					conn, err := net.Dial("udp", to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close()
+					_, _ = conn.Write([]byte("hello"))
+					_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+					if _, err := conn.Read(make([]byte, 100)); err == nil {
+						answered++
+					}
+				})
+			}
+		}
+		if answered > few+2 || answered < few/2 { // what begins at once may be one too many
+			t.Errorf("%d at once were answered, want about %d", answered, few)
+		}
+		if err := shared().install(conn); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("connections for names are few", func(t *testing.T) {
+		networktest.NewServer(t, 53)
+		const tried = 800
+		made := 0
+		join(t, "a", policy(0)).Do(func() {
+			var all []int
+			for range tried {
+				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(fd)
+				_ = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{10, 213, 0, 1}, Port: 53})
+				all = append(all, fd)
+			}
+			<-time.After(200 * time.Millisecond)
+			for _, fd := range all {
+				if _, err := unix.Getpeername(fd); err == nil {
+					made++
+				}
+			}
+		})
+		if made < questions/2 || made > 3*questions { // it takes a second at most
+			t.Errorf("of %d connections at once %d are made, want about %d", tried, made, questions)
+		}
+	})
+	t.Run("others that come and go change nothing", func(t *testing.T) {
+		p := policy(0)
+		join(t, "a", p)
+		rules, err := rulesOf("a", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := make([]nftables.Table, 60)
+		for range 5 {
+			for i := range others {
+				others[i] = nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d", i)}
+				conn.AddTable(&others[i])
+				for j := range 20 {
+					conn.AddChain(&nftables.Chain{Table: &others[i], Name: fmt.Sprintf("chain%d", j)})
+				}
+			}
+			if err := rules.install(conn); err != nil { // after them
+				t.Fatal(err)
+			}
+			gone := make(chan error)
+			go func() {
+				mine, err := nftables.New()
+				for i := 0; err == nil && i < len(others); i++ {
+					mine.DelTable(&others[i])
+					err = mine.Flush()
+				}
+				gone <- err
+			}()
+			for ended := false; !ended; {
+				if err := rules.verifyOnce(conn); err != nil {
+					t.Error(err)
+				}
+				select {
+				case err := <-gone:
+					if ended = true; err != nil {
+						t.Fatal(err)
+					}
+				default:
+				}
+			}
+		}
 	})
 	t.Run("bandwidth", func(t *testing.T) {
 		p := policy(1)
@@ -327,8 +441,8 @@ func TestFence(t *testing.T) {
 					if err := conn.Flush(); err != nil {
 						t.Fatal(err)
 					}
-					if Verify("a", p) == nil {
-						t.Errorf("it isn't seen that chain %s lacks rule %d", c.Name, i)
+					if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+						t.Errorf("it isn't seen that chain %s lacks rule %d: %v", c.Name, i, err)
 					}
 					if err := whole.install(conn); err != nil {
 						t.Fatal(err)
@@ -344,8 +458,19 @@ func TestFence(t *testing.T) {
 		if Verify("a", other) == nil {
 			t.Error("a set with another network in it is taken for this one")
 		}
-		if err := rules.remove(conn); err != nil || Verify("a", p) == nil {
-			t.Errorf("that its table is missing isn't seen (%v)", err)
+		further := nftables.Chain{Table: rules.table(), Name: "further"}
+		conn.AddChain(&further)
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+			t.Errorf("a further chain isn't seen: %v", err)
+		}
+		if err := rules.remove(conn); err != nil {
+			t.Error(err)
+		}
+		if err := Verify("a", p); !errors.Is(err, ErrChanged) {
+			t.Errorf("that its table is missing isn't seen: %v", err)
 		}
 	})
 	t.Run("nothing is left", func(t *testing.T) {

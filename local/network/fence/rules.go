@@ -13,14 +13,19 @@ import (
 // Bounds of what one runner may do to the machine.
 const (
 	maxConnections = 1024 // that the kernel follows at once
-	questions      = 200  // for names, a second
+	questions      = 200  // for names, a second, and connections for them
 	maxNamed       = 4096 // addresses that names stand for
 )
 
+// maxTogether is how many connections the kernel follows at once of all runners,
+// with those that are gone: an eighth of what it follows in all on a machine of
+// 4 GiB and more, and half of it on one of 1 GiB.
+const maxTogether = 1 << 15
+
 // Names of chains and sets.
 const (
-	chainIn, chainNarrow, chainProtocols, chainRefused = "from", "narrow", "protocols", "refused"
-	setNamed4, setNamed6                               = "named4", "named6"
+	chainIn, chainNarrow, chainProtocols, chainRefused, chainTogether = "from", "narrow", "protocols", "refused", "together"
+	setNamed4, setNamed6                                              = "named4", "named6"
 )
 
 // rulesOf returns the filter of one runner's link. It sees each packet as the
@@ -67,10 +72,12 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	if p.Egress {
 		limit := []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: questions, Unit: expr.LimitTimeSecond, Burst: questions, Over: true}}
 		dns := rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_UDP), port(true, 53))
+		dnsTCP := rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(true, 53))
 		in = append(in,
 			rule(dns, limit, drop()),
 			rule(dns, accept()),
-			rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(true, 53), accept()),
+			rule(dnsTCP, flags(tcpSYN|tcpACK, tcpSYN, true), limit, drop()),
+			rule(dnsTCP, accept()),
 			// Whatever address the machine has now, and its networks' broadcast addresses.
 			[]expr.Any{&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true}, isNot([]byte{unix.RTN_UNICAST, 0, 0, 0}), jump(chainRefused)[0]},
 			rule(within(runners4), jump(chainRefused)),
@@ -103,23 +110,30 @@ const tcpSYN, tcpACK = 0x02, 0x10
 func tableOf(id string) string { return "rockpool-" + network.Name(id) }
 
 // shared returns what all runners on this machine have in common: who may begin
-// a connection to a runner (nobody but the machine), how many each may have, and
-// that they are seen outside with the machine's address.
+// a connection to a runner (nobody but the machine), how many each may have, to
+// the machine's name server too, and all together, and that they are seen outside
+// with the machine's address.
 func shared() ruleset {
 	connections := set{Set: nftables.Set{Name: "connections", Dynamic: true, Size: 1 << 16, KeyType: nftables.TypeIFIndex}}
 	policy := nftables.ChainPolicyAccept
+	begun := rule(link(expr.MetaKeyIIFNAME), state(expr.CtStateBitNEW))
+	counted := [][]expr.Any{
+		rule(begun, []expr.Any{
+			meta(expr.MetaKeyIIF),
+			&expr.Dynset{SrcRegKey: 1, SetName: connections.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD), Exprs: []expr.Any{&expr.Connlimit{Count: maxConnections, Flags: expr.NFT_CONNLIMIT_F_INV}}},
+		}, drop()),
+		rule(begun, jump(chainTogether)),
+	}
 	return ruleset{
 		family: nftables.TableFamilyINet, name: "rockpool",
 		sets: []set{connections},
 		chains: []chain{
-			{nftables.Chain{Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy}, [][]expr.Any{
+			{nftables.Chain{Name: chainTogether}, [][]expr.Any{rule([]expr.Any{&expr.Connlimit{Count: maxTogether, Flags: expr.NFT_CONNLIMIT_F_INV}}, drop())}},
+			{nftables.Chain{Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy}, append([][]expr.Any{
 				rule(link(expr.MetaKeyOIFNAME), state(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept()),
 				rule(link(expr.MetaKeyOIFNAME), drop()),
-				rule(link(expr.MetaKeyIIFNAME), state(expr.CtStateBitNEW), []expr.Any{
-					meta(expr.MetaKeyIIF),
-					&expr.Dynset{SrcRegKey: 1, SetName: connections.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD), Exprs: []expr.Any{&expr.Connlimit{Count: maxConnections, Flags: expr.NFT_CONNLIMIT_F_INV}}},
-				}, drop()),
-			}},
+			}, counted...)},
+			{nftables.Chain{Name: "input", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter, Policy: &policy}, counted},
 			{nftables.Chain{Name: "outside", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource, Policy: &policy}, [][]expr.Any{
 				rule(link(expr.MetaKeyIIFNAME), []expr.Any{&expr.Masq{}}),
 			}},

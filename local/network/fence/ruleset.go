@@ -2,6 +2,7 @@ package fence
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,55 +57,85 @@ func (r ruleset) install(conn *nftables.Conn) error {
 	return conn.Flush()
 }
 
+// Why a table isn't taken for the one that was made.
+var (
+	ErrChanged = errors.New("it was changed")
+	ErrUnread  = errors.New("nobody can tell whether it was changed")
+)
+
+func changed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrChanged, fmt.Sprintf(format, args...))
+}
+
 // verify reads the table back, and returns an error unless it is there, whole,
-// and has nothing else in it.
+// and has nothing else in it: ErrChanged where that was seen twice, since what is
+// read while others' tables come and go may be neither the old nor the new, or
+// else ErrUnread.
 func (r ruleset) verify(conn *nftables.Conn) error {
+	first := r.verifyOnce(conn)
+	if first == nil {
+		return nil
+	}
+	second := r.verifyOnce(conn)
+	switch {
+	case second == nil:
+		return nil
+	case errors.Is(first, ErrChanged) && errors.Is(second, ErrChanged):
+		return second
+	}
+	return fmt.Errorf("%w: %v; %v", ErrUnread, first, second)
+}
+
+func (r ruleset) verifyOnce(conn *nftables.Conn) error {
 	t, err := conn.ListTableOfFamily(r.name, r.family)
+	if errors.Is(err, unix.ENOENT) {
+		return changed("table %s is gone", r.name)
+	}
 	if err != nil {
 		return fmt.Errorf("table %s: %w", r.name, err)
 	}
 	if t.Flags != 0 {
-		return fmt.Errorf("table %s is dormant, or another's", r.name)
+		return changed("table %s is dormant, or another's", r.name)
+	}
+	if n, want := contents(t), len(r.chains)+len(r.sets); n != want {
+		return changed("table %s has %d chains and sets, not %d", r.name, n, want)
 	}
 	if err := r.verifySets(conn, t); err != nil {
 		return err
 	}
-	all, err := conn.ListChainsOfTableFamily(r.family)
-	if err != nil {
-		return err
-	}
-	found := map[string]*nftables.Chain{}
-	for _, c := range all {
-		if c.Table.Name == r.name {
-			found[c.Name] = c
-		}
-	}
-	if len(found) != len(r.chains) {
-		return fmt.Errorf("table %s has %d chains, not %d", r.name, len(found), len(r.chains))
-	}
 	for _, want := range r.chains {
-		c := found[want.Name]
-		if c == nil || c.Type != want.Type || !same(c.Hooknum, want.Hooknum) || !same(c.Priority, want.Priority) || !same(c.Policy, want.Policy) {
-			return fmt.Errorf("chain %s of table %s isn't hooked in as it should be: %+v", want.Name, r.name, c)
-		}
-		if err := verifyRules(conn, t, c, want.rules); err != nil {
+		if err := verifyRules(conn, t, want); err != nil { // one that isn't there has none
 			return err
+		}
+		// By its name: a list has all runners' chains, and lacks some while others' come and go.
+		c, err := conn.ListChain(t, want.Name)
+		if err != nil {
+			return fmt.Errorf("chain %s of table %s: %w", want.Name, r.name, err)
+		}
+		if c.Type != want.Type || !same(c.Hooknum, want.Hooknum) || !same(c.Priority, want.Priority) || !same(c.Policy, want.Policy) {
+			return changed("chain %s of table %s isn't hooked in as it should be: %+v", want.Name, r.name, c)
 		}
 	}
 	return nil
 }
 
-func verifyRules(conn *nftables.Conn, t *nftables.Table, c *nftables.Chain, want [][]expr.Any) error {
-	rules, err := conn.GetRules(t, c)
+// contents returns how many chains and sets a table has. The library takes the
+// kernel's number, which is big-endian, for one of the machine's.
+func contents(t *nftables.Table) int {
+	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Use)))
+}
+
+func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
+	rules, err := conn.GetRules(t, &c.Chain)
 	if err != nil {
 		return err
 	}
-	if len(rules) != len(want) {
-		return fmt.Errorf("chain %s of table %s has %d rules, not %d", c.Name, t.Name, len(rules), len(want))
+	if len(rules) != len(c.rules) {
+		return changed("chain %s of table %s has %d rules, not %d", c.Name, t.Name, len(rules), len(c.rules))
 	}
 	for i, rule := range rules {
-		if !slices.EqualFunc(rule.Exprs, want[i], func(a, b expr.Any) bool { return reflect.DeepEqual(a, b) }) {
-			return fmt.Errorf("rule %d in chain %s of table %s isn't the one that was made", i+1, c.Name, t.Name)
+		if !slices.EqualFunc(rule.Exprs, c.rules[i], func(a, b expr.Any) bool { return reflect.DeepEqual(a, b) }) {
+			return changed("rule %d in chain %s of table %s isn't the one that was made", i+1, c.Name, t.Name)
 		}
 	}
 	return nil
@@ -116,12 +147,12 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 		return err
 	}
 	if len(found) != len(r.sets) {
-		return fmt.Errorf("table %s has %d sets, not %d", r.name, len(found), len(r.sets))
+		return changed("table %s has %d sets, not %d", r.name, len(found), len(r.sets))
 	}
 	for _, want := range r.sets {
 		i := slices.IndexFunc(found, func(s *nftables.Set) bool { return s.Name == want.Name })
 		if i < 0 || found[i].Interval != want.Interval || found[i].Constant != want.Constant || found[i].HasTimeout != want.HasTimeout || found[i].KeyType.Bytes != want.KeyType.Bytes {
-			return fmt.Errorf("set %s of table %s isn't the one that was made", want.Name, r.name)
+			return changed("set %s of table %s isn't the one that was made", want.Name, r.name)
 		}
 		if !want.Constant {
 			continue
@@ -131,7 +162,7 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 			return err
 		}
 		if !maps.Equal(marks(elements), marks(want.elements)) {
-			return fmt.Errorf("set %s of table %s hasn't the elements that it was made with", want.Name, r.name)
+			return changed("set %s of table %s hasn't the elements that it was made with", want.Name, r.name)
 		}
 	}
 	return nil

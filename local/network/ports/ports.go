@@ -16,9 +16,10 @@ import (
 	"time"
 )
 
-// Bounds of one runner.
+// Bounds.
 const (
-	maxConnections = 256
+	maxConnections = 256  // of one runner
+	maxOfAll       = 4096 // each has two descriptors of the server's
 	dialWithin     = 10 * time.Second
 )
 
@@ -31,6 +32,7 @@ type Mapper struct {
 	mu     sync.Mutex // guards all below
 	next   int        // where free ports are looked for
 	opened map[string]*runner
+	tokens chan struct{} // of all runners' connections
 }
 
 // A Mapping is one port of a runner and where it is reached.
@@ -44,6 +46,7 @@ type runner struct {
 	listeners []net.Listener
 	parts     sync.WaitGroup
 	tokens    chan struct{}
+	ofAll     chan struct{} // the Mapper's
 }
 
 // Open maps a runner's ports, to those of the mappings that have one already,
@@ -55,7 +58,10 @@ func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, er
 		return nil, errors.New("its ports are mapped already")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &runner{cancel: cancel, tokens: make(chan struct{}, maxConnections)}
+	if m.tokens == nil {
+		m.tokens = make(chan struct{}, maxOfAll)
+	}
+	r := &runner{cancel: cancel, tokens: make(chan struct{}, maxConnections), ofAll: m.tokens}
 	mapped := slices.Clone(wanted)
 	for i := range mapped {
 		listener, err := m.listen(mapped[i].At)
@@ -138,16 +144,30 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 			}
 			continue
 		}
-		select {
-		case r.tokens <- struct{}{}:
-			r.parts.Go(func() {
-				defer func() { <-r.tokens }()
-				forward(ctx, conn.(*net.TCPConn), target)
-			})
-		default:
+		if !r.begin(func() { forward(ctx, conn.(*net.TCPConn), target) }) {
 			_ = conn.Close()
 		}
 	}
+}
+
+// begin has f run beside others, unless there are too many.
+func (r *runner) begin(f func()) bool {
+	select {
+	case r.tokens <- struct{}{}:
+	default:
+		return false
+	}
+	select {
+	case r.ofAll <- struct{}{}:
+	default:
+		<-r.tokens
+		return false
+	}
+	r.parts.Go(func() {
+		defer func() { <-r.ofAll; <-r.tokens }()
+		f()
+	})
+	return true
 }
 
 // forward passes on what either side sends, until both have ended.

@@ -52,7 +52,7 @@ func say(at netip.AddrPort, text string) (string, error) {
 
 func TestMapper(t *testing.T) {
 	runner := echo(t, "127.0.0.2:0")
-	m := &Mapper{At: netip.MustParseAddr("127.0.0.1"), First: 23100, Last: 23103}
+	m := &Mapper{At: netip.MustParseAddr("127.0.0.1"), First: 23100, Last: 23103, tokens: make(chan struct{}, 1)}
 	defer m.CloseAll()
 	wanted := []Mapping{{Port: int(runner.Port())}, {Port: 1}}
 	mapped, err := m.Open("a", runner.Addr(), wanted)
@@ -104,8 +104,14 @@ func TestMapper(t *testing.T) {
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
+	if said, err := say(others[0].At, "hello"); said != "" {
+		t.Errorf("with as many connections as all runners together may have, %q is said (%v)", said, err)
+	}
 	m.Close("c")
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("it goes on")
+	}
+	if said, err := say(others[0].At, "hello"); said != "hello" {
+		t.Errorf("after that connection %q is said (%v)", said, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -47,6 +48,7 @@ const (
 	idleWithin  = 10 * time.Second // of a TCP connection
 	longestTTL  = 3600
 	renewBefore = network.LeaseTime / 2
+	maxLeased   = 4096 // addresses of one runner: its filter holds no more of a family
 )
 
 // A Runner is one who may ask.
@@ -331,20 +333,24 @@ func (r *Resolver) lease(ctx context.Context, a *asker, all []netip.Addr) error 
 			l.Addresses = append(l.Addresses, addr)
 		}
 	}
+	for addr, at := range a.leased {
+		if now.Sub(at) > network.LeaseTime {
+			delete(a.leased, addr)
+		}
+	}
+	full := len(a.leased)+len(l.Addresses) > maxLeased
 	r.mu.Unlock()
-	if len(l.Addresses) == 0 {
+	switch {
+	case len(l.Addresses) == 0:
 		return nil
+	case full:
+		return fmt.Errorf("it was told of %d addresses within %v", maxLeased, network.LeaseTime)
 	}
 	if err := r.config.Lease(ctx, a.ID, l); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for addr, at := range a.leased {
-		if now.Sub(at) > renewBefore {
-			delete(a.leased, addr)
-		}
-	}
 	for _, addr := range l.Addresses {
 		a.leased[addr] = now
 	}

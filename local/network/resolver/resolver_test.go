@@ -28,6 +28,7 @@ var zone = map[string][]string{
 	"alias.example. A":      {"CNAME good.example.", "good.example. 20.0.0.2", "stranger.example. 20.0.0.9"},
 	"rebound.example. A":    {"192.168.77.2", "127.0.0.1", "169.254.169.254", "10.213.0.5", "20.0.0.4"},
 	"rebound.example. AAAA": {"::1", "::ffff:192.168.77.2", "fd77::2", "fe80::1", "64:ff9b::c0a8:4d02"},
+	"mapped.example. AAAA":  {"::ffff:20.0.0.7", "2a00:77::7"},
 	"sub.wild.example. A":   {"20.0.0.5"},
 	"mirror.example. A":     {"10.1.2.3"},
 	"long.example. A":       many(100),
@@ -188,6 +189,15 @@ func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
 	return strings.Join(texts, " ")
 }
 
+// fill has the runner be told of n further addresses.
+func (b *bench) fill(n int) {
+	b.Resolver.mu.Lock()
+	defer b.Resolver.mu.Unlock()
+	for i := range n {
+		b.runners[netip.MustParseAddr("127.0.0.1")].leased[netip.AddrFrom4([4]byte{30, 0, byte(i >> 8), byte(i)})] = time.Now()
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	b := newBench(t, Runner{ID: "a"}, func(c *Config) { c.Permit = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")} })
 	for _, c := range []struct {
@@ -201,6 +211,7 @@ func TestAnswers(t *testing.T) {
 		{"alias.example.", dnsmessage.TypeA, "Success alias 20.0.0.2"},
 		{"rebound.example.", dnsmessage.TypeA, "Success 20.0.0.4"},
 		{"rebound.example.", dnsmessage.TypeAAAA, "Success"},
+		{"mapped.example.", dnsmessage.TypeAAAA, "Success 2a00:77::7"},
 		{"mirror.example.", dnsmessage.TypeA, "Success 10.1.2.3"},
 		{"nobody.example.", dnsmessage.TypeA, "Success"},
 		{"truncated.example.", dnsmessage.TypeA, "Success 20.0.0.6"},
@@ -242,7 +253,21 @@ func TestNarrow(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("leased are %v, want each once: %v", got, want)
 	}
+	b.fill(maxLeased - len(want) - 1)
+	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "Success 2a00:77::2" {
+		t.Errorf("the last address that there is room for: %s", got)
+	}
+	b.Resolver.mu.Lock()
+	delete(b.runners[netip.MustParseAddr("127.0.0.1")].leased, netip.MustParseAddr("2a00:77::2"))
+	b.Resolver.mu.Unlock()
+	b.fill(maxLeased - len(want))
+	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
+		t.Errorf("more addresses than the filter holds: %s", got)
+	}
 	b.mu.Lock()
+	if len(b.leased) != len(want)+1 {
+		t.Errorf("the filter is told of %v, but there is no room", b.leased[len(want):])
+	}
 	b.refuse = errors.New("no")
 	b.mu.Unlock()
 	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {

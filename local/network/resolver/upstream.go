@@ -146,7 +146,7 @@ func (r *Resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) [
 				continue
 			}
 			addr, ok := addressOf(a)
-			if ok && a.Header.Type == q.Type && leased < network.MaxLease && network.Reachable(addr, r.config.Pool, r.config.Permit) {
+			if ok && !addr.Is4In6() && a.Header.Type == q.Type && leased < network.MaxLease && network.Reachable(addr, r.config.Pool, r.config.Permit) {
 				kept, leased = append(kept, a), leased+1
 			}
 		}

@@ -66,7 +66,7 @@ func main() {
 	answer, err := run()
 	if err != nil {
 		var final finalError
-		answer = helper.Answer{Error: err.Error(), Final: errors.As(err, &final)}
+		answer = helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}
 	}
 	if json.NewEncoder(os.Stdout).Encode(answer) != nil || err != nil {
 		os.Exit(1)
@@ -148,8 +148,8 @@ func networkOf(c helper.Config, q *helper.Request) error {
 		return fence.Lease(c.Group(q.ID), *q.Lease)
 	}
 	policy, err := c.Policy(q)
-	if err != nil {
-		return err
+	if err != nil { // such a network isn't offered any more
+		return finalError{err}
 	}
 	return fence.Verify(c.Group(q.ID), policy)
 }

@@ -46,12 +46,19 @@ func TestNetworksAreOffered(t *testing.T) {
 		t.Errorf("it reaches what it has no lease of: %q", said)
 	}
 	lease := strings.NewReplacer("20.0.0.1", networktest.Public4).Replace(sandboxtest.Lease)
-	for packet, want := range map[string]bool{
-		lease: true, strings.Replace(lease, `"id":"a"`, `"id":"b"`, 1): false,
-		verify("a", narrow): true, verify("a", `{"egress":true}`): false, verify("b", narrow): false,
+	for packet, want := range map[string]string{
+		lease: "done", strings.Replace(lease, `"id":"a"`, `"id":"b"`, 1): "refused",
+		verify("a", narrow): "done", verify("a", `{"egress":true}`): "changed", verify("b", narrow): "refused", verify("a", `{"bandwidth":51}`): "refused",
 	} {
-		if answer, err := b.as(server, packet); err != nil || (answer.Error == "") != want {
-			t.Errorf("%s: %+v, %v", packet, answer, err)
+		answer, err := b.as(server, packet)
+		got := "done"
+		if answer.Changed {
+			got = "changed"
+		} else if answer.Error != "" {
+			got = "refused"
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s: %+v, %v", packet, got, answer, err)
 		}
 	}
 	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err != nil || !strings.HasPrefix(said, "you are ") {

@@ -78,7 +78,7 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		var refusal *launch.RefusalError
 		answer = helper.Answer{Error: err.Error()}
 		if errors.As(err, &refusal) {
-			answer = helper.Answer{Error: refusal.Line, Final: refusal.Final}
+			answer = helper.Answer{Error: refusal.Line, Final: refusal.Final, Changed: refusal.Changed}
 		}
 	}
 	text, err := json.Marshal(answer)

@@ -133,8 +133,9 @@ type Request struct {
 // An Answer tells what became of a Request.
 type Answer struct {
 	Error   string        `json:"error,omitempty"`
-	Final   bool          `json:"final,omitempty"` // with Error: trying again can't help
-	PID     int           `json:"pid,omitempty"`   // of the sandbox's first process, as this machine counts
+	Final   bool          `json:"final,omitempty"`   // with Error: trying again can't help
+	Changed bool          `json:"changed,omitempty"` // with Error: the sandbox's packet filter isn't what was made
+	PID     int           `json:"pid,omitempty"`     // of the sandbox's first process, as this machine counts
 	Start   uint64        `json:"start,omitempty"`
 	Groups  cgroup.Groups `json:"groups"`           // read back after the process joined
 	Address netip.Addr    `json:"address,omitzero"` // at which the machine reaches a sandbox with a network

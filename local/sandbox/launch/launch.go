@@ -107,7 +107,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", q.Command, q.ID, err)
 	}
 	if answer.Error != "" {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, &RefusalError{answer.Error, answer.Final})
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
 	}
 	return answer, ran
 }
@@ -116,7 +116,12 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 type RefusalError struct {
 	Line  string
 	Final bool // the same request will never be served
+	// Changed says that the sandbox's packet filter isn't what was made, which
+	// is certain.
+	Changed bool
 }
+
+func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Final, a.Changed} }
 
 func (e *RefusalError) Error() string { return e.Line }
 

@@ -83,7 +83,7 @@ func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helpe
 	case err != nil:
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, &UnreachableError{r.Socket, err})
 	case answer.Error != "":
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, &RefusalError{answer.Error, answer.Final})
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
 	}
 	return answer, nil
 }
@@ -111,7 +111,7 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 	conn := dialed.(*net.UnixConn)
 	answer, err := say(ctx, conn, helper.Request{Command: helper.Work}, dir)
 	if err == nil && answer.Error != "" {
-		err = &RefusalError{answer.Error, answer.Final}
+		err = refused(answer)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
