@@ -149,7 +149,7 @@ func defencesTakenAway() []takenAway {
 	type limits = map[string]any
 	return []takenAway{
 		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
-		{defence: attack.Filter, without: "filter", row: "call unshare", seen: `^unshare done$`},
+		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
 		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
 		{defence: attack.Capabilities, without: "bounding", row: "what could be gained", seen: `^CapBnd:.0*[1-9a-f]`},
 		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program", seen: `^0$`},
@@ -171,8 +171,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.ProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
 		{defence: attack.CPULimit, row: "processor time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},
 		{defence: attack.Room, row: "a full workspace", seen: `^wrote 48 MiB done$`, limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
-		{defence: attack.OutputLimit, row: "a flood of output", seen: `=> EXITED 0$
-^lives$`, limits: limits{"outputLimit": 64 << 20}},
+		{defence: attack.OutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
 		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
 		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
 	}

@@ -162,13 +162,16 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 // printable is a text without what a terminal could take for more than text, and
 // no more of it than one wants to read.
 func printable(text string) string {
-	const most = 2 << 10
+	const most = 1 << 10 // of the beginning, and of the end
+	if len(text) > 2*most {
+		text = text[:most] + "\n[…]\n" + text[len(text)-most:]
+	}
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, text[:min(len(text), most)])
+	}, text)
 }
 
 // judge says what is wrong with what was seen; "" if nothing is.
