@@ -133,6 +133,9 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
+	if err := daemon.RootsAlone(c.State); err != nil { // what is there is executed
+		return err
+	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {
 		at := filepath.Join(c.State, name)
 		if err := os.WriteFile(at+".new", data, 0o755); err != nil { // one that runs can't be written

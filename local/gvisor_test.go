@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,7 +145,24 @@ func TestGVisorSocket(t *testing.T) {
 	if said.String() != "heard 0\n" {
 		t.Errorf("a command of root's at the agent's socket: %s", said.String())
 	}
-	at := filepath.Join(b.runnerDir(id), outsideDir, spec.SocketName)
+	outside := filepath.Join(b.runnerDir(id), outsideDir)
+	before, err := os.ReadDir(outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.asRoot(id, "chmod 777 /.rockpool; chown 0 /.rockpool") // only seems to do something
+	for _, try := range []string{"touch /.rockpool/x", "mkdir /.rockpool/d", "rm -f /.rockpool/agent.sock", "rm -f /.rockpool/agent", "mv /.rockpool/agent.sock /.rockpool/b", "echo x >>/.rockpool/agent"} {
+		if out, exit := b.asRoot(id, "{ "+try+"; } 2>/dev/null && echo done"); out != "" {
+			t.Errorf("root of the runner: %s: %s (%+v)", try, out, exit)
+		}
+	}
+	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o711 || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("the directory of the agent's socket is %v, %v", info, err)
+	}
+	if after, err := os.ReadDir(outside); err != nil || !slices.Equal(namesOf(before), namesOf(after)) {
+		t.Errorf("it has %v, and had %v (%v)", namesOf(after), namesOf(before), err)
+	}
+	at := filepath.Join(outside, spec.SocketName)
 	if err := os.Remove(at); err != nil {
 		t.Fatal(err)
 	}
@@ -358,4 +377,11 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+func namesOf(entries []os.DirEntry) (names []string) {
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }

@@ -310,7 +310,7 @@ func TestEnvironments(t *testing.T) {
 	}
 	for field, change := range map[string]func(*runtime.Environment){
 		"image":                func(e *runtime.Environment) { e.Image = "python:3" },
-		"isolation":            func(e *runtime.Environment) { e.Isolation = runtime.IsolationGVisor },
+		"isolation":            func(e *runtime.Environment) { e.Isolation = runtime.IsolationNone },
 		"network.access":       func(e *runtime.Environment) { e.Network.Access = true },
 		"network.exposedPorts": func(e *runtime.Environment) { e.Network.ExposedPorts = []int{80} },
 	} {

@@ -259,7 +259,7 @@ func testNextServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name(string(bared))})
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(bared))})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func testNextServer(t *testing.T) {
 	// Nor does it keep one whose filter is gone later, as after another's `flush`.
 	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
 	b.verifyNetworks(t.Context())
-	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name(string(flushed))})
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(flushed))})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}

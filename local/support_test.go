@@ -330,6 +330,17 @@ func (b *bench) runner(id runtime.RunnerID) (runtime.Runner, bool) {
 // sh runs a shell script in a runner and returns its outputs and its end.
 func (b *bench) sh(id runtime.RunnerID, script string) (string, agent.Exit) {
 	b.t.Helper()
+	return b.shell(id, script, false)
+}
+
+// asRoot is sh as root of the runner.
+func (b *bench) asRoot(id runtime.RunnerID, script string) (string, agent.Exit) {
+	b.t.Helper()
+	return b.shell(id, script, true)
+}
+
+func (b *bench) shell(id runtime.RunnerID, script string, privileged bool) (string, agent.Exit) {
+	b.t.Helper()
 	conn, err := b.Dial(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
@@ -338,7 +349,7 @@ func (b *bench) sh(id runtime.RunnerID, script string) (string, agent.Exit) {
 		ID:        string(runtime.NewExecutionID()),
 		Argv:      []string{"/bin/sh", "-c", script},
 		Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"},
-		TimeLimit: 30 * time.Second,
+		TimeLimit: 30 * time.Second, Privileged: privileged,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -200,11 +200,11 @@ func Permissible(p netip.Prefix) error {
 	return nil
 }
 
-// Name returns the name of what belongs to a runner's network, from the
-// runner's id alone: of its link, which may have 15 bytes, and in that of its
+// Name returns the name of what belongs to a runner's network, from something of
+// the runner's alone, as its control group: of its link, which may have 15 bytes, and in that of its
 // table.
-func Name(id string) string {
-	sum := sha256.Sum256([]byte(id))
+func Name(of string) string {
+	sum := sha256.Sum256([]byte(of))
 	return LinkPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:8])[:12])
 }
 

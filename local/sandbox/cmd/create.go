@@ -125,7 +125,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	}
 	answer := helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}
 	if q.Network != nil { // nothing of a user's runs yet
-		if err := fence.Make(q.ID, state.InitProcessPid, policy); err != nil {
+		if err := fence.Make(c.Group(q.ID), state.InitProcessPid, policy); err != nil {
 			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
 		}
 		if answer.Address, _, err = policy.Pool.Addresses(q.Slot); err != nil {

@@ -135,7 +135,7 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 		}
 	}
 	if c.Rootless == nil {
-		if err := fence.Remove(q.ID); err != nil {
+		if err := fence.Remove(c.Group(q.ID)); err != nil {
 			return err
 		}
 	}
@@ -145,11 +145,11 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 // networkOf does what there is to do with a sandbox's network while it lives.
 func networkOf(c helper.Config, q *helper.Request) error {
 	if q.Command == helper.Lease {
-		return fence.Lease(q.ID, *q.Lease)
+		return fence.Lease(c.Group(q.ID), *q.Lease)
 	}
 	policy, err := c.Policy(q)
 	if err != nil {
 		return err
 	}
-	return fence.Verify(q.ID, policy)
+	return fence.Verify(c.Group(q.ID), policy)
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/runc/libcontainer/specconv"
@@ -42,6 +43,9 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 	if c.Rootless != nil {
 		return helper.Answer{}, finalError{errors.New("only root has sandboxes of gVisor's in this version")}
 	}
+	if lacks := trees.Lacks(); len(lacks) > 0 {
+		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(lacks, ", "))}
+	}
 	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true}, c.Machine)
 	limits, err := spec.Limits(s, nil)
 	if err != nil {
@@ -61,14 +65,23 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 		if err := limit(pid, q, s); err != nil {
 			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
 		}
-		_, err := trees.Check(pid, c.Group(q.ID), limits)
-		return err
+		if _, err := trees.Check(pid, c.Group(q.ID), limits); err != nil {
+			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		}
+		return nil
 	})
 	if err != nil {
 		return helper.Answer{}, told(oci.GVisor, err)
 	}
+	// The socket is there, and nothing of a user's has run. From now on the
+	// directory is closed to the sandbox's root: it is on the machine's disk, and who
+	// could make a socket in it could stand in for the agent.
+	if err := errors.Join(os.Chown(outsideMount, 0, -1), os.Chmod(outsideMount, 0o711)); err != nil {
+		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
+	}
 	groups, err := trees.Check(pid, c.Group(q.ID), limits)
 	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 	}
 	spare(pid, groups.Processes.Dir)

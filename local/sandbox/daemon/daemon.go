@@ -102,7 +102,7 @@ func (d *daemon) open() (err error) {
 			return fmt.Errorf("the network: %w", err)
 		}
 	}
-	if err := rootsAlone(c.Dir); err != nil {
+	if err := RootsAlone(c.Dir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -120,7 +120,8 @@ func (d *daemon) open() (err error) {
 		return err
 	}
 	d.holds = holds{filepath.Join(c.Dir, "held"), &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots}}
-	if err := d.sweep(); err != nil {
+	gone, err := d.sweep()
+	if err != nil {
 		return fmt.Errorf("clean up after the last helper: %w", err)
 	}
 	agent, err := os.ReadFile(filepath.Join(c.Dir, Agent))
@@ -143,6 +144,14 @@ func (d *daemon) open() (err error) {
 		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network},
 		Lock:   d.lock,
 	}
+	for _, id := range gone {
+		ctx, stop := context.WithTimeout(context.Background(), doneWithin)
+		err := d.remove(ctx, id)
+		stop()
+		if err != nil {
+			return fmt.Errorf("clean up after the last helper: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -158,34 +167,31 @@ func takeLock(file *os.File) error {
 	}
 }
 
-// sweep gives back what sandboxes have that aren't there any more, and deletes
-// the root directories that none was made around.
-func (d *daemon) sweep() error {
+// sweep returns the sandboxes that aren't there any more and still have something,
+// and deletes the root directories that no other was made around.
+func (d *daemon) sweep() (gone []string, failed error) {
 	held, err := d.holds.all()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var used []string
 	for id, root := range held {
 		if d.alive(id) {
 			used = append(used, root)
-			continue
-		}
-		if err := errors.Join(os.RemoveAll(filepath.Join(d.config.Dir, "state", id)), d.holds.release(id)); err != nil {
-			return err
+		} else {
+			gone = append(gone, id)
 		}
 	}
 	roots, err := filepath.Glob(filepath.Join(d.config.Dir, "roots", "*"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var failed error
 	for _, root := range roots {
 		if !slices.Contains(used, filepath.Base(root)) {
 			failed = errors.Join(failed, spec.RemoveRoot(root))
 		}
 	}
-	return failed
+	return gone, failed
 }
 
 // alive reports whether a sandbox has a group anywhere.
@@ -215,7 +221,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := rootsAlone(dir); err != nil {
+	if err := RootsAlone(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {
@@ -238,15 +244,21 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// rootsAlone returns an error unless nobody but root can put something into a
-// directory.
-func rootsAlone(dir string) error {
-	var info unix.Stat_t
-	if err := unix.Lstat(dir, &info); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+// RootsAlone returns an error unless nobody but root can put something into a
+// directory, or another in its place.
+func RootsAlone(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		var info unix.Stat_t
+		if err := unix.Lstat(at, &info); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		// What is root's stays in a sticky directory.
+		others := info.Mode&0o022 != 0 && (at == dir || info.Mode&unix.S_ISVTX == 0)
+		if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Uid != 0 || others {
+			return fmt.Errorf("%s must be a directory of root's that nobody else can write to", at)
+		}
+		if at == "/" {
+			return nil
+		}
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Uid != 0 || info.Mode&0o022 != 0 {
-		return fmt.Errorf("%s must be a directory of root's that nobody else can write to", dir)
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -29,221 +26,6 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
-
-// Users that nobody on the machine is.
-const (
-	server   = 61_234
-	stranger = 61_235
-)
-
-// TestMain is the worker, too, that a helper starts.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == daemon.WorkerArgument {
-		conn, err := net.FileConn(os.Stdin)
-		if err == nil {
-			err = image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// A box is a helper that listens, in a directory and below a group of its own.
-type box struct {
-	t      *testing.T
-	config daemon.Config
-	cmd    *exec.Cmd
-	trees  cgroup.Hierarchies
-	said   bytes.Buffer
-}
-
-func newBox(t *testing.T) *box {
-	t.Helper()
-	sandboxtest.NeedRoot(t)
-	dir, err := os.MkdirTemp("", "rp-daemon-") // t.TempDir can't be entered by others
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &box{t: t, config: daemon.Config{
-		Socket: filepath.Join(dir, "s.sock"), UID: server, Dir: filepath.Join(dir, "helper"), Images: filepath.Join(dir, "images"),
-		Worker: filepath.Join(dir, "worker"),
-		Parent: fmt.Sprintf("/rockpool/test-daemon-%d-%d", os.Getpid(), time.Now().UnixNano()),
-	}}
-	if b.trees, err = cgroup.Mounted(); err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(b.config.Dir, 0o700))
-	for name, data := range map[string][]byte{daemon.Program: sandboxtest.Helper(t), daemon.Agent: sandboxtest.Agent(t)} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(b.config.Dir, name), data, 0o755))
-	}
-	var worker []byte
-	if err == nil {
-		worker, err = os.ReadFile("/proc/self/exe")
-	}
-	if err = errors.Join(err, os.WriteFile(b.config.Worker, worker, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	b.start()
-	t.Cleanup(func() {
-		b.end(syscall.SIGTERM)
-		if b.nothing(); t.Failed() {
-			t.Log(b.said.String())
-		}
-		for _, tree := range b.trees {
-			if _, err := os.Stat(filepath.Join(tree.Mount, b.config.Parent)); err == nil {
-				t.Errorf("the group %s is left in %s", b.config.Parent, tree.Mount)
-			}
-		}
-	})
-	return b
-}
-
-// start starts the helper, and returns when it answers.
-func (b *box) start() {
-	b.t.Helper()
-	config, err := json.Marshal(b.config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.cmd = exec.Command(filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(config))
-	b.cmd.Env, b.cmd.Stderr = []string{}, &b.said
-	if err := b.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
-		if _, err := b.as(server, sandboxtest.Hello); err == nil {
-			return
-		} else if time.Now().After(end) {
-			b.t.Fatalf("the helper doesn't answer: %v\n%s", err, b.said.String())
-		}
-	}
-}
-
-func (b *box) end(signal syscall.Signal) {
-	if b.cmd == nil {
-		return
-	}
-	_ = b.cmd.Process.Signal(signal)
-	_ = b.cmd.Wait()
-	b.cmd = nil
-}
-
-// asUser runs do on a thread that is a user's, which ends with it.
-func asUser(uid int, do func()) {
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		runtime.LockOSThread()
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
-			panic(errno)
-		}
-		do()
-	})
-	ended.Wait()
-}
-
-func (b *box) dial(uid int) (conn *net.UnixConn, err error) {
-	asUser(uid, func() {
-		conn, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: b.config.Socket, Net: "unixpacket"})
-	})
-	return conn, err
-}
-
-// as sends a packet with descriptors as a user, and returns the answer. An error
-// is one of the connection's.
-func (b *box) as(uid int, packet string, files ...*os.File) (answer helper.Answer, err error) {
-	conn, err := b.dial(uid)
-	if err != nil {
-		return answer, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return answer, err
-	}
-	if err := send(conn, packet, files...); err != nil {
-		return answer, err
-	}
-	text := make([]byte, helper.MaxMessage)
-	n, err := conn.Read(text)
-	if err != nil {
-		return answer, err
-	}
-	return answer, json.Unmarshal(text[:n], &answer)
-}
-
-func send(conn *net.UnixConn, packet string, files ...*os.File) error {
-	var fds []int
-	for _, f := range files {
-		fds = append(fds, int(f.Fd()))
-	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	_, _, err := conn.WriteMsgUnix([]byte(packet), rights, nil)
-	return err
-}
-
-// descriptors returns how many the helper has open.
-func (b *box) descriptors() int {
-	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return len(all)
-}
-
-// nothing fails the test if there is anything of a sandbox.
-func (b *box) nothing() {
-	b.t.Helper()
-	for _, sub := range []string{"held", "state"} {
-		left, err := os.ReadDir(filepath.Join(b.config.Dir, sub))
-		if err != nil || len(left) > 0 {
-			b.t.Errorf("%s: %v, %v", sub, left, err)
-		}
-	}
-	for _, tree := range b.trees {
-		groups, _ := os.ReadDir(filepath.Join(tree.Mount, b.config.Parent))
-		if slices.ContainsFunc(groups, os.DirEntry.IsDir) {
-			b.t.Errorf("%s: %v", tree.Mount, groups)
-		}
-	}
-	if held, err := (&uids.Ranges{Dir: uids.Default}).Held(b.config.Dir); err != nil || len(held) > 0 {
-		b.t.Errorf("user ids are left: %v, %v", held, err)
-	}
-}
-
-// file returns what can be sent of a listener.
-func file[L interface{ File() (*os.File, error) }](t *testing.T, l L) *os.File {
-	t.Helper()
-	f, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Close() })
-	return f
-}
-
-// agentSocket returns a socket that a sandbox's agent can have.
-func agentSocket(t *testing.T, network string) *os.File {
-	t.Helper()
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(t.TempDir(), "a"), Net: network})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return file(t, l)
-}
-
-// good is a request for a sandbox of the machine's programs.
-func good(id string) string {
-	text := strings.Replace(sandboxtest.Create, `"slot":3,"image":"`+sandboxtest.Digest+`",`, "", 1)
-	return strings.Replace(text, `"id":"a"`, `"id":"`+id+`"`, 1)
-}
 
 func TestOnlyTheServersUserIsServed(t *testing.T) {
 	b := newBox(t)
@@ -472,6 +254,34 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 			t.Error("a group elsewhere is said to be removed")
 		}
 	})
+}
+
+// What has a sandbox's name, and wasn't made here, is another server's.
+func TestOthersSandboxesAreLeft(t *testing.T) {
+	b := newBox(t)
+	trees, err := cgroup.Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(trees[0].Mount, b.config.Parent, "other", "runner")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
+	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "isn't this helper's") {
+		t.Errorf("made: %+v, %v", answer, err)
+	}
+	asUser(server, func() {
+		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "isn't this helper's") {
+			t.Errorf("removed: %v", err)
+		}
+	})
+	for _, dir := range []string{other, filepath.Dir(other)} {
+		if err := os.Remove(dir); err != nil { // so it was there
+			t.Error(err)
+		}
+	}
+	b.nothing()
 }
 
 // Of several who want the same sandbox one gets it; different ones don't wait for

@@ -41,6 +41,12 @@ func (h holds) take(id, root string) (slot int, err error) {
 	return slot, os.WriteFile(filepath.Join(dir, slotName), []byte(strconv.Itoa(slot)), 0o600)
 }
 
+// has reports whether a sandbox has something, there or not.
+func (h holds) has(id string) bool {
+	_, err := os.Lstat(filepath.Join(h.dir, id))
+	return err == nil
+}
+
 // slot returns the number of a sandbox's range.
 func (h holds) slot(id string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(h.dir, id, slotName))

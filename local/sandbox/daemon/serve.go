@@ -202,6 +202,9 @@ func descriptors(rights []byte) (files []*os.File, err error) {
 // create makes a sandbox. What failed with an answer has left nothing; of
 // another failure the next remove cleans up.
 func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.File) (helper.Answer, error) {
+	if !d.holds.has(q.ID) && d.alive(q.ID) {
+		return helper.Answer{}, notOurs(q)
+	}
 	slot, err := d.holds.take(q.ID, d.root)
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("create sandbox %s: %w", q.ID, err)
@@ -227,11 +230,23 @@ func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
 	return d.launch.Ask(ctx, d.group(q.ID), *q)
 }
 
+// remove does nothing with a sandbox that was never made here. What has its name
+// in the same place is another server's.
 func (d *daemon) remove(ctx context.Context, id string) error {
+	if !d.holds.has(id) {
+		if d.alive(id) {
+			return notOurs(&helper.Request{Command: helper.Remove, ID: id})
+		}
+		return nil
+	}
 	if err := d.launch.Remove(ctx, id, d.group(id)); err != nil {
 		return err
 	}
 	return d.holds.release(id)
+}
+
+func notOurs(q *helper.Request) error {
+	return fmt.Errorf("%s sandbox %s: there is a control group of that name that isn't this helper's: give each server a cgroup parent of its own", q.Command, q.ID)
 }
 
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }
