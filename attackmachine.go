@@ -33,7 +33,7 @@ const (
 type attackMachine struct {
 	trees   cgroup.Hierarchies
 	group   string // of all runners
-	runners string // the directory of their sockets
+	local   string // the directory of what runners have on disk
 	bait    attack.Bait
 	before  map[string]string // files that must not change
 	users   map[string]users  // by runner
@@ -47,7 +47,7 @@ type users struct{ first, count int }
 // newAttackMachine lays out the bait, and limits the group of all runners of a
 // server with these settings. Close takes it away.
 func newAttackMachine(config Config) (m *attackMachine, err error) {
-	m = &attackMachine{group: config.CgroupParent, runners: filepath.Join(config.Data, "local", "runners"), before: map[string]string{}, users: map[string]users{}}
+	m = &attackMachine{group: config.CgroupParent, local: filepath.Join(config.Data, "local"), before: map[string]string{}, users: map[string]users{}}
 	if m.trees, err = cgroup.Mounted(); err != nil {
 		return nil, err
 	}
@@ -170,9 +170,13 @@ func (m *attackMachine) Limited(runner string) error {
 			return fmt.Errorf("%s of all runners is %d, not %d: %w", file, n, b.all, errors.Join(err))
 		}
 		dir := filepath.Join(all, runner)
-		members, err := cgroup.Processes(dir)
+		in := dir
+		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
+			in = agent // a group with others below has no processes there
+		}
+		members, err := cgroup.Processes(in)
 		if err != nil || len(members) == 0 {
-			return fmt.Errorf("nobody is in %s: %w", dir, errors.Join(err))
+			return fmt.Errorf("nobody is in %s: %w", in, errors.Join(err))
 		}
 		if n, err := readLimit(filepath.Join(dir, file)); err != nil || n <= 0 || n >= b.all {
 			return fmt.Errorf("%s of the runner is %d: %w", file, n, errors.Join(err))
@@ -206,8 +210,10 @@ func (m *attackMachine) Left(runner string) (left []string) {
 			left = append(left, "control group "+dir)
 		}
 	}
-	if dir := filepath.Join(m.runners, runner); isDir(dir) {
-		left = append(left, "directory "+dir)
+	for _, kind := range []string{"runners", "state"} {
+		if dir := filepath.Join(m.local, kind, runner); isDir(dir) {
+			left = append(left, "directory "+dir)
+		}
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	if strings.Contains(string(mounts), runner) {
@@ -215,7 +221,7 @@ func (m *attackMachine) Left(runner string) (left []string) {
 	}
 	its, known := m.users[runner]
 	for other, theirs := range m.users {
-		if other != runner && theirs == its && isDir(filepath.Join(m.runners, other)) {
+		if other != runner && theirs == its && isDir(m.runner(other)) {
 			known = false // they go on
 		}
 	}
@@ -231,6 +237,9 @@ func (m *attackMachine) Left(runner string) (left []string) {
 	}
 	return left
 }
+
+// runner is the directory of a runner's socket.
+func (m *attackMachine) runner(id string) string { return filepath.Join(m.local, "runners", id) }
 
 // dead reports whether a process only waits to be reaped.
 func dead(path string) bool {
@@ -256,7 +265,11 @@ func (m *attackMachine) Changed() (changed []string) {
 
 // Garble is of [attack.Outside].
 func (m *attackMachine) Garble(ctx context.Context, runner string, bytes []byte) error {
-	dir, err := os.Open(filepath.Join(m.runners, runner))
+	at := m.runner(runner)
+	if outside := filepath.Join(at, "outside"); isDir(outside) {
+		at = outside // where an agent with a kernel of its own has it
+	}
+	dir, err := os.Open(at)
 	if err != nil {
 		return err
 	}

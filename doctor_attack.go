@@ -57,28 +57,39 @@ func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Str
 		})
 		return err
 	})
-	if ctx.Err() != nil {
+	if len(report.Results) > 0 {
+		// One that was broken off shows what didn't hold, but not that all did.
+		if whole := len(report.Results) == len(rows); whole || !report.OK() {
+			switch err := keepReport(kept, report); {
+			case errors.Is(err, fs.ErrNotExist):
+				say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
+			case err != nil:
+				say("the report can't be kept for the server: %v", err)
+			}
+		}
+		err = errors.Join(err, c.printReport(s, report, len(rows)))
+	}
+	switch {
+	case ctx.Err() != nil:
 		return cli.ExitError(cli.CodeInterrupted)
+	case err == nil && !report.OK():
+		return cli.ExitError(1)
 	}
-	if err != nil {
-		return err
-	}
-	switch err := keepReport(kept, report); {
-	case errors.Is(err, fs.ErrNotExist):
-		say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
-	case err != nil:
-		say("the report can't be kept for the server: %v", err)
-	}
+	return err
+}
+
+// printReport prints what came of the attacks, of so many that were to be tried.
+func (c *doctorCommand) printReport(s cli.Streams, report attack.Report, all int) error {
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)
 		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else {
-		progress("\n%s\n", verdictOf(report))
+		return encoder.Encode(report)
 	}
-	if err == nil && !report.OK() {
-		return cli.ExitError(1)
+	text := verdictOf(report)
+	if missing := all - len(report.Results); missing > 0 {
+		text += fmt.Sprintf("\nIt was broken off: %d more were to be tried.", missing)
 	}
+	_, err := fmt.Fprintf(s.Out, "\n%s\n", text)
 	return err
 }
 
@@ -122,40 +133,70 @@ func attackServer(ctx context.Context, config Config, server *client.Client, tie
 	return attack.Run(ctx, place, rows, told)
 }
 
-// reportFile is where the last report is kept, in the data directory.
-const reportFile = "attacks.json"
+// reportFile is where the last report of a tier is kept, in the data directory.
+func reportFile(data string, tier runtime.Isolation) string {
+	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
+}
 
-func keepReport(data string, report attack.Report) error {
+// keepReport writes a report where the data directory's owner, who may be less
+// than root, can't have had it be written elsewhere.
+func keepReport(data string, report attack.Report) (err error) {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}
-	at := filepath.Join(data, reportFile)
-	if err := os.WriteFile(at+".new", text, 0o644); err != nil { // the server may be another user
+	file, err := os.CreateTemp(data, ".attacks-*") // it follows no link
+	if err != nil {
 		return err
 	}
-	return os.Rename(at+".new", at)
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil { // the server may be another user
+		return err
+	}
+	return os.Rename(file.Name(), reportFile(data, report.Tier))
 }
 
-// lastAttacks returns what the report in a data directory comes to; nil if
+// lastAttacks returns what the reports in a data directory come to: of the tier
+// where not all was held off, else of the one that was attacked last; nil if
 // there is none.
 func lastAttacks(data string) (*engine.Attacks, error) {
-	text, err := os.ReadFile(filepath.Join(data, reportFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var report attack.Report
-	if err == nil {
-		err = json.Unmarshal(text, &report)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the report of the last attacks: %w", err)
-	}
-	last := &engine.Attacks{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
-	for _, r := range report.Results {
-		if !r.Held && r.Skipped == "" {
-			last.Failed = append(last.Failed, r.Name)
+	var last *engine.Attacks
+	for _, tier := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationGVisor} {
+		report, err := readReport(reportFile(data, tier))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the report of the last attacks: %w", err)
+		}
+		attacks := attacksOf(report)
+		failed := func(a *engine.Attacks) bool { return a.Tried == 0 || a.Held < a.Tried }
+		if last == nil || failed(attacks) && !failed(last) || failed(attacks) == failed(last) && attacks.At.After(last.At) {
+			last = attacks
 		}
 	}
 	return last, nil
+}
+
+func readReport(path string) (report attack.Report, err error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	return report, err
+}
+
+func attacksOf(report attack.Report) *engine.Attacks {
+	all := &engine.Attacks{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
+	for _, r := range report.Results {
+		if !r.Held && r.Skipped == "" {
+			all.Failed = append(all.Failed, r.Name)
+		}
+	}
+	return all
 }

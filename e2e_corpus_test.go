@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,32 +51,53 @@ func attackedBed(t *testing.T, name string, programs *programs, use func(ctx con
 	use(t.Context(), server)
 }
 
-// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
-// it.
-func TestE2EAttacks(t *testing.T) {
+// attackedByDoctor has the doctor carry out all attacks that are for a tier, which
+// must hold, and returns its report and the data directory that has it.
+func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Report, data string) {
+	t.Helper()
 	data, group := dataDir(t), e2eCgroups+"-attacks"
 	t.Setenv("ROCKPOOL_CGROUP_PARENT", group)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	code := execute([]string{"doctor", "--attack", "--json", "--data", data}, nil, &out, &errs)
-	var report attack.Report
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+	code := execute([]string{"doctor", "--attack", "--json", "--isolation", string(tier), "--data", data}, nil, &out, &errs)
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Results) != len(attack.Corpus()) {
 		t.Fatalf("exit %d, %v: %s%s", code, err, out.String(), errs.String())
 	}
-	for _, r := range report.Results {
-		if !r.Held {
+	others := 0
+	for i, row := range attack.Corpus() {
+		if !row.In(tier) {
+			others++
+		} else if r := report.Results[i]; !r.Held {
 			t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
 		}
 	}
-	if code != 0 || errs.Len() > 0 || !report.OK() || report.Tried != len(attack.Corpus()) || report.Skipped != 0 {
+	if code != 0 || errs.Len() > 0 || !report.OK() || report.Tried != len(attack.Corpus())-others || report.Skipped != others {
 		t.Errorf("exit %d: %d of %d held, %d weren't tried: %s", code, report.Held, report.Tried, report.Skipped, errs.String())
 	}
 	if left := leftovers(data, group); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	t.Logf("%d of %d held in %.1f s", report.Held, report.Tried, report.Seconds)
+	return report, data
+}
+
+// TestE2EAttacksWithGVisor: what gVisor doesn't promise is in the corpus; all
+// else holds.
+func TestE2EAttacksWithGVisor(t *testing.T) {
+	sandboxtest.NeedRoot(t)
+	t.Setenv("ROCKPOOL_GVISOR_RUNTIME", sandboxtest.GVisor(t))
+	attackedByDoctor(t, runtime.IsolationGVisor)
+}
+
+// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
+// it.
+func TestE2EAttacks(t *testing.T) {
+	report, data := attackedByDoctor(t, runtime.IsolationNamespaces)
+	if report.Skipped > 0 {
+		t.Errorf("%d attacks are for no tier that everybody has", report.Skipped)
+	}
 
 	p := serveBinary(t, data)
 	told := toldAttacks(t, p.bed)
@@ -83,16 +105,20 @@ func TestE2EAttacks(t *testing.T) {
 		!told.Attacks.At.Equal(report.At) || told.Attacks.Isolation != "NAMESPACES" || !strings.Contains(told.part("attacks"), "OK all") {
 		t.Errorf("health is %+v", told)
 	}
+	clean := report
+	clean.Tier, clean.At = runtime.IsolationGVisor, report.At.Add(time.Hour)
 	report.Held--
 	report.Results[0].Held = false
-	if err := keepReport(data, report); err != nil {
-		t.Fatal(err)
+	for _, r := range []attack.Report{report, clean} {
+		if err := keepReport(data, r); err != nil {
+			t.Fatal(err)
+		}
+		told = toldAttacks(t, p.bed)
+		if told.Status != "DEGRADED" || told.Attacks.Isolation != "NAMESPACES" || len(told.Attacks.Failed) != 1 || !strings.Contains(told.part("attacks"), report.Results[0].Name) {
+			t.Errorf("after one wasn't held off, and a report of %s, health is %+v", r.Tier, told)
+		}
 	}
-	told = toldAttacks(t, p.bed)
-	if told.Status != "DEGRADED" || len(told.Attacks.Failed) != 1 || !strings.Contains(told.part("attacks"), report.Results[0].Name) {
-		t.Errorf("after one wasn't held off, health is %+v", told)
-	}
-	if err := os.WriteFile(filepath.Join(data, reportFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(reportFile(data, runtime.IsolationNamespaces), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if told = toldAttacks(t, p.bed); told.Attacks != nil || !strings.Contains(told.part("attacks"), "DEGRADED") {
@@ -129,46 +155,55 @@ func toldAttacks(t *testing.T, b bed) toldHealth {
 	return out.Health
 }
 
+// A takenAway is a defence that a test takes away, and an attack that then
+// succeeds.
+type takenAway struct {
+	defence   attack.Defence
+	without   string // as sandboxtest.Without calls it; "": it is a limit
+	row       string
+	seen      string // a regular expression: how it shows, in why it didn't hold or what was seen
+	limits    map[string]any
+	unlimited bool
+}
+
+func defencesTakenAway() []takenAway {
+	type limits = map[string]any
+	return []takenAway{
+		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
+		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
+		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
+		{defence: attack.Capabilities, without: "bounding", row: "what could be gained", seen: `^CapBnd:.0*[1-9a-f]`},
+		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program", seen: `^0$`},
+		{defence: attack.OtherUser, without: "user", row: "killing the agent", seen: `^kill-agent done$`},
+		{defence: attack.HiddenAgent, without: "hidden", row: "the agent's files as root", seen: `^got (environ|mem|maps)$`},
+		{defence: attack.Descriptors, without: "descriptors", row: "inherited descriptors", seen: `^inherited [1-9]`},
+		{defence: attack.Marked, without: "mark", row: "leaving the session", seen: `^left [1-9]`},
+		{defence: attack.OwnUsers, without: "users", row: "another runner's users", seen: `the same was seen twice`},
+		{defence: attack.OwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^abstract done$`},
+		{defence: attack.OwnIPC, without: "ipc", row: "shared memory of another", seen: `^segment done\n=> EXITED 0\nsegment done$`},
+		{defence: attack.OwnName, without: "name", row: "the machine's name", seen: `^it succeeded$`},
+		{defence: attack.OwnGroups, without: "groups", row: "control groups", seen: `^sees `},
+		{defence: attack.OwnClock, without: "clock", row: "the machine's age", seen: `^the machine is old`},
+		{defence: attack.OwnFiles, without: "files", row: "a path that goes up", seen: `^a secret of the machine was seen$`},
+		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc", seen: `^got `},
+		{defence: attack.Mounts, without: "mounts", row: "mounts that give power", seen: `^power `},
+		{defence: attack.Accounts, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
+		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
+		{defence: attack.ProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
+		{defence: attack.CPULimit, row: "processor time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},
+		{defence: attack.Room, row: "a full workspace", seen: `^wrote 48 MiB done$`, limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
+		{defence: attack.OutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
+		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
+		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
+	}
+}
+
 // TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and
 // sees an attack succeed that it held off. None of them harms the machine:
 // where a limit is taken away, it is by a higher one, and what is then taken has
 // an end of its own, inside the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
-	type limits = map[string]any
-	for _, test := range []struct {
-		defence   attack.Defence
-		without   string // as sandboxtest.Without calls it; "": it is a limit
-		row       string
-		limits    limits
-		unlimited bool
-	}{
-		{defence: attack.Filter, without: "filter", row: "call keyctl"},
-		{defence: attack.Filter, without: "filter", row: "call unshare"},
-		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs"},
-		{defence: attack.Capabilities, without: "bounding", row: "what could be gained"},
-		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program"},
-		{defence: attack.OtherUser, without: "user", row: "killing the agent"},
-		{defence: attack.HiddenAgent, without: "hidden", row: "the agent's files as root"},
-		{defence: attack.Descriptors, without: "descriptors", row: "inherited descriptors"},
-		{defence: attack.Marked, without: "mark", row: "leaving the session"},
-		{defence: attack.OwnUsers, without: "users", row: "another runner's users"},
-		{defence: attack.OwnNetwork, without: "network", row: "the machine's abstract sockets"},
-		{defence: attack.OwnIPC, without: "ipc", row: "shared memory of another"},
-		{defence: attack.OwnName, without: "name", row: "the machine's name"},
-		{defence: attack.OwnGroups, without: "groups", row: "control groups"},
-		{defence: attack.OwnClock, without: "clock", row: "the machine's age"},
-		{defence: attack.OwnFiles, without: "files", row: "a path that goes up"},
-		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc"},
-		{defence: attack.Mounts, without: "mounts", row: "mounts that give power"},
-		{defence: attack.Accounts, without: "accounts", row: "queued signals"},
-		{defence: attack.MemoryLimit, row: "much memory", limits: limits{"memoryMiB": 300}},
-		{defence: attack.ProcessLimit, row: "many processes", limits: limits{"processes": 400}},
-		{defence: attack.CPULimit, row: "processor time", limits: limits{"cpuMHz": 20_000}},
-		{defence: attack.Room, row: "a full workspace", limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
-		{defence: attack.OutputLimit, row: "a flood of output", limits: limits{"outputLimit": 64 << 20}},
-		{defence: attack.TimeLimit, row: "an endless program", unlimited: true},
-		{defence: attack.FileLimits, row: "a large file", unlimited: true},
-	} {
+	for _, test := range defencesTakenAway() {
 		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
 			rows := attack.Corpus()
 			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
@@ -189,6 +224,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
 				}
 				var last attack.Result
+				succeeded := regexp.MustCompile("(?m)" + test.seen)
 				succeeds := func() bool {
 					report, err := attackServer(ctx, server.config, server.Client(), runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
 						last = r
@@ -197,7 +233,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return !report.OK() && last.Judged && last.Seen != ""
+					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
 				}
 				if test.defence == attack.CPULimit {
 					eventually(t, time.Minute, "more than its share", succeeds)
@@ -222,18 +258,72 @@ func removeSegments(t *testing.T) {
 	}
 }
 
-// TestCorpusIsWhole: what every row must have, and that each defence has a test
-// that takes it away.
+// TestCorpusIsWhole: what every row must have, and that each defence is taken
+// away by a test, or why not.
 func TestCorpusIsWhole(t *testing.T) {
+	taken := map[attack.Defence]string{
+		attack.Inputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
+		attack.Layers: "os.Root can't be without: the tests of local/image unpack hostile layers",
+		attack.Frames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
+	}
+	for _, test := range defencesTakenAway() {
+		taken[test.defence] = test.row
+	}
 	rows := attack.Corpus()
 	if len(rows) < 60 {
 		t.Errorf("%d attacks", len(rows))
 	}
 	names := map[string]bool{}
 	for _, row := range rows {
-		if names[row.Name] || row.Name == "" || row.Tries == "" || row.Defence == "" || row.Held == "" || len(row.Steps) == 0 || !slices.Contains(attack.Classes(), row.Class) {
+		if names[row.Name] || row.Name == "" || row.Tries == "" || row.Held == "" || len(row.Steps) == 0 || !slices.Contains(attack.Classes(), row.Class) {
 			t.Errorf("%q isn't whole, or there twice", row.Name)
 		}
+		if taken[row.Defence] == "" {
+			t.Errorf("%q is held off by %q, which no test takes away", row.Name, row.Defence)
+		}
 		names[row.Name] = true
+	}
+}
+
+// TestKeepReport: links that the data directory's owner planted lead root
+// nowhere, and a report replaces that of its own tier only.
+func TestKeepReport(t *testing.T) {
+	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := reportFile(data, runtime.IsolationNamespaces)
+	for _, link := range []string{at, at + ".new", filepath.Join(data, "attacks.json.new")} {
+		if err := os.Symlink(victim, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	failed := attack.Report{At: now, Tier: runtime.IsolationNamespaces, Tried: 2, Held: 1, Results: []attack.Result{{Name: "one", Held: true}, {Name: "other"}}}
+	clean := attack.Report{At: now.Add(time.Hour), Tier: runtime.IsolationGVisor, Tried: 1, Held: 1}
+	for _, report := range []attack.Report{failed, clean} {
+		if err := keepReport(data, report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "as it was" {
+		t.Errorf("a link led to %q, %v", text, err)
+	}
+	if info, err := os.Lstat(at); err != nil || info.Mode() != 0o644 {
+		t.Errorf("the report is %v, %v", info, err)
+	}
+	last, err := lastAttacks(data)
+	if err != nil || last == nil || last.Isolation != runtime.IsolationNamespaces || !slices.Equal(last.Failed, []string{"other"}) {
+		t.Errorf("with one tier not held and the other held later, it comes to %+v, %v", last, err)
+	}
+	failed.Held, failed.Results = 2, failed.Results[:1]
+	if err := keepReport(data, failed); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := lastAttacks(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
+		t.Errorf("with both held, it comes to %+v, %v, not the last", last, err)
+	}
+	if entries, err := os.ReadDir(data); err != nil || len(entries) != 4 {
+		t.Errorf("%v are left, %v", entries, err)
 	}
 }

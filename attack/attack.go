@@ -54,7 +54,8 @@ func Classes() []Class {
 // A Defence is what holds an attack off. Others may stand behind it.
 type Defence string
 
-// The defences. A test takes each away, and sees an attack succeed.
+// The defences. A test takes each away, and sees an attack succeed, or says why it
+// can't.
 const (
 	Filter       Defence = "the filter of system calls"
 	Capabilities Defence = "an empty bounding set"
@@ -73,7 +74,6 @@ const (
 	OwnClock   Defence = "clocks of its own"
 	OwnFiles   Defence = "no files of the machine"
 	Masked     Defence = "hidden files of /proc"
-	Settings   Defence = "read-only settings of the kernel"
 	Mounts     Defence = "mounts without set-user-id programs and devices"
 	Accounts   Defence = "limits of what is charged to a user"
 
@@ -97,6 +97,7 @@ type Attack struct {
 	Steps   []Step
 	Held    string // a regular expression, which what is seen matches if it was held off
 	Never   string // likewise, which it doesn't match; "": anything
+	GVisor  string // what Held is with gVisor, where something else may be seen; "": the same
 	Apart   bool   // what is seen of each step must differ from that of the others
 	Defence Defence
 
@@ -116,6 +117,14 @@ type Attack struct {
 // In reports whether an attack is for a tier.
 func (a Attack) In(tier runtime.Isolation) bool {
 	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
+}
+
+// heldIn is what is seen in a tier if it was held off.
+func (a Attack) heldIn(tier runtime.Isolation) string {
+	if tier == runtime.IsolationGVisor && a.GVisor != "" {
+		return a.GVisor
+	}
+	return a.Held
 }
 
 // Corpus returns all attacks, class by class.

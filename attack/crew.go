@@ -132,6 +132,7 @@ func plain(text string) string { return text }
 // An ending is what became of an execution, so far.
 type ending struct {
 	State, Outcome, Signal string
+	GoneReason             string
 	ExitCode               *int
 	Output                 struct{ Chunks []struct{ Text string } }
 }
@@ -158,6 +159,8 @@ func (e ending) String() string {
 	switch {
 	case e.ExitCode != nil:
 		return fmt.Sprintf("%s=> %s %d", text, e.Outcome, *e.ExitCode)
+	case e.GoneReason != "":
+		return fmt.Sprintf("%s=> %s %s", text, e.Outcome, e.GoneReason)
 	case e.Signal != "":
 		return fmt.Sprintf("%s=> %s %s", text, e.Outcome, e.Signal)
 	}
@@ -166,7 +169,7 @@ func (e ending) String() string {
 
 func (c *crew) look(ctx context.Context, execution string, seconds int) (ending, error) {
 	var out struct{ Execution ending }
-	err := c.Server.Ask(ctx, `query($id: ID!, $wait: Int) { execution(id: $id, waitFor: $wait) { state outcome signal exitCode output(maxBytes: 8192) { chunks { text } } } }`,
+	err := c.Server.Ask(ctx, `query($id: ID!, $wait: Int) { execution(id: $id, waitFor: $wait) { state outcome signal exitCode goneReason output(maxBytes: 8192) { chunks { text } } } }`,
 		object{"id": execution, "wait": seconds}, &out)
 	return out.Execution, err
 }

@@ -87,7 +87,8 @@ func (r Report) OK() bool { return r.Tried > 0 && r.Held == r.Tried }
 const attackWithin = time.Minute
 
 // Run carries out the rows, one after the other, and tells each result. The
-// error says why that could not be led to its end. The environments that it
+// error says why that could not be led to its end; the report is then of those
+// that were tried. The environments that it
 // makes are removed.
 func Run(ctx context.Context, place Place, rows []Attack, told func(Result)) (report Report, err error) {
 	prober, err := Prober()
@@ -97,7 +98,10 @@ func Run(ctx context.Context, place Place, rows []Attack, told func(Result)) (re
 	c := &crew{Place: place, prober: prober}
 	report = Report{At: time.Now().UTC().Truncate(time.Second), Tier: place.Tier}
 	began := time.Now()
-	defer func() { err = errors.Join(err, c.leave(context.WithoutCancel(ctx))) }()
+	defer func() {
+		report.Seconds = time.Since(began).Seconds()
+		err = errors.Join(err, c.leave(context.WithoutCancel(ctx)))
+	}()
 	if report.Version, err = c.settle(ctx); err != nil {
 		return report, err
 	}
@@ -118,7 +122,6 @@ func Run(ctx context.Context, place Place, rows []Attack, told func(Result)) (re
 		report.Results = append(report.Results, result)
 		told(result)
 	}
-	report.Seconds = time.Since(began).Seconds()
 	return report, nil
 }
 
@@ -159,26 +162,39 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 // printable is a text without what a terminal could take for more than text, and
 // no more of it than one wants to read.
 func printable(text string) string {
-	const most = 2 << 10
+	const most = 1 << 10 // of the beginning, and of the end
+	if len(text) > 2*most {
+		text = text[:most] + "\n[…]\n" + text[len(text)-most:]
+	}
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, text[:min(len(text), most)])
+	}, text)
 }
 
 // judge says what is wrong with what was seen; "" if nothing is.
 func (c *crew) judge(a Attack, s *scene) string {
-	switch seen := s.seen(); {
-	case strings.Contains(seen, c.Bait.Secret):
-		return "a secret of the machine was seen"
-	case !c.pattern(a.Held).MatchString(seen):
+	if why := c.succeeded(a, s.seen()); why != "" {
+		return why
+	}
+	switch {
+	case !c.pattern(a.heldIn(c.Tier)).MatchString(s.seen()):
 		return "what was seen isn't what is seen when it is held off"
-	case a.Never != "" && c.pattern(a.Never).MatchString(seen):
-		return "it succeeded"
 	case a.Apart && s.alike:
 		return "it succeeded: the same was seen twice"
+	}
+	return ""
+}
+
+// succeeded says by what an attack shows in what was seen; "" if by nothing.
+func (c *crew) succeeded(a Attack, seen string) string {
+	switch {
+	case strings.Contains(seen, c.Bait.Secret):
+		return "a secret of the machine was seen"
+	case a.Never != "" && c.pattern(a.Never).MatchString(seen):
+		return "it succeeded"
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (s Step) within(seconds int) Step {
 	return s
 }
 
-// times does it so often, and sees the last.
+// times does it so often, or until it succeeds, and sees the last.
 func (s Step) times(n int) Step {
 	s.repeat = n
 	return s

@@ -65,7 +65,7 @@ func listenOn(port string) {
 
 // sharedMemory makes a segment of System V that outlives it, or looks for one.
 func sharedMemory(what string, key int) {
-	flags := 0o600
+	flags := 0o666 // whoever finds it may use it
 	if what == "make" {
 		flags |= unix.IPC_CREAT
 	}

@@ -118,6 +118,11 @@ func weaken(s *specs.Spec) {
 	share := func(kind specs.LinuxNamespaceType) {
 		s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 	}
+	honour := func(barred ...string) {
+		for i := range s.Mounts {
+			s.Mounts[i].Options = slices.DeleteFunc(slices.Clone(s.Mounts[i].Options), func(o string) bool { return slices.Contains(barred, o) })
+		}
+	}
 	switch {
 	case isWithout("users"):
 		s.Linux.UIDMappings[0].HostID, s.Linux.GIDMappings[0].HostID = spec.FirstUID, spec.FirstUID
@@ -138,13 +143,12 @@ func weaken(s *specs.Spec) {
 	case isWithout("masked"):
 		s.Linux.MaskedPaths = nil
 	case isWithout("mounts"):
-		for i := range s.Mounts {
-			s.Mounts[i].Options = slices.DeleteFunc(slices.Clone(s.Mounts[i].Options), func(o string) bool { return o == "nosuid" || o == "nodev" })
-		}
+		honour("nosuid", "nodev")
 	case isWithout("accounts"):
 		s.Process.Rlimits = nil
 	case isWithout("privileges"):
 		s.Process.NoNewPrivileges = false
+		honour("nosuid") // it stands behind
 	}
 }
 `},
