@@ -366,12 +366,15 @@ func TestFence(t *testing.T) {
 			t.Fatal(err)
 		}
 		others := make([]nftables.Table, 60)
-		for range 5 {
+		for range 20 {
 			for i := range others {
 				others[i] = nftables.Table{Family: nftables.TableFamilyNetdev, Name: fmt.Sprintf("other-%d", i)}
 				conn.AddTable(&others[i])
 				for j := range 20 {
 					conn.AddChain(&nftables.Chain{Table: &others[i], Name: fmt.Sprintf("chain%d", j)})
+				}
+				if err := conn.Flush(); err != nil {
+					t.Fatal(err)
 				}
 			}
 			if err := rules.install(conn); err != nil { // after them
@@ -382,7 +385,9 @@ func TestFence(t *testing.T) {
 				mine, err := nftables.New()
 				for i := 0; err == nil && i < len(others); i++ {
 					mine.DelTable(&others[i])
-					err = mine.Flush()
+					if i%20 == 19 {
+						err = mine.Flush()
+					}
 				}
 				gone <- err
 			}()

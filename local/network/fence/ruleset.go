@@ -83,7 +83,7 @@ func (r ruleset) verify(conn *nftables.Conn) error {
 	case errors.Is(first, ErrChanged) && errors.Is(second, ErrChanged):
 		return second
 	}
-	return fmt.Errorf("%w: %v; %v", ErrUnread, first, second)
+	return fmt.Errorf("%w: %s; %s", ErrUnread, first.Error(), second.Error())
 }
 
 func (r ruleset) verifyOnce(conn *nftables.Conn) error {
