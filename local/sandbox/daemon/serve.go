@@ -69,7 +69,7 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		d.log.Printf("refused a connection: it isn't the server's user's: %+v (%v)", peer, err)
 		return
 	}
-	answer, err := d.obey(ctx, conn)
+	answer, made, err := d.obey(ctx, conn)
 	if errors.Is(err, errAnswered) {
 		return
 	}
@@ -86,24 +86,43 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
 		_, err = conn.Write(text)
 	}
-	if err != nil {
-		d.log.Printf("answer: %v", err)
+	if err == nil {
+		return
+	}
+	d.log.Printf("answer: %v", err)
+	if made != "" { // who asked left, and may have said before that it isn't wanted
+		if err := d.clean(ctx, made); err != nil {
+			d.log.Printf("remove sandbox %s, which nobody waited for: %v", made, err)
+		}
 	}
 }
 
-// obey reads a request and does it, or gives up where who asked goes away.
-func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, error) {
+// clean removes a sandbox for nobody.
+func (d *daemon) clean(ctx context.Context, id string) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), doneWithin)
+	defer stop()
+	end, err := d.turns.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return d.remove(ctx, id)
+}
+
+// obey reads a request and does it, or gives up where who asked goes away. It
+// returns, too, which sandbox was made.
+func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
 	q, file, err := receive(conn)
 	if file != nil {
 		defer file.Close()
 	}
 	switch {
 	case err != nil:
-		return helper.Answer{}, err
+		return helper.Answer{}, "", err
 	case q.Command == helper.Hello:
-		return helper.Answer{Parent: d.config.Parent, Network: d.config.Network}, nil
+		return helper.Answer{Parent: d.config.Parent, Network: d.config.Network}, "", nil
 	case q.Command == helper.Work:
-		return helper.Answer{}, d.work(ctx, conn, file)
+		return helper.Answer{}, "", d.work(ctx, conn, file)
 	}
 	ctx, stop := context.WithTimeout(ctx, doneWithin)
 	defer stop()
@@ -111,18 +130,19 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (helper.Answer, e
 	defer gone()
 	end, err := d.turns.take(ctx, q.ID)
 	if err != nil {
-		return helper.Answer{}, err
+		return helper.Answer{}, "", err
 	}
 	defer end()
 	switch q.Command {
 	case helper.Create:
-		return d.create(ctx, q, file)
+		answer, err = d.create(ctx, q, file)
+		return answer, q.ID, err
 	case helper.Remove:
-		return helper.Answer{}, d.remove(ctx, q.ID)
+		return helper.Answer{}, "", d.remove(ctx, q.ID)
 	case helper.Lease, helper.Verify:
-		return helper.Answer{}, d.ask(ctx, q)
+		return helper.Answer{}, "", d.ask(ctx, q)
 	}
-	return helper.Answer{}, fmt.Errorf("a helper that listens doesn't serve %q", q.Command)
+	return helper.Answer{}, "", fmt.Errorf("a helper that listens doesn't serve %q", q.Command)
 }
 
 // watch calls stop when the other side closes the connection, or says more than
@@ -211,9 +231,10 @@ func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.Fil
 	}
 	q.Slot = slot
 	answer, err := d.launch.Create(ctx, d.group(q.ID), *q, listener)
-	var refusal *launch.RefusalError
-	if errors.As(err, &refusal) && !d.alive(q.ID) {
-		err = errors.Join(err, d.holds.release(q.ID))
+	if err != nil { // what gave up halfway left something; what was refused, its ids
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), doneWithin)
+		defer stop()
+		err = errors.Join(err, d.remove(ctx, q.ID))
 	}
 	return answer, err
 }
