@@ -18,7 +18,9 @@ func resources() []Attack {
 	}
 	// With gVisor the machine ends one of its processes where the limit of memory is
 	// met: that may be its kernel, or what stands for the agent, and so the runner.
-	gone := func(held string) string { return held + "|^=> RUNNER_GONE (OUT_OF_MEMORY|AGENT_DIED)\n=> refused RUNNER_GONE" }
+	gone := func(held string) string {
+		return held + "|^=> RUNNER_GONE (OUT_OF_MEMORY|AGENT_DIED)\n=> refused RUNNER_GONE"
+	}
 	memory := func(name, tries string, bomb Step) Attack {
 		const held = "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0"
 		return Attack{

@@ -100,9 +100,9 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	if !ok {
 		return Runtime{}, fmt.Errorf("no runtime %s is configured", name)
 	}
-	real, err := filepath.EvalSymlinks(r.Path)
+	resolved, err := filepath.EvalSymlinks(r.Path)
 	if err == nil {
-		r.Path = real
+		r.Path = resolved
 	}
 	info, err := os.Stat(r.Path)
 	switch {
