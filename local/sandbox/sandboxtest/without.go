@@ -139,7 +139,7 @@ func weaken(s *specs.Spec) {
 		share(specs.TimeNamespace)
 		s.Linux.TimeOffsets = nil
 	case isWithout("files"):
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp", Source: "/tmp", Options: []string{"bind", "ro"}})
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp", Source: "/tmp", Options: []string{"rbind", "ro"}}) // other tests may have mounts in there
 	case isWithout("masked"):
 		s.Linux.MaskedPaths = nil
 	case isWithout("mounts"):
