@@ -81,7 +81,10 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.change(t, object{"id": "image", "image": reference})
-	eventually(t, 20*time.Second, "the new image is there", func() bool { return b.image(t, "image").Pool.Image.State == "READY" })
+	eventually(t, 20*time.Second, "the new image is there", func() bool {
+		i := b.image(t, "image").Pool.Image // at first still the pool's, as it was
+		return i.State == "READY" && i.Digest == imagetest.Digest(t, second)
+	})
 	if s := b.image(t, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}
