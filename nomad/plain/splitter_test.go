@@ -22,7 +22,7 @@ func FuzzSplitter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after []byte, size uint8) {
 		prefix := []byte("\x1e" + secret + " ")
 		if bytes.Contains(before, prefix) || bytes.Contains(after, prefix) {
-			t.Skip() // only the script knows the secret
+			return // only the script knows the secret
 		}
 		var printed bytes.Buffer
 		var told []string
