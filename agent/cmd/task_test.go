@@ -24,7 +24,7 @@ func newTask(t *testing.T, flags ...string) *bed {
 	if os.Getuid() != 0 {
 		t.Fatal("needs root, as raw_exec has it")
 	}
-	dir, err := os.MkdirTemp("", "agent-task")
+	parent, err := os.MkdirTemp("", "agent-task")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -32,14 +32,18 @@ func newTask(t *testing.T, flags ...string) *bed {
 		}
 	}
 	must(err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	must(os.Chmod(dir, 0o755))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(parent); err != nil {
+			t.Error(err)
+		}
+	})
+	must(os.Chmod(parent, 0o755))
 	for _, name := range []string{"task", "task/local", "task/secrets"} {
-		must(os.Mkdir(filepath.Join(dir, name), 0o777))
-		must(os.Chown(filepath.Join(dir, name), 65534, 65534))
-		must(os.Chmod(filepath.Join(dir, name), 0o777))
+		must(os.Mkdir(filepath.Join(parent, name), 0o777))
+		must(os.Chown(filepath.Join(parent, name), 65534, 65534))
+		must(os.Chmod(filepath.Join(parent, name), 0o777))
 	}
-	dir = filepath.Join(dir, "task")
+	dir := filepath.Join(parent, "task")
 	binary := filepath.Join(dir, "local/agent")
 	program, err := os.ReadFile(agentBinary)
 	must(err)
@@ -163,7 +167,11 @@ func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
