@@ -138,7 +138,7 @@ func TestNomadStdin(t *testing.T) {
 
 func TestNomadKill(t *testing.T) {
 	onNomad(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 2 * time.Second})
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 5 * time.Second})
 		o := follow(s)
 		if o.stdout != "ready\n" || o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.err != nil {
 			t.Errorf("%+v", o)
