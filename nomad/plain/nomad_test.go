@@ -86,7 +86,7 @@ func nomadBed(t testing.TB, driver string) *bed {
 	nomad := shared.Nomad(t)
 	allocation := allocate(t, nomad, driver)
 	b := &bed{t: t, env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
-	b.exec = plain.Allocation{Client: nomad.API(), ID: allocation.ID, Task: "runner", Node: allocation.NodeID}
+	b.exec = plain.Allocation{Client: nomad.API(), ID: allocation.ID, Task: "runner"}
 	b.name = allocation.ID
 	b.open()
 	t.Cleanup(func() { b.runner.Close() })
