@@ -76,7 +76,7 @@ func (v visit) leads(to *url.URL) error {
 	case !v.permits(host):
 		return broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't asked: --image-registries names who is", v.registry, host), nil)
 	case isLoopback(to.Hostname()) && !isLoopback(hostname(v.registry)):
-		return broken("its registry redirects to this server's own machine", nil)
+		return broken("its registry leads to this server's own machine", nil)
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy might go there
 		return v.connects(host, ip)
