@@ -175,6 +175,9 @@ func (c *Config) Check() error {
 	if _, err := c.Networks.local(); err != nil {
 		return err
 	}
+	if c.Cluster == clusterNomad && len(c.Images.Registries) > 0 {
+		return &settingError{"image-registries", strings.Join(c.Images.Registries, ","), "left out with --cluster nomad, whose nodes fetch images by themselves"}
+	}
 	return c.Images.check(c.Data)
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/local"
@@ -19,6 +21,9 @@ type ImagesConfig struct {
 	Bytes      int64    `env:"ROCKPOOL_IMAGE_BYTES" default:"10737418240" placeholder:"BYTES" help:"Bytes that one image may have when it is unpacked, 1048576 to 1125899906842624. (${default}; $$${env})"`
 	Timeout    int      `env:"ROCKPOOL_IMAGE_TIMEOUT" default:"1800" placeholder:"SECONDS" help:"How long one try to pull an image may take, 1 to 86400. (${default}; $$${env})"`
 	Files      string   `env:"ROCKPOOL_IMAGE_FILES" placeholder:"DIR" complete:"file" help:"Directory of archives and layouts that environments may name as file:NAME. (image-files in the data directory; $$${env})"`
+	Registries []string `env:"ROCKPOOL_IMAGE_REGISTRIES" placeholder:"HOST,…" help:"Registries that may be asked for images, with ports where those aren't 443, and hosts that they lead to, as for tokens and layers; *.example.org are all below it. (any; $$${env})"`
+	CACert     string   `name:"ca-cert" env:"ROCKPOOL_IMAGE_CA_CERT" placeholder:"FILE" complete:"file" help:"Certificates of authorities that registries' are by, beside the machine's. ($$${env})"`
+	Stall      int      `env:"ROCKPOOL_IMAGE_STALL" default:"60" placeholder:"SECONDS" help:"How long a registry may take for 64 KiB, 1 to 240: what comes more slowly has stalled, and is tried again. (${default}; $$${env})"`
 	PlainHTTP  []string `name:"plain-http" env:"ROCKPOOL_IMAGE_PLAIN_HTTP" placeholder:"HOST:PORT,…" help:"Registries that have no TLS, beside those on this machine's loopback. ($$${env})"`
 }
 
@@ -27,6 +32,7 @@ func (c *ImagesConfig) check(data string) error {
 	c.CacheBytes = cmp.Or(c.CacheBytes, local.DefaultCacheBytes) // a Config that was made in Go
 	c.Bytes = cmp.Or(c.Bytes, local.DefaultImageBytes)
 	c.Timeout = cmp.Or(c.Timeout, int(local.DefaultImageTimeout/time.Second))
+	c.Stall = cmp.Or(c.Stall, int(image.DefaultStall/time.Second))
 	for _, b := range []struct {
 		flag             string
 		value, low, high int64
@@ -35,15 +41,24 @@ func (c *ImagesConfig) check(data string) error {
 		{"image-cache-bytes", c.CacheBytes, 64 << 20, 1 << 50, "bytes"},
 		{"image-bytes", c.Bytes, 1 << 20, 1 << 50, "bytes"},
 		{"image-timeout", int64(c.Timeout), 1, 86400, "seconds"},
+		{"image-stall", int64(c.Stall), 1, 240, "seconds"},
 	} {
 		if b.value < b.low || b.value > b.high {
 			return &settingError{b.flag, strconv.FormatInt(b.value, 10), fmt.Sprintf("%d to %d %s", b.low, b.high, b.unit)}
 		}
 	}
+	for _, host := range c.Registries {
+		if name := strings.TrimPrefix(host, "*."); !isHost(name) || strings.Contains(name, "*") {
+			return &settingError{"image-registries", host, "registries' hosts, without https:// or a path, for example registry.example.org, registry.example.org:5000 or *.example.org"}
+		}
+	}
+	if c.CACert != "" {
+		if _, err := os.ReadFile(c.CACert); err != nil {
+			return &settingError{"image-ca-cert", c.CACert, "a file that can be read: " + reason(err)}
+		}
+	}
 	for _, host := range c.PlainHTTP {
-		u, err := url.Parse("//" + host)
-		_, _, noPort := net.SplitHostPort(host)
-		if err != nil || u.Host != host || noPort != nil {
+		if _, _, noPort := net.SplitHostPort(host); !isHost(host) || noPort != nil {
 			return &settingError{"image-plain-http", host, "registries' hosts and ports, without http://, for example registry.example.org:5000"}
 		}
 	}
@@ -58,9 +73,16 @@ func (c *ImagesConfig) check(data string) error {
 	return nil
 }
 
+// isHost reports whether a text is a host, with a port or not.
+func isHost(text string) bool {
+	u, err := url.Parse("//" + text)
+	return err == nil && u.Hostname() != "" && u.Host == text
+}
+
 // cache is what package local is given.
 func (c *ImagesConfig) cache() image.Config {
 	return image.Config{
-		Files: c.Files, Plain: c.PlainHTTP, Image: image.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: time.Duration(c.Timeout) * time.Second,
+		Files: c.Files, Image: image.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: time.Duration(c.Timeout) * time.Second,
+		Plain: c.PlainHTTP, Registries: c.Registries, CACert: c.CACert, Stall: time.Duration(c.Stall) * time.Second,
 	}
 }

@@ -1,7 +1,14 @@
 package main
 
 import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,10 +88,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.change(t, object{"id": "image", "image": reference})
-	eventually(t, 20*time.Second, "the new image is there", func() bool {
-		i := b.image(t, "image").Pool.Image // at first still the pool's, as it was
-		return i.State == "READY" && i.Digest == imagetest.Digest(t, second)
-	})
+	eventually(t, 20*time.Second, "the new image is there", func() bool { return b.image(t, "image").Pool.Image.State == "READY" })
 	if s := b.image(t, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}
@@ -115,18 +119,103 @@ func TestE2EImage(t *testing.T) {
 	b.refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
 }
 
-// TestE2EImageOutlivesTheServer kills one that serves an image while the next
-// one can't be had, and the registry with it.
+// A locked registry shows what it has to one password only, and sends half of what
+// is held.
+type lockedRegistry struct {
+	*imagetest.Registry
+	password atomic.Value // "": everybody may
+	held     atomic.Value // a layer's digest
+}
+
+func newLockedRegistry(t *testing.T) *lockedRegistry {
+	r := &lockedRegistry{}
+	r.password.Store("")
+	r.held.Store("")
+	r.Registry = imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			_, given, _ := q.BasicAuth()
+			switch held := r.held.Load().(string); {
+			case r.password.Load() != "" && r.password.Load() != given:
+				w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			case held != "" && q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, held):
+				next.ServeHTTP(&halfWriter{w, 1 << 18}, q)
+				<-q.Context().Done()
+			default:
+				next.ServeHTTP(w, q)
+			}
+		})
+	})
+	return r
+}
+
+// hold has it send half of an image's first layer.
+func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.held.Store(digest.String())
+}
+
+// A halfWriter passes so many bytes on.
+type halfWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *halfWriter) Write(p []byte) (int, error) {
+	some := p[:min(len(p), w.left)]
+	w.left -= len(some)
+	if _, err := w.ResponseWriter.Write(some); err != nil {
+		return 0, err
+	}
+	w.ResponseWriter.(http.Flusher).Flush()
+	return len(p), nil
+}
+
+func logIn(t *testing.T, host, password string) {
+	t.Helper()
+	entry := base64.StdEncoding.EncodeToString([]byte("user:" + password))
+	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, host, entry), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestE2EImageOutlivesTheServer kills one that serves an image while it pulls the
+// next one, which the registry doesn't show to the next server before somebody
+// has logged in.
 func TestE2EImageOutlivesTheServer(t *testing.T) {
-	p := serveBinary(t, t.TempDir())
-	registry := imagetest.NewRegistry(t, nil)
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	registry := newLockedRegistry(t)
+	data := t.TempDir()
 	reference := registry.Push(busyboxImage(t, "1"), "busybox:tag")
+	registry.password.Store("hunter2")
+	logIn(t, registry.Host, "hunter2")
+	p := serveBinary(t, data)
 	p.change(t, object{"id": "image", "image": reference, "poolSize": 1})
 	runner := p.claimed(t, "image")
-	registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x"))), "busybox:tag")
+
+	next := busyboxImage(t, "2")
+	registry.password.Store("")
+	registry.Push(next, "busybox:tag")
+	registry.password.Store("hunter2")
+	registry.hold(t, next)
 	p.change(t, object{"id": "image", "image": reference})
-	registry.Stop()
-	p = p.killed(t, 0)
+	if i := p.image(t, "image").Pool.Image; i.State != "PULLING" || i.Digest != imagetest.Digest(t, next) {
+		t.Errorf("right after the change: %+v", i)
+	}
+	eventually(t, 20*time.Second, "half of it is here", func() bool { return p.image(t, "image").Pool.Image.BytesDone >= 1<<17 })
+	registry.held.Store("")
+	registry.password.Store("hunter3")
+	p.end(t, syscall.SIGKILL, false)
+	logged := p.stderr.String()
+	p = serveBinary(t, data)
 	if got := p.shell(t, runner, "cat /version; touch /workspace/x && cat file"); got.stream("STDOUT") != "1here" {
 		t.Errorf("the runner that lived has %q %q", got.stream("STDOUT"), got.stream("STDERR"))
 	}
@@ -136,7 +225,27 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 		}
 	}
 	eventually(t, 20*time.Second, "the failure is told", func() bool { return p.image(t, "image").Pool.Image.State == "FAILED" })
+	if i := p.image(t, "image").Pool.Image; !strings.Contains(i.Reason, "log in there") {
+		t.Errorf("%+v", i)
+	}
+	logIn(t, registry.Host, "hunter3")
+	revision := p.image(t, "image").Revision
+	p.change(t, object{"id": "image", "image": reference}) // changes nothing, but has it tried at once
+	if s := p.image(t, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
+		t.Errorf("right after it is asked for again: %+v", s)
+	}
+	eventually(t, 20*time.Second, "the image is here", func() bool { return p.image(t, "image").Pool.Image.State == "READY" })
+	if got := p.shell(t, p.claimed(t, "image"), "cat /version"); got.stream("STDOUT") != "2" {
+		t.Errorf("a runner of the new image has %q", got.stream("STDOUT"))
+	}
+	eventually(t, 20*time.Second, "nothing is left of the pull that was killed", func() bool {
+		half, err := os.ReadDir(filepath.Join(data, "local", "images", "tmp"))
+		return err == nil && len(half) == 0
+	})
 	p.finish(t)
+	if logged += p.stderr.String(); strings.Contains(logged, "hunter") || !strings.Contains(logged, "status 401") {
+		t.Errorf("the log has a password, or doesn't say why: %s", logged)
+	}
 }
 
 // claimed claims a runner that nobody releases.

@@ -135,7 +135,16 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	script, want := countingTo(1000, 4)
 	r := &reader{id: p.start(t, object{"runnerId": runner, "shell": script})}
 	before := p.full(t, "shell", 2)
+	registry := newLockedRegistry(t)
+	reference := registry.Push(busyboxImage(t, "1"), "busybox:1")
+	registry.hold(t, busyboxImage(t, "1"))
+	p.change(t, object{"id": "pulled", "image": reference, "poolSize": 0})
+	eventually(t, 20*time.Second, "half of an image is unpacked", func() bool {
+		half, err := filepath.Glob(s.data + "/local/images/tmp/pull-*/root/bin/busybox")
+		return err == nil && len(half) == 1
+	})
 	p.end(t, syscall.SIGKILL, false)
+	registry.held.Store("")
 	p = s.serve()
 	if after := p.runnersOf(t, "shell"); !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) || after[runner].State != "CLAIMED" {
 		t.Errorf("the runners are %+v, and were %+v", after, before)
@@ -143,6 +152,12 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	if r.read(t.Context(), p.bed); r.got.String() != want || r.lost != 0 || r.end == nil || r.end.Outcome != "EXITED" {
 		t.Errorf("%d bytes, %d lost, of %d; %+v", r.got.Len(), r.lost, len(want), r.end)
 	}
+
+	eventually(t, 20*time.Second, "the image is there, and nothing of the pull that was killed", func() bool {
+		left, err := os.ReadDir(s.data + "/local/images/tmp")
+		return err == nil && len(left) == 0 && p.image(t, "pulled").Pool.Image.State == "READY"
+	})
+	p.call(t, `mutation { deleteEnvironment(input: {id: "pulled"}) { deleted } }`, nil, nil)
 
 	// And the helper; without one nothing is made or removed, and it says so.
 	s.endHelper(syscall.SIGKILL)

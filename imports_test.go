@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"agent/...":           {"agent/..."},
 	"local":               {"runtime", "runtime/hints", "runtime/past", "runtime/timing", "agent/...", "local/..."},
 	"local/scheduler":     {"runtime", "runtime/timing"},
-	"local/image":         {"runtime"},
+	"local/image":         {"runtime", "local/image/credentials"},
 	"local/network":       {},
 	"local/network/ports": {},
 	"local/...":           {"runtime", "runtime/timing", "agent/...", "local/..."},

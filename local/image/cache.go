@@ -26,11 +26,16 @@ import (
 type Config struct {
 	Dir      string        // all that it keeps
 	Files    string        // where file: references lead to
-	Plain    []string      // registries that are asked without TLS; loopback ones always may be
 	Image    Limits        // of one image
 	Bytes    int64         // that all images together take on the disk
 	Within   time.Duration // how long one try to pull an image may take
 	Skeleton Skeleton
+
+	Plain      []string      // registries that are asked without TLS; loopback ones always may be
+	Registries []string      // hosts that may be asked, also where a registry leads to, or "*." and their domain; none: all
+	CACert     string        // file of authorities whose certificates registries may have, beside the machine's; "": none
+	Stall      time.Duration // how long 64 KiB of a registry's answer may take; 0: DefaultStall
+
 	// Worker starts a process that may give files to any user of a range, and has it
 	// work on a directory (see Work); nil: this process may itself, and does.
 	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
@@ -81,8 +86,12 @@ const pullsAtOnce = 2
 // Open opens the cache at config.Dir. What is half done there is not looked at;
 // Run deletes it.
 func Open(config Config) (*Cache, error) {
+	registries, err := newRegistries(config)
+	if err != nil {
+		return nil, err
+	}
 	c := &Cache{
-		config: config, registries: newRegistries(config.Plain),
+		config: config, registries: registries,
 		wake: make(chan struct{}, 1), slots: make(chan struct{}, pullsAtOnce),
 		images: map[string]*stored{}, pulls: map[string]*pull{},
 	}
@@ -173,6 +182,7 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 		return runtime.ImagePin{}, err
 	}
 	defer closer.Close()
+	c.retry(s.digest)
 	return s.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 }
 

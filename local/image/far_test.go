@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -85,4 +89,50 @@ func TestFarRoomEnds(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory stays open to everybody: %v, %v", info.Mode(), err)
 	}
+}
+
+// A registry that sends hardly anything doesn't keep its place among the pulls,
+// whoever unpacks.
+func TestStalledPull(t *testing.T) {
+	var drips atomic.Bool
+	image := small(t, "drips")
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !drips.Load() || !strings.HasSuffix(r.URL.Path, digest.String()) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			for tick := time.NewTicker(10 * time.Millisecond); r.Context().Err() == nil; <-tick.C {
+				_, _ = w.Write([]byte("x"))
+				w.(http.Flusher).Flush()
+			}
+		})
+	})
+	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
+		drips.Store(false)
+		b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Stall = time.Minute, 200*time.Millisecond; worker(c) })
+		reference := registry.Push(image, "x:1")
+		pin, err := b.Resolve(t.Context(), reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drips.Store(true)
+		b.use(pin.Digest, true)
+		b.Want(reference, pin.Digest)
+		if s := b.await(pin.Digest, runtime.ImageFailed, runtime.ImageReady); !strings.Contains(s.Reason, "--image-stall") {
+			t.Errorf("%+v", s)
+		}
+		drips.Store(false)
+		b.Want(reference, pin.Digest)
+		b.await(pin.Digest, runtime.ImageReady)
+		b.clean(pin.Digest)
+	})
 }

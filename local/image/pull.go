@@ -60,8 +60,26 @@ func (c *Cache) Want(reference, digest string) {
 		c.added = append(c.added, p)
 	}
 	p.reference = reference
-	hint(p.again)
+	p.retry()
 	hint(c.wake)
+}
+
+// retry has what failed be tried again: it was found at its registry just now.
+func (c *Cache) retry(digest string) {
+	defer c.config.Changed(digest)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pulls[digest]; p != nil {
+		p.retry()
+	}
+}
+
+// retry shows no failure any more. The caller holds Cache.mu.
+func (p *pull) retry() {
+	if p.status.State == runtime.ImageFailed {
+		p.status = runtime.ImageStatus{Digest: p.digest, State: runtime.ImagePulling}
+	}
+	hint(p.again)
 }
 
 // Review says that what Config.Used returns has changed.
@@ -142,7 +160,10 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		}
 		c.fail(p, err)
 		var later <-chan time.Time // never, where trying again can't help
-		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
+		switch {
+		case errors.Is(err, errLogin): // many wrong ones can lock a user out
+			later = time.After(lastPause)
+		case runtime.CodeOf(err) != runtime.CodeInvalidInput:
 			later = time.After(pause)
 		}
 		if !c.pause(ctx, p, later) {
@@ -401,7 +422,7 @@ func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.HasSuffix(head, []byte{0x2a, 0x4d, 0x18}): // a frame, or one to be skipped
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
@@ -421,7 +442,7 @@ type transfer struct {
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !known(err) {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "a layer broke off, or isn't what its digest says")
 	}
 	return n, err

@@ -103,39 +103,6 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 	b.clean(digest)
 }
 
-func TestPlainHTTPIsForLoopback(t *testing.T) {
-	for _, c := range []struct {
-		url   string
-		plain []string
-		sent  bool
-	}{
-		{"http://127.0.0.1:1/", nil, true}, {"http://[::1]:1/", nil, true}, {"http://localhost:1/", nil, true},
-		{"http://10.0.0.1:1/", nil, false}, {"http://registry.local:1/", nil, false}, {"http://169.254.169.254/", nil, false},
-		{"http://127.0.0.1.example.org:1/", nil, false},
-		{"http://203.0.113.1:1/", []string{"203.0.113.1:2"}, false},
-	} {
-		r := newRegistries(c.plain)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := r.transport.RoundTrip(q)
-		if err == nil {
-			_ = answer.Body.Close()
-		}
-		if refused := err != nil && strings.Contains(err.Error(), "without TLS"); refused == c.sent {
-			t.Errorf("%s with %q: %v", c.url, c.plain, err)
-		}
-		cancel()
-		r.close()
-	}
-	b := newBox(t, t.TempDir(), nil)
-	if _, err := b.Resolve(t.Context(), "127.0.0.1:1/x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("a loopback address: %v", err)
-	}
-}
-
 // What nobody wants any more ends at once, and what waits for its turn doesn't
 // begin.
 func TestUnusedPullEnds(t *testing.T) {

@@ -1,13 +1,16 @@
 package image
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"slices"
+	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -17,33 +20,68 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/rockpool/rockpool/local/image/credentials"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // registries asks registries, with the credentials that their tools left on
 // this machine.
-type registries struct{ transport *guard }
-
-func newRegistries(plain []string) *registries {
-	return &registries{&guard{
-		plain: plain,
-		next: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-			ForceAttemptHTTP2:     true,
-			TLSHandshakeTimeout:   10 * time.Second,
-			ResponseHeaderTimeout: 20 * time.Second,
-			IdleConnTimeout:       30 * time.Second,
-		},
-	}}
+type registries struct {
+	guard    *guard
+	keychain authn.Keychain
 }
 
+func newRegistries(config Config) (*registries, error) {
+	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment}
+	for _, host := range config.Registries {
+		g.permitted = append(g.permitted, canonical(host))
+	}
+	g.next = &http.Transport{
+		Proxy:                 g.proxy,
+		DialContext:           g.dial,
+		ForceAttemptHTTP2:     true,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 20 * time.Second,
+		IdleConnTimeout:       30 * time.Second,
+	}
+	if config.CACert != "" {
+		text, err := os.ReadFile(config.CACert)
+		if err != nil {
+			return nil, err
+		}
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, err
+		}
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s has no certificate", config.CACert)
+		}
+		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return &registries{g, credentials.Keychain{Getenv: os.Getenv}}, nil
+}
+
+// canonical returns the host of a registry as requests have it: one is asked
+// under another name than everybody writes.
+func canonical(host string) string {
+	if r, err := name.NewRegistry(host); err == nil && !strings.HasPrefix(host, "*") {
+		host = r.RegistryStr()
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ":443")
+}
+
+// DefaultStall is Config.Stall where that is 0.
+const DefaultStall = time.Minute
+
 // close ends the connections that nobody uses.
-func (r *registries) close() { r.transport.next.CloseIdleConnections() }
+func (r *registries) close() { r.guard.next.CloseIdleConnections() }
 
 // open looks an image up; digest, unless it is "", takes the place of the
 // reference's tag. Its layers can be read until ctx ends.
 func (r *registries) open(ctx context.Context, ref name.Reference, digest string) (*source, error) {
+	if host := canonical(ref.Context().RegistryStr()); !r.guard.permits(host) {
+		return nil, errDenied(host)
+	}
 	if digest != "" {
 		ref = ref.Context().Digest(digest)
 	}
@@ -55,7 +93,7 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 }
 
 func (r *registries) read(ctx context.Context, ref name.Reference) (*source, error) {
-	image, err := remote.Image(ref, r.options(ctx)...)
+	image, err := remote.Image(ref, r.options(ctx, ref)...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,102 +128,82 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	})
 }
 
-func (r *registries) options(ctx context.Context) []remote.Option {
+func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithPlatform(here()), remote.WithTransport(r.transport),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("rockpool"),
+		remote.WithContext(ctx), remote.WithPlatform(here()), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
+		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
 		remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
 }
 
 // told returns an error with what clients are told of it. What was refused
 // needs another reference, or credentials; the rest may be another the next
-// time.
+// time. What a registry says of itself is for neither clients nor the log: it may
+// repeat what it was sent.
 func told(ctx context.Context, ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var known *runtime.Error
 	var answer *transport.Error
 	var plain *plainError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case ctx.Err() != nil:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), err), "the registry %s didn't answer in time", host)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), scrubbed(err)), "the registry %s didn't answer in time", host)
 	case errors.As(err, &known):
-		return err
+		return known
 	case errors.As(err, &plain):
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: err, Message: fmt.Sprintf(
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: plain, Message: fmt.Sprintf(
 			"the registry %s can't be asked over TLS, and is no loopback address: --image-plain-http %s lets it be asked without", host, plain.host)}
+	case errors.As(err, &certificate):
+		return runtime.Wrap(runtime.CodeClusterUnavailable, certificate, "the registry %s has a certificate that this server doesn't trust: --image-ca-cert may name its authority", host)
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return broken("it is of a kind that is no longer made: push it again with a newer tool", err)
+		return broken("it is of a kind that is no longer made: push it again with a newer tool", scrubbed(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the client has no type for it
-		return broken(fmt.Sprintf("%s isn't there for %s", ref, here()), err)
+		return broken(fmt.Sprintf("%s isn't there for %s", ref, here()), scrubbed(err))
+	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
+		return broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s can't be reached", host)
+	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s can't be reached", host)
 }
 
 func refused(host string, ref name.Reference, answer *transport.Error) error {
+	err := scrubbed(answer)
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: answer, Message: fmt.Sprintf(
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(errLogin, err), Message: fmt.Sprintf(
 			"the registry %s doesn't show %s to this server: log in there as the server's user, or check the name", host, ref.Context().RepositoryStr())}
 	case http.StatusNotFound:
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: answer, Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: err, Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
 	default:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, answer, "the registry %s answers with the status %d", host, answer.StatusCode)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s answers with the status %d", host, answer.StatusCode)
 	}
 }
 
-// A guard lets no request out without TLS but to this machine itself, and to
-// registries that were named for that. A registry elsewhere can't lead to this
-// machine, nor in circles, and only its blobs may be large.
-type guard struct {
-	plain []string
-	next  *http.Transport
-}
+// errLogin says that the server's credentials don't do, which somebody may change
+// without asking for the image again.
+var errLogin = errors.New("it is shown to others only")
 
-// A plainError says that a request had to be made without TLS.
-type plainError struct{ host string }
-
-func (e *plainError) Error() string { return "no request without TLS to " + e.host }
-
-func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.URL.Scheme != "https" && !isLoopback(q.URL.Hostname()) && !slices.Contains(g.plain, q.URL.Host) {
-		return nil, &plainError{q.URL.Host}
-	}
-	first, redirects := q, 0
-	for ; first.Response != nil && first.Response.Request != nil; redirects++ {
-		if first = first.Response.Request; redirects == maxRedirects {
-			return nil, broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
+// scrubbed returns an error for the log without what could be a secret: what
+// follows the path of an address, and what a registry, or its token service, wrote.
+func scrubbed(err error) error {
+	var answer *transport.Error
+	var request *url.Error
+	if errors.As(err, &answer) {
+		where := "a request"
+		if q := answer.Request; q != nil {
+			where = fmt.Sprintf("%s %s://%s%s", q.Method, q.URL.Scheme, q.URL.Host, q.URL.Path)
 		}
+		return fmt.Errorf("%.500s: status %d", where, answer.StatusCode)
 	}
-	if isLoopback(q.URL.Hostname()) && !isLoopback(first.URL.Hostname()) {
-		return nil, broken("its registry redirects to this server's own machine", nil)
+	if errors.As(err, &request) {
+		where := "?"
+		if u, failed := url.Parse(request.URL); failed == nil {
+			where = u.Scheme + "://" + u.Host + u.Path
+		}
+		return fmt.Errorf("%s %.500s: %w", request.Op, where, scrubbed(request.Err))
 	}
-	answer, err := g.next.RoundTrip(q)
-	if err == nil && !strings.Contains(first.URL.Path, "/blobs/") {
-		answer.Body = &document{answer.Body, maxDocument}
-	}
-	return answer, err
-}
-
-const maxRedirects = 10
-
-// A document is an answer that is held in memory, and may have so many bytes yet.
-type document struct {
-	io.ReadCloser
-	left int
-}
-
-func (d *document) Read(p []byte) (int, error) {
-	n, err := d.ReadCloser.Read(p)
-	if d.left -= n; d.left < 0 {
-		return n, tooLarge("the registry's answer has more than %s", size(maxDocument))
-	}
-	return n, err
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%.500s", text)
 }

@@ -57,6 +57,9 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 		if l.Size < 0 || l.Size > maxLayer {
 			return nil, tooLarge("its layer %d has %d bytes", i+1, l.Size)
 		}
+		if len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
+			return nil, broken(fmt.Sprintf("its layer %d is a foreign one, which lies elsewhere than in its registry", i+1), nil)
+		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
 	return s, nil

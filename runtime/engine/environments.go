@@ -34,8 +34,11 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
-		if exists && env.Revision == stored.Revision {
-			return env, false, nil // nothing changes
+		if exists && env.Revision == stored.Revision { // nothing changes, but how it is with the image that was asked for again
+			if in.pin.Digest == "" {
+				return env, false, nil
+			}
+			return env, false, e.setEnvironment(ctx, env)
 		}
 		env = e.remember(env, stored, exists)
 		err = e.cluster.PutEnvironment(ctx, env)

@@ -10,13 +10,9 @@ import (
 // the environment's image, that is the revision before, as many as are wanted
 // now; and nothing, where there is none.
 func (o *owner) look() {
-	o.making, o.image, o.awaiting = o.env, runtime.ImageStatus{}, false
+	o.making, o.image, o.awaiting = o.env, o.pool.options.image(o.env), false
 	o.making.Previous = nil
-	if o.env.Pin.Digest == "" || o.pool.options.Image == nil {
-		return
-	}
-	o.image = o.pool.options.Image(o.env.Pin)
-	if o.image.State == runtime.ImageReady {
+	if !o.pool.options.pulls(o.env) || o.image.State == runtime.ImageReady {
 		return
 	}
 	if o.env.Previous == nil {
@@ -25,6 +21,17 @@ func (o *owner) look() {
 	}
 	o.making = *o.env.Previous
 	o.making.PoolSize = o.env.PoolSize
+}
+
+// pulls reports whether the cluster gets an environment's image itself.
+func (o Options) pulls(env runtime.Environment) bool { return env.Pin.Digest != "" && o.Image != nil }
+
+// image returns how far the cluster is with it.
+func (o Options) image(env runtime.Environment) runtime.ImageStatus {
+	if !o.pulls(env) {
+		return runtime.ImageStatus{}
+	}
+	return o.Image(env.Pin)
 }
 
 // reasonAwaiting is why runners can't be had meanwhile.

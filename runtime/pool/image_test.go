@@ -20,8 +20,9 @@ type imageBed struct {
 	t    *testing.T
 	fake *clustertest.Fake
 
-	mu     sync.Mutex // guards images
+	mu     sync.Mutex // guards all below
 	images map[string]runtime.ImageStatus
+	asked  func(digest string) // called by the owner; nil: not
 }
 
 func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
@@ -31,8 +32,12 @@ func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
 		Ending: func(context.Context, runtime.Runner) error { return nil },
 		Image: func(pin runtime.ImagePin) runtime.ImageStatus {
 			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.images[pin.Digest]
+			status, asked := b.images[pin.Digest], b.asked
+			b.mu.Unlock()
+			if asked != nil {
+				asked(pin.Digest)
+			}
+			return status
 		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,6 +46,16 @@ func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
 	group.Go(func() { _ = b.fake.Watch(ctx, func(runtime.EnvironmentID) { b.Hint() }) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	return b
+}
+
+// The first status says how it is with the image, before the pool runs.
+func TestFirstStatusHasTheImage(t *testing.T) {
+	p := New(revision(1, "one", nil), nil, Options{Image: func(pin runtime.ImagePin) runtime.ImageStatus {
+		return runtime.ImageStatus{Digest: pin.Digest, State: runtime.ImagePulling}
+	}})
+	if s := p.Status(); s.Image.Digest != "one" || s.Image.State != runtime.ImagePulling {
+		t.Errorf("%+v", s)
+	}
 }
 
 func (b *imageBed) is(digest string, state runtime.ImageState, reason string) {
@@ -109,9 +124,23 @@ func TestPreviousRevisionIsServed(t *testing.T) {
 		b.made(1, 2)
 		next := revision(2, "two", &first)
 		next.PoolSize = 4
+		goOn, asks := make(chan struct{}), 0
+		b.mu.Lock()
+		b.images["two"] = runtime.ImageStatus{Digest: "two", State: runtime.ImagePulling}
+		b.asked = func(string) {
+			if asks++; asks == 2 { // the owner goes on slowly
+				<-goOn
+			}
+		}
+		b.mu.Unlock()
 		if err := b.SetEnvironment(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
+		if s := b.Status(); s.Revision != 2 || s.Size != 4 || s.Image.Digest != "two" || s.Image.State != runtime.ImagePulling {
+			t.Errorf("right after the change: %+v", s)
+		}
+		close(goOn)
 		b.is("two", runtime.ImagePulling, "")
 		b.made(1, 4)
 		b.is("two", runtime.ImageFailed, "no such thing")

@@ -79,7 +79,7 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	p.status.set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize})
+	p.status.set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize, Image: options.image(env)})
 	p.alert.set(runtime.PoolAlert{EnvironmentID: env.ID})
 	p.Hint() // the first look
 	return p
@@ -107,13 +107,18 @@ func (p *Pool) Hint() {
 }
 
 // SetEnvironment changes what the pool is to be, and takes back a Delete. A
-// revision that is older than the present one changes nothing.
+// revision that is older than the present one changes nothing. When it returns,
+// Status is that of the new one.
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
-	return p.tell(ctx, func(o *owner) {
+	_, err := ask(ctx, p, func(o *owner, reply func(struct{}, error)) {
 		if o.deleted || env.Revision >= o.env.Revision {
 			o.env, o.deleted, o.endClaimed = env, false, false
 		}
+		o.look()
+		o.publish(false)
+		reply(struct{}{}, nil)
 	})
+	return err
 }
 
 // Delete makes the pool empty itself: idle runners go at once, claimed ones

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
+import { Registry } from "./registry.mjs";
 import { Server } from "./server.mjs";
 
 let server;
@@ -191,4 +192,21 @@ test("the overview stays correct over a server that is killed", async () => {
   await row.locator("[aria-label*='1 wanted idle']").waitFor();
   await row.locator("text=1 idle").waitFor();
   await page.waitForSelector(".link-state", { state: "detached" });
+});
+
+test("an environment's page shows how far its image is", async () => {
+  const registry = await Registry.start();
+  try {
+    await server.ask(`mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 0}) { created } }`, { image: registry.reference });
+    await visit("/environments/image");
+    await page.waitForSelector("text=/pulled: 0 of 1 layer, 2.* of 4/");
+    const bar = await page.waitForSelector("progress");
+    assert.ok((await bar.evaluate((it) => it.value / it.max)) > 0.4);
+    registry.release();
+    await page.waitForSelector("text=Its image is here: sha256:");
+    assert.equal(await page.locator("progress").count(), 0);
+  } finally {
+    registry.release();
+    await registry.stop();
+  }
 });

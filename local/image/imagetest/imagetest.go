@@ -97,22 +97,32 @@ func Busybox(t testing.TB) []Entry {
 // Image makes an image of layers.
 func Image(t testing.TB, config v1.Config, layers ...[]byte) v1.Image {
 	t.Helper()
-	file := &v1.ConfigFile{OS: "linux", Architecture: goruntime.GOARCH, Config: config}
-	image, err := mutate.ConfigFile(empty.Image, file)
+	packed := make([]v1.Layer, len(layers))
+	for i, l := range layers {
+		packed[i] = Packed(t, l, Gzip(t, l), types.DockerLayer)
+	}
+	return Of(t, goruntime.GOARCH, config, packed...)
+}
+
+// Of makes an image for an architecture.
+func Of(t testing.TB, architecture string, config v1.Config, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: architecture, Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range layers {
-		image, err = mutate.Append(image, mutate.Addendum{Layer: compressed(t, l)})
-		if err != nil {
-			t.Fatal(err)
-		}
+	added := make([]mutate.Addendum, len(layers))
+	for i, l := range layers {
+		added[i].Layer = l
+	}
+	if image, err = mutate.Append(image, added...); err != nil { // one after the other, the time would be quadratic
+		t.Fatal(err)
 	}
 	return image
 }
 
-// compressed is a layer as registries have it.
-func compressed(t testing.TB, archive []byte) v1.Layer {
+// Gzip returns a layer's archive as registries mostly have it.
+func Gzip(t testing.TB, archive []byte) []byte {
 	t.Helper()
 	var small bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&small, gzip.BestSpeed)
@@ -122,22 +132,28 @@ func compressed(t testing.TB, archive []byte) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return small.Bytes()
+}
+
+// Packed is a layer that registries have as these bytes.
+func Packed(t testing.TB, archive, bytesThere []byte, kind types.MediaType) v1.Layer {
+	t.Helper()
 	diffID, _, err := v1.SHA256(bytes.NewReader(archive))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gzipped{static.NewLayer(small.Bytes(), types.DockerLayer), diffID, archive}
+	return packed{static.NewLayer(bytesThere, kind), diffID, archive}
 }
 
-type gzipped struct {
+type packed struct {
 	v1.Layer
 	diffID  v1.Hash
 	archive []byte
 }
 
-func (g gzipped) DiffID() (v1.Hash, error) { return g.diffID, nil }
-func (g gzipped) Uncompressed() (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(g.archive)), nil
+func (p packed) DiffID() (v1.Hash, error) { return p.diffID, nil }
+func (p packed) Uncompressed() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(p.archive)), nil
 }
 
 // A Registry is one on this machine.
@@ -171,6 +187,20 @@ func (r *Registry) Push(image v1.Image, repository string) string {
 		r.t.Fatal(err)
 	}
 	if err := remote.Write(ref, image, remote.WithContext(r.t.Context()), remote.WithTransport(&http.Transport{DisableKeepAlives: true})); err != nil {
+		r.t.Fatal(err)
+	}
+	return ref.String()
+}
+
+// PushIndex has the registry have an index of images, and returns a reference to
+// it.
+func (r *Registry) PushIndex(index v1.ImageIndex, repository string) string {
+	r.t.Helper()
+	ref, err := name.ParseReference(r.Host + "/" + repository)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := remote.WriteIndex(ref, index, remote.WithContext(r.t.Context()), remote.WithTransport(&http.Transport{DisableKeepAlives: true})); err != nil {
 		r.t.Fatal(err)
 	}
 	return ref.String()
