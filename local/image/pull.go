@@ -370,19 +370,25 @@ func syncAll(dir string, sync func(fd int) error) error {
 
 // keep makes what is in dir an image that is there, unless it is already.
 func (c *Cache) keep(dir string, s *stored) error {
+	if err := c.publish(dir, s); err != nil {
+		return err
+	}
+	// What loses its name with the machine's power is pulled again.
+	if err := syncAll(c.config.Dir, unix.Fsync); err != nil {
+		c.config.Logger.Warn("an image may be gone after a power failure", zap.String("digest", s.Pin.Digest), zap.Error(err))
+	}
+	return nil
+}
+
+func (c *Cache) publish(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.images[s.Pin.Digest] != nil {
-		delete(c.pulls, s.Pin.Digest)
-		return nil
+	if c.images[s.Pin.Digest] == nil {
+		if err := os.Rename(dir, filepath.Join(c.config.Dir, directoryName(s.Pin.Digest))); err != nil {
+			return err
+		}
+		c.images[s.Pin.Digest] = s
 	}
-	if err := os.Rename(dir, filepath.Join(c.config.Dir, directoryName(s.Pin.Digest))); err != nil {
-		return err
-	}
-	if err := syncAll(c.config.Dir, unix.Fsync); err != nil {
-		return err
-	}
-	c.images[s.Pin.Digest] = s
 	delete(c.pulls, s.Pin.Digest)
 	return nil
 }
