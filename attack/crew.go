@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +23,9 @@ type crew struct {
 	Place
 	prober       []byte
 	environment  string
-	environments []string // to delete
-	neighbour    string   // a runner that has nothing to do with any attack
-	gentle       string   // the one for gentle attacks; "": none yet
+	environments []string         // to delete
+	neighbour    string           // a runner that has nothing to do with any attack
+	gentle       map[Reach]string // those for gentle attacks
 }
 
 // room is what runners of the corpus have: little, since it is going to be
@@ -39,7 +40,7 @@ const mostOutput = 1 << 20
 
 // settle makes the environment and claims the neighbour.
 func (c *crew) settle(ctx context.Context) (version string, err error) {
-	c.environment = "attack-" + strings.ToLower(rand.Text()[:8])
+	c.environment, c.gentle = "attack-"+strings.ToLower(rand.Text()[:8]), map[Reach]string{}
 	var out struct{ Version string }
 	if err := c.Server.Ask(ctx, `{ version }`, nil, &out); err != nil {
 		return "", err
@@ -67,6 +68,21 @@ func (c *crew) put(ctx context.Context, id string, more object) error {
 	maps.Copy(input, more)
 	c.environments = append(c.environments, id)
 	return c.Server.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+}
+
+// environmentOf returns the environment of runners with a network, and makes it
+// the first time.
+func (c *crew) environmentOf(ctx context.Context, r Reach) (string, error) {
+	if r == Offline {
+		return c.environment, nil
+	}
+	id := c.environment + "-" + string(r)
+	if slices.Contains(c.environments, id) {
+		return id, nil
+	}
+	input := maps.Clone(r.input())
+	maps.Copy(input, c.Networks)
+	return id, c.put(ctx, id, object{"poolSize": 1, "network": input})
 }
 
 // leave deletes what the crew made.

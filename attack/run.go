@@ -27,6 +27,11 @@ type Outside interface {
 	// Garble sends bytes to the socket of a runner's agent, until it has had
 	// enough of them.
 	Garble(ctx context.Context, runner string, bytes []byte) error
+	// Came reports whether a datagram of this text came to anybody, or a name
+	// ("asked x.example") was asked for.
+	Came(text string) bool
+	// Addresses returns those of a runner with a network.
+	Addresses(runner string) (v4, v6 string)
 }
 
 // Bait is what attackers look for, and what their programs are told of it.
@@ -52,6 +57,9 @@ type Place struct {
 	// is made for, and none of executions.
 	Limits    map[string]any
 	Unlimited bool
+	Networks  map[string]any // of the environments with a network
+
+	NoNetwork string // why attackers aren't given any; "": package world's is around them
 }
 
 // A Result is what came of an attack.
@@ -130,6 +138,10 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	result := Result{Name: a.Name, Class: a.Class, Tries: a.Tries, Defence: a.Defence}
 	if !a.In(c.Tier) {
 		result.Skipped = fmt.Sprintf("it is for %v, not for %s", a.Tiers, c.Tier)
+		return result
+	}
+	if a.Reach != Offline && c.NoNetwork != "" {
+		result.Skipped = "it is for runners with network access, which can't be had here: " + c.NoNetwork
 		return result
 	}
 	began := time.Now()

@@ -26,13 +26,13 @@ func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 // play does the steps, and writes down what is seen. It returns an error where
 // the attack could not be carried out.
 func (s *scene) play(ctx context.Context) (err error) {
-	if s.attack.Gentle && s.gentle != "" {
-		s.runner = s.gentle
+	if s.attack.Gentle && s.gentle[s.attack.Reach] != "" {
+		s.runner = s.gentle[s.attack.Reach]
 	} else if s.runner, err = s.take(ctx); err != nil {
 		return err
 	}
 	if s.attack.Gentle {
-		s.gentle = s.runner
+		s.gentle[s.attack.Reach] = s.runner
 	}
 	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return step.other }) {
 		if s.another, err = s.take(ctx); err != nil {
@@ -58,7 +58,11 @@ func (s *scene) play(ctx context.Context) (err error) {
 
 // take claims a runner and arms it. Before a bomb its limits are read back.
 func (s *scene) take(ctx context.Context) (string, error) {
-	runner, err := s.claim(ctx, s.environment)
+	environment, err := s.environmentOf(ctx, s.attack.Reach)
+	if err != nil {
+		return "", fmt.Errorf("an environment with a network: %w", err)
+	}
+	runner, err := s.claim(ctx, environment)
 	if err != nil {
 		return "", fmt.Errorf("claim: %w", err)
 	}
@@ -81,7 +85,19 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	if step.other {
 		runner = s.another
 	}
+	if s.another != "" && s.attack.Reach != Offline {
+		v4, v6 := s.Outside.Addresses(s.another)
+		step.command = slices.Clone(step.command)
+		for i, arg := range step.command {
+			step.command[i] = strings.NewReplacer("{other4}", v4, "{other6}", v6).Replace(arg)
+		}
+	}
 	switch step.kind {
+	case hears:
+		if s.Outside.Came(step.text) {
+			return "=> it came", nil
+		}
+		return "=> nothing came", nil
 	case starts:
 		return s.leaveBehind(ctx, runner, step)
 	case uploads:
