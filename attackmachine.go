@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/local/uids"
 )
 
 // The limits of all runners of the corpus together, should one of their own not
@@ -231,7 +232,7 @@ func (m *attackMachine) Left(runner string) (left []string) {
 			known = false // they go on
 		}
 	}
-	if !known {
+	if !known || m.othersHave(its) {
 		return left
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*")
@@ -242,6 +243,13 @@ func (m *attackMachine) Left(runner string) (left []string) {
 		}
 	}
 	return left
+}
+
+// othersHave reports whether a runner of another server has these users by now.
+func (m *attackMachine) othersHave(its users) bool {
+	slot := (its.first - spec.FirstUID) / spec.UIDs
+	holder, err := os.Readlink(filepath.Join(uids.Default, strconv.Itoa(slot)))
+	return err == nil && !strings.HasPrefix(holder, m.local+"/")
 }
 
 // runner is the directory of a runner's socket.

@@ -206,7 +206,6 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
 		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
 		{defence: attack.Denied, without: "denied", row: "private networks, online", seen: `^tcp 192.168.77.2:7777 answered$`},
-		{defence: attack.Denied, without: "denied", row: "a cloud's metadata, online", seen: `^tcp 169.254.169.254:7777 answered$`},
 		{defence: attack.Machine, without: "machine", row: "the machine's addresses", seen: `^tcp 20.0.0.1:7777 answered$`},
 		{defence: attack.Machine, without: "machine", row: "another's exposed port", seen: `^open [1-9]`},
 		{defence: attack.Runners, without: "runners", row: "another runner, online", seen: `^tcp 10.213.\d+.\d+:7777 answered$`},
@@ -215,7 +214,6 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Answers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
 		{defence: attack.Connections, without: "connections", row: "many connections", seen: `^followed all`},
 		{defence: attack.Bandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
-		{defence: attack.Narrowed, row: "another name server", seen: `^tcp 8.8.8.8:853 answered$`, networks: limits{"allow": []string{"8.0.0.0/8"}}},
 		{defence: attack.Narrowed, row: "what isn't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},
 		{defence: attack.Rebinding, row: "names that lead elsewhere", seen: `^tcp lan.example:7777 answered$`, permit: []string{"192.168.77.0/24"}},
 	}

@@ -156,6 +156,9 @@ func (w *World) link(ctx context.Context, tid int) error {
 	if err := batch(ctx, inside); err != nil {
 		return err
 	}
+	w.closers = append(w.closers, func() error { // by itself it goes some time after the namespace
+		return batch(context.WithoutCancel(ctx), []string{"link delete " + machine})
+	})
 	outside := []string{"link set lo up"}
 	for _, all := range [][]string{{Public4 + "/24", Other4 + "/24", Public6 + "/64", LAN4 + "/24", LAN6 + "/64", Metadata + "/16", Resolver}, Private[2:], Clouds[1:], Carriers} {
 		outside = append(outside, addresses(around, all...)...)
