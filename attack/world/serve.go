@@ -149,7 +149,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Names are those that the name server knows, and what they lead to: what an
+// names are those that the name server knows, and what they lead to: what an
 // attacker who has a domain can have them say.
 var names = map[string]string{
 	"public.example":   Public4,
@@ -162,7 +162,7 @@ var names = map[string]string{
 	"local.example":    "127.0.0.1",
 }
 
-// Answer answers a question for a name, and returns the name.
+// answer answers a question for a name, and returns the name.
 func answer(question []byte) (name string, message []byte) {
 	const header = 12
 	if len(question) < header {

@@ -71,7 +71,7 @@ func (w *World) Came(text string) bool {
 
 // New makes the world in the network namespace of this process, which must have
 // been made for it. It needs root, and the program ip of iproute2.
-func New(ctx context.Context) (w *World, err error) {
+func New(ctx context.Context) (_ *World, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func New(ctx context.Context) (w *World, err error) {
 			return nil, fmt.Errorf("this network namespace is somebody's: it has the interface %s", i.Name)
 		}
 	}
-	w = &World{outside: make(chan func()), ended: make(chan struct{})}
+	w := &World{outside: make(chan func()), ended: make(chan struct{})}
 	thread := make(chan int)
 	go w.besides(thread)
 	tid := <-thread
@@ -102,7 +102,7 @@ func New(ctx context.Context) (w *World, err error) {
 	return w, w.shows(ctx)
 }
 
-// Besides is the thread in the network namespace around the machine. The
+// besides is the thread in the network namespace around the machine. The
 // namespace ends with it, and with what listens there.
 func (w *World) besides(thread chan<- int) {
 	defer close(w.ended)
@@ -117,7 +117,7 @@ func (w *World) besides(thread chan<- int) {
 	}
 }
 
-// Do calls a function outside.
+// do calls a function outside.
 func (w *World) do(f func() error) error {
 	done := make(chan error)
 	select {
@@ -140,7 +140,7 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// Link makes the machine's one link to the outside.
+// link makes the machine's one link to the outside.
 func (w *World) link(ctx context.Context, tid int) error {
 	for _, setting := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		if err := os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0); err != nil {
@@ -193,7 +193,7 @@ func batch(ctx context.Context, lines []string) error {
 	return nil
 }
 
-// Shows returns an error unless the machine is answered by everybody: what an
+// shows returns an error unless the machine is answered by everybody: what an
 // attacker doesn't reach would show nothing.
 func (w *World) shows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
