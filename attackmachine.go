@@ -301,6 +301,11 @@ func (m *attackMachine) Garble(ctx context.Context, runner string, bytes []byte)
 	if outside := filepath.Join(at, "outside"); isDir(outside) {
 		at = outside // where an agent with a kernel of its own has it
 	}
+	return garble(ctx, at, bytes)
+}
+
+// garble sends bytes to the agent's socket in a directory.
+func garble(ctx context.Context, at string, bytes []byte) error {
 	dir, err := os.Open(at)
 	if err != nil {
 		return err

@@ -116,6 +116,10 @@ type Attack struct {
 	// nil: all. In others the attack isn't tried, and the report says so.
 	Tiers []runtime.Isolation
 
+	// Anywhere is for attacks that the agent and the API hold off, whatever makes the
+	// runners: another cluster's, too ([runtime.IsolationCluster]).
+	Anywhere bool
+
 	Reach Reach // what its runners have of the network
 
 	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
@@ -129,7 +133,19 @@ type Attack struct {
 
 // In reports whether an attack is for a tier.
 func (a Attack) In(tier runtime.Isolation) bool {
+	if tier == runtime.IsolationCluster {
+		return a.Anywhere
+	}
 	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
+}
+
+// Harmless reports whether an attack, should it succeed, changes nothing but its
+// runner where that has the machine's own files: it is no root's, and uploads
+// nothing to where that could be.
+func (a Attack) Harmless() bool {
+	return !slices.ContainsFunc(a.Steps, func(s Step) bool {
+		return s.root || s.kind == images || s.kind == uploads && a.Name != uploadThroughLink
+	})
 }
 
 // heldIn is what is seen in a tier if it was held off.

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -65,6 +66,9 @@ func (c *crew) put(ctx context.Context, id string, more object) error {
 		delete(resources, "outputLimit")
 	}
 	input := object{"id": id, "resources": resources, "isolation": c.Tier, "outputLimit": limit}
+	if c.Image != "" {
+		input["image"] = c.Image
+	}
 	maps.Copy(input, more)
 	c.environments = append(c.environments, id)
 	return c.Server.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
@@ -108,7 +112,7 @@ func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 // arm puts the prober into a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
 	return c.Server.Upload(ctx, `mutation($id: ID!, $path: String!, $file: Upload!) { uploadFile(runnerId: $id, path: $path, file: $file, mode: "0755") { file { size } } }`,
-		object{"id": runner, "path": proberPath}, int64(len(c.prober)), bytes.NewReader(c.prober), nil)
+		object{"id": runner, "path": c.placed(proberPath)}, int64(len(c.prober)), bytes.NewReader(c.prober), nil)
 }
 
 func (c *crew) release(ctx context.Context, runner string) error {
@@ -119,11 +123,11 @@ func (c *crew) release(ctx context.Context, runner string) error {
 func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := object{"runnerId": runner, "timeLimit": s.seconds, "privileged": s.root}
 	if s.script != "" {
-		input["shell"] = c.fill(s.script, plain)
+		input["shell"] = c.placed(c.fill(s.script, plain))
 	} else {
 		var argv []string
 		for _, arg := range s.command {
-			argv = append(argv, c.fill(arg, plain))
+			argv = append(argv, c.placed(c.fill(arg, plain)))
 		}
 		input["command"] = argv
 	}
@@ -141,6 +145,11 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 	}
 	err := c.Server.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out)
 	return out.StartExecution.Execution.ID, err
+}
+
+// placed is a text with the place where the prober is.
+func (c *crew) placed(text string) string {
+	return strings.ReplaceAll(text, proberPath, cmp.Or(c.Prober, proberPath))
 }
 
 func plain(text string) string { return text }
