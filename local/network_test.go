@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -138,6 +139,7 @@ func TestNetwork(t *testing.T) {
 	t.Run("policy", testPolicy)
 	t.Run("the next server", testNextServer)
 	t.Run("killed creates", testKilledCreates)
+	t.Run("a flush", testFlush)
 	t.Run("refused", testRefused)
 }
 
@@ -283,12 +285,12 @@ func testNextServer(t *testing.T) {
 	}
 	// Nor does it keep one whose filter is gone later, as after another's `flush`.
 	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(flushed))})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	if r := b.await(flushed, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
 		t.Errorf("a runner without its packet filter goes on: %+v", r)
 	}
@@ -298,7 +300,7 @@ func testNextServer(t *testing.T) {
 	// Where nobody can tell, none is ended.
 	whole := b.launcher
 	b.launcher = unable{whole}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	b.launcher = whole
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
@@ -330,7 +332,7 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
 		t.Errorf("without answers for names it is %+v", r)
 	}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease goes on
 	// A server that offers no network any more keeps none of them.
 	b.stop()
@@ -342,6 +344,48 @@ func testNextServer(t *testing.T) {
 	}
 	b.noNetworkLeft()
 }
+
+// Another program's flush of all rules ends whoever has a network, at once; and so
+// does a rule too many.
+func testFlush(t *testing.T) {
+	b := networked(t).run()
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := networkEnvironment(runtime.Network{Access: true})
+	none, opened, kept := b.begin(hostEnvironment()), b.begin(env), b.begin(env)
+	table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(opened))}
+	conn.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "from", Table: table}, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}})
+	gone := func(ids ...runtime.RunnerID) {
+		t.Helper()
+		began := time.Now()
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if r := b.await(id, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
+				t.Errorf("it goes on: %+v", r)
+			}
+		}
+		took := time.Since(began)
+		t.Logf("%d ended after %v", len(ids), took)
+		if took > verifyEvery/4 {
+			t.Errorf("it took %v", took)
+		}
+	}
+	gone(opened)
+	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4)
+	another := b.begin(env)
+	conn.FlushRuleset()
+	gone(kept, another)
+	if r, _ := b.runner(none); r.State != runtime.RunnerIdle {
+		t.Errorf("one without a network is %+v", r)
+	}
+	b.tells(b.begin(env), "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // and others are made
+}
+
+func all(*entry) bool { return true }
 
 // An unable launcher's helper can't read filters.
 type unable struct{ launcher }
