@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -305,6 +306,7 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
 	}
+	b.findsOut(kept)
 	// One whose port another program has by now isn't said to be reached there.
 	b.stop()
 	taken, err := net.Listen("tcp", was.Ports[0].Address)
@@ -386,6 +388,51 @@ func testFlush(t *testing.T) {
 }
 
 func all(*entry) bool { return true }
+
+// findsOut: a new server asks again where nobody could tell, for a while; what is
+// certain it takes at once.
+func (b *bench) findsOut(id runtime.RunnerID) {
+	b.t.Helper()
+	b.mu.Lock()
+	e := b.entries[id]
+	b.mu.Unlock()
+	whole := b.launcher
+	defer func() { b.launcher = whole }()
+	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
+	for _, test := range []struct {
+		says  []error
+		want  error
+		asked int
+	}{
+		{[]error{nobody, nobody, errors.New("a broken connection"), nil}, nil, 4},
+		{[]error{nobody, changed}, changed, 2},
+		{[]error{final, nil}, final, 1},
+	} {
+		asked := &saying{launcher: whole, says: test.says}
+		b.launcher = asked
+		if err := b.findOut(b.t.Context(), e); !errors.Is(err, test.want) || asked.times != test.asked {
+			b.t.Errorf("%v: after %d times %v", test.says, asked.times, err)
+		}
+	}
+	b.launcher = unable{whole}
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*findOutEvery)
+	defer cancel()
+	if err := b.findOut(ctx, e); err == nil || !strings.Contains(err.Error(), "resource temporarily unavailable") {
+		b.t.Errorf("where nobody can tell for long: %v", err)
+	}
+}
+
+// A saying launcher's helper says one thing after the other.
+type saying struct {
+	launcher
+	says  []error
+	times int
+}
+
+func (s *saying) Ask(context.Context, string, helper.Request) error {
+	s.times++
+	return s.says[s.times-1]
+}
 
 // An unable launcher's helper can't read filters.
 type unable struct{ launcher }
