@@ -177,11 +177,11 @@ func tryNetwork(ctx context.Context, server *Server) finding {
 		return noNetwork(err)
 	}
 	denied := []string{world.LAN4, world.LAN6, world.Metadata, world.Machine4, world.Machine6}
-	script := "./prober ask"
+	script := []string{"./prober", "ask"}
 	for _, to := range append([]string{world.Public4, world.Public6}, denied...) {
-		script += " tcp/" + net.JoinHostPort(to, strconv.Itoa(world.Port))
+		script = append(script, "tcp/"+net.JoinHostPort(to, strconv.Itoa(world.Port)))
 	}
-	got, err := p.shell(ctx, script)
+	got, err := p.shell(ctx, strings.Join(script, " "))
 	if err != nil {
 		return noNetwork(err)
 	}

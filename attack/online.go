@@ -3,6 +3,8 @@ package attack
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 
 	"github.com/rockpool/rockpool/attack/world"
 )
@@ -50,7 +52,7 @@ const gateway = "10.213.0.1"
 
 // at is how the prober is told a place at which somebody answers.
 func at(network, address string) string {
-	return network + "/" + net.JoinHostPort(address, fmt.Sprint(world.Port))
+	return network + "/" + net.JoinHostPort(address, strconv.Itoa(world.Port))
 }
 
 func all(network string, addresses ...string) (places []string) {
@@ -77,10 +79,10 @@ func refused(name, tries string, by Defence, places ...string) Attack {
 // come, and it hasn't.
 func silent(name, tries string, by Defence, sends ...Step) Attack {
 	a := Attack{Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true}
-	a.Steps = append(sends, probe("ask", at("udp", world.Public4), at("udp", world.Public6)))
+	a.Steps = append(slices.Clone(sends), probe("ask", at("udp", world.Public4), at("udp", world.Public6)))
 	for _, s := range sends {
-		text := s.command[3]
-		a.Steps = append(a.Steps, heard(text))
+		const text = 3 // of what the prober is told
+		a.Steps = append(a.Steps, heard(s.command[text]))
 	}
 	a.Held = fmt.Sprintf("^(\\w+ .*\n=> EXITED 0\n){%d}(udp \\S+ answered\n){2}=> EXITED 0\n(=> nothing came\n){%[1]d}", len(sends))
 	return a
@@ -198,5 +200,5 @@ func named() []Attack {
 
 // scanned looks for open ports among those that exposed ones are mapped to.
 func scanned(address string) Step {
-	return probe("scan", address, fmt.Sprint(MappedFirst), fmt.Sprint(MappedLast))
+	return probe("scan", address, strconv.Itoa(MappedFirst), strconv.Itoa(MappedLast))
 }

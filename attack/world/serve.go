@@ -168,16 +168,17 @@ func answer(question []byte) (name string, message []byte) {
 	if len(question) < header {
 		return "", nil
 	}
+	var labels []string
 	at := header
 	for at < len(question) && question[at] != 0 {
 		end := at + 1 + int(question[at])
 		if end > len(question) {
 			return "", nil
 		}
-		name += string(question[at+1:end]) + "."
+		labels = append(labels, string(question[at+1:end]))
 		at = end
 	}
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	name = strings.ToLower(strings.Join(labels, "."))
 	if at += 5; at > len(question) { // the root's label, type and class
 		return name, nil
 	}
