@@ -16,9 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/attack/world"
+	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/local/uids"
 )
 
 // The limits of all runners of the corpus together, should one of their own not
@@ -38,6 +41,7 @@ type attackMachine struct {
 	before  map[string]string // files that must not change
 	users   map[string]users  // by runner
 	others  []net.Listener
+	around  *world.World // nil: none
 	serving sync.WaitGroup
 }
 
@@ -45,9 +49,9 @@ type attackMachine struct {
 type users struct{ first, count int }
 
 // newAttackMachine lays out the bait, and limits the group of all runners of a
-// server with these settings. Close takes it away.
-func newAttackMachine(config Config) (m *attackMachine, err error) {
-	m = &attackMachine{group: config.CgroupParent, local: filepath.Join(config.Data, "local"), before: map[string]string{}, users: map[string]users{}}
+// server with these settings, with a world around them or none. Close takes it away.
+func newAttackMachine(config Config, around *world.World) (m *attackMachine, err error) {
+	m = &attackMachine{group: config.CgroupParent, local: filepath.Join(config.Data, "local"), before: map[string]string{}, users: map[string]users{}, around: around}
 	if m.trees, err = cgroup.Mounted(); err != nil {
 		return nil, err
 	}
@@ -215,6 +219,9 @@ func (m *attackMachine) Left(runner string) (left []string) {
 			left = append(left, "directory "+dir)
 		}
 	}
+	if link := network.Name(sandbox.Group(m.group, runner)); linked(link) {
+		left = append(left, "link "+link)
+	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	if strings.Contains(string(mounts), runner) {
 		left = append(left, "a mount")
@@ -225,7 +232,7 @@ func (m *attackMachine) Left(runner string) (left []string) {
 			known = false // they go on
 		}
 	}
-	if !known {
+	if !known || m.othersHave(its) {
 		return left
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*")
@@ -236,6 +243,13 @@ func (m *attackMachine) Left(runner string) (left []string) {
 		}
 	}
 	return left
+}
+
+// othersHave reports whether a runner of another server has these users by now.
+func (m *attackMachine) othersHave(its users) bool {
+	slot := (its.first - spec.FirstUID) / spec.UIDs
+	holder, err := os.Readlink(filepath.Join(uids.Default, strconv.Itoa(slot)))
+	return err == nil && !strings.HasPrefix(holder, m.local+"/")
 }
 
 // runner is the directory of a runner's socket.
@@ -263,12 +277,35 @@ func (m *attackMachine) Changed() (changed []string) {
 	return changed
 }
 
+func linked(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}
+
+// Came is of [attack.Outside].
+func (m *attackMachine) Came(text string) bool { return m.around.Came(text) }
+
+// Addresses is of [attack.Outside].
+func (m *attackMachine) Addresses(runner string) (v4, v6 string) {
+	pool := network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}
+	a, b, err := pool.Addresses((m.users[runner].first - spec.FirstUID) / spec.UIDs)
+	if err != nil {
+		return "nowhere", "nowhere" // which isn't what is seen of a place that is held off
+	}
+	return a.String(), b.String()
+}
+
 // Garble is of [attack.Outside].
 func (m *attackMachine) Garble(ctx context.Context, runner string, bytes []byte) error {
 	at := m.runner(runner)
 	if outside := filepath.Join(at, "outside"); isDir(outside) {
 		at = outside // where an agent with a kernel of its own has it
 	}
+	return garble(ctx, at, bytes)
+}
+
+// garble sends bytes to the agent's socket in a directory.
+func garble(ctx context.Context, at string, bytes []byte) error {
 	dir, err := os.Open(at)
 	if err != nil {
 		return err

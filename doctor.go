@@ -23,6 +23,8 @@ type doctorCommand struct {
 
 	Attack    bool   `help:"Carry out the whole corpus of attacks here, in about a minute, and print what was held off. The server shows the result in its health."`
 	Isolation string `default:"NAMESPACES" enum:"NAMESPACES,GVISOR" placeholder:"TIER" help:"With --attack: the isolation to attack, NAMESPACES or GVISOR. (${default})"`
+
+	Apart bool `hidden:"" help:"What it starts itself with, in an empty network namespace."`
 }
 
 // Help is what its --help says beyond the flags.
@@ -113,8 +115,14 @@ func (c *doctorCommand) Run(s cli.Streams) error {
 			return err
 		}
 	}
-	if c.Attack {
+	switch {
+	case c.Attack && c.Apart:
 		return c.runAttacks(ctx, config, s)
+	case c.Attack:
+		return c.attackApart(ctx, s)
+	case c.Apart:
+		tell(c.probeNetwork(ctx, config)...)
+		return c.conclude(s.Out, all, "This machine")
 	}
 	tell(kernel(), clock(), openFiles(), languages())
 	tell(disk(config.Data)...)
@@ -123,6 +131,7 @@ func (c *doctorCommand) Run(s cli.Streams) error {
 		tell(fine("root", "this is root"))
 		tell(kernelParts(ctx, config.CgroupParent)...)
 		examineSandbox(ctx, config, tell)
+		tell(c.examineNetwork(ctx)...)
 	} else {
 		tell(bad("root", "run this, and the server, as root, for example with sudo", "this isn't root: runners need users and control groups of their own, so no sandbox was tried"))
 	}

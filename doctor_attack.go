@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/attack/world"
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -23,9 +24,6 @@ import (
 // runAttacks carries out the corpus on a server of its own, tells how it goes,
 // and keeps the report where the server that others use finds it.
 func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Streams) error {
-	if os.Geteuid() != 0 {
-		return errors.New("attacks need sandboxes, and sandboxes need root: run this as root, for example with sudo")
-	}
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
 		return err
@@ -33,6 +31,13 @@ func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Str
 	defer os.RemoveAll(files)
 	kept := config.Data
 	config.Images.Files = files
+	var place attack.Place
+	around, err := apart(ctx, &config)
+	if err != nil {
+		place.NoNetwork = err.Error()
+	} else {
+		defer func() { _ = around.Close() }()
+	}
 	rows := attack.Corpus()
 	progress := func(format string, args ...any) {
 		if !c.JSON {
@@ -46,8 +51,13 @@ func (c *doctorCommand) runAttacks(ctx context.Context, config Config, s cli.Str
 		defer client.CloseIdle()
 		class, number := attack.Class(""), 0
 		progress("%d attacks, in isolation %s\n", len(rows), c.Isolation)
+		if around != nil {
+			if tried := tryNetwork(ctx, server); tried.Status == verdictWarn {
+				place.NoNetwork = tried.Message
+			}
+		}
 		var err error
-		report, err = attackServer(ctx, server.config, client, runtime.Isolation(c.Isolation), rows, attack.Place{}, func(r attack.Result) {
+		report, err = attackServer(ctx, server.config, client, around, runtime.Isolation(c.Isolation), rows, place, func(r attack.Result) {
 			if r.Class != class {
 				class = r.Class
 				progress("\n%s\n", class)
@@ -118,9 +128,9 @@ func verdictOf(r attack.Report) string {
 }
 
 // attackServer carries out attacks on a server of this machine with these
-// settings, which nobody else uses.
-func attackServer(ctx context.Context, config Config, server *client.Client, tier runtime.Isolation, rows []attack.Attack, place attack.Place, told func(attack.Result)) (attack.Report, error) {
-	machine, err := newAttackMachine(config)
+// settings, which nobody else uses, with a world around them or none.
+func attackServer(ctx context.Context, config Config, server *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, told func(attack.Result)) (attack.Report, error) {
+	machine, err := newAttackMachine(config, around)
 	if err != nil {
 		return attack.Report{}, err
 	}
@@ -130,6 +140,9 @@ func attackServer(ctx context.Context, config Config, server *client.Client, tie
 	}
 	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
 	place.Server, place.Tier, place.Outside, place.Bait, place.Images = server, tier, machine, machine.bait, config.Images.Files
+	if around == nil && place.NoNetwork == "" {
+		place.NoNetwork = "there is no world around them"
+	}
 	return attack.Run(ctx, place, rows, told)
 }
 

@@ -141,7 +141,7 @@ func TestE2EDoctor(t *testing.T) {
 			t.Errorf("%s is %q: %+v", name, got, findings)
 		}
 	}
-	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "gvisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes",
+	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gvisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes",
 		"memory", "pids", "cpu", "memory limit", "process limit"} {
 		if got := statusOf(findings, name); got != verdictOK {
 			t.Errorf("%s is %q: %+v", name, got, findings)
@@ -193,6 +193,33 @@ func TestE2EDoctorWithoutRoot(t *testing.T) {
 func TestE2EPrivateServerNeedsRoot(t *testing.T) {
 	if out, errs, code := asNobody(t, "run", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "needs root") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d %q %q", code, out, errs)
+	}
+}
+
+// TestE2EDoctorTriesANetwork: without the programs and namespaces that the try
+// needs it says which.
+func TestE2EDoctorTriesANetwork(t *testing.T) {
+	for _, test := range []struct{ path, in, says string }{
+		{"/nonesuch", "--net", "install iproute2"},
+		{os.Getenv("PATH"), "--ipc", "somebody's"}, // which it doesn't touch
+	} {
+		findings, code := report(t, func() (string, int) {
+			out, _, code := runProgram(t, nil, "unshare", test.in, "env", "PATH="+test.path, rockpool(t), "doctor", "--apart", "--json")
+			return out, code
+		})
+		if code != 0 || len(findings) != 1 || statusOf(findings, networkAccess) != verdictWarn || !strings.Contains(findings[0].Message, test.says) || findings[0].Advice == "" {
+			t.Errorf("exit %d: %+v", code, findings)
+		}
+	}
+	for seen, want := range map[string]verdict{
+		"tcp a answered\ntcp b answered\ntcp c ECONNREFUSED\ntcp d EACCES\n": verdictOK,
+		"tcp a answered\ntcp b answered\ntcp c answered\ntcp d EACCES\n":     verdictFail,
+		"tcp a answered\ntcp b silence\ntcp c silence\ntcp d silence\n":      verdictWarn,
+		"": verdictWarn,
+	} {
+		if got := judgeNetwork(seen, 2); got.Status != want {
+			t.Errorf("%q: %+v", seen, got)
+		}
 	}
 }
 

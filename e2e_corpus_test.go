@@ -18,15 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/attack/world"
+	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // attackedBed runs a server of its own, whose programs are these, while use
 // runs; nil are those that were built in.
-func attackedBed(t *testing.T, name string, programs *programs, use func(ctx context.Context, server *Server)) {
+func attackedBed(t *testing.T, name string, programs *programs, permit []string, use func(ctx context.Context, server *Server, around *world.World)) {
 	t.Helper()
 	config := Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, LogLevel: "warn", LogFormat: "console"}
+	around, err := apart(t.Context(), &config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer around.Close()
+	config.Networks.Permit = permit
 	if err := config.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +56,7 @@ func attackedBed(t *testing.T, name string, programs *programs, use func(ctx con
 		}
 	}()
 	<-server.Engine.Restored()
-	use(t.Context(), server)
+	use(t.Context(), server, around)
 }
 
 // attackedByDoctor has the doctor carry out all attacks that are for a tier, which
@@ -164,6 +172,8 @@ type takenAway struct {
 	seen      string // a regular expression: how it shows, in why it didn't hold or what was seen
 	limits    map[string]any
 	unlimited bool
+	networks  map[string]any // of the environment, with a wider one
+	permit    []string       // the operator's
 }
 
 func defencesTakenAway() []takenAway {
@@ -195,6 +205,17 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.OutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
 		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
 		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
+		{defence: attack.Denied, without: "denied", row: "private networks, online", seen: `^tcp 192.168.77.2:7777 answered$`},
+		{defence: attack.Machine, without: "machine", row: "the machine's addresses", seen: `^tcp 20.0.0.1:7777 answered$`},
+		{defence: attack.Machine, without: "machine", row: "another's exposed port", seen: `^open [1-9]`},
+		{defence: attack.Runners, without: "runners", row: "another runner, online", seen: `^tcp 10.213.\d+.\d+:7777 answered$`},
+		{defence: attack.OwnAddress, without: "source", row: "another's address", seen: `^=> it came$`},
+		{defence: attack.Protocols, without: "protocols", row: "another protocol", seen: `^=> it came$`},
+		{defence: attack.Answers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
+		{defence: attack.Connections, without: "connections", row: "many connections", seen: `^followed all`},
+		{defence: attack.Bandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
+		{defence: attack.Narrowed, row: "what isn't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},
+		{defence: attack.Rebinding, row: "names that lead elsewhere", seen: `^tcp lan.example:7777 answered$`, permit: []string{"192.168.77.0/24"}},
 	}
 }
 
@@ -203,6 +224,9 @@ func defencesTakenAway() []takenAway {
 // where a limit is taken away, it is by a higher one, and what is then taken has
 // an end of its own, inside the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
+	if !networktest.Alone(t) {
+		return
+	}
 	for _, test := range defencesTakenAway() {
 		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
 			rows := attack.Corpus()
@@ -215,18 +239,18 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				with = new(programs)
 				with.agent, with.helper = sandboxtest.Without(t, test.without)
 			}
-			attackedBed(t, "without", with, func(ctx context.Context, server *Server) {
+			attackedBed(t, "without", with, test.permit, func(ctx context.Context, server *Server, around *world.World) {
 				if test.defence == attack.OwnIPC {
 					defer removeSegments(t)
 				}
-				place := attack.Place{Limits: test.limits, Unlimited: test.unlimited}
+				place := attack.Place{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
 				if test.defence == attack.CPULimit {
 					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
 				}
 				var last attack.Result
 				succeeded := regexp.MustCompile("(?m)" + test.seen)
 				succeeds := func() bool {
-					report, err := attackServer(ctx, server.config, server.Client(), runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
+					report, err := attackServer(ctx, server.config, server.Client(), around, runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
 						last = r
 						t.Logf("held %v: %s\n%s", r.Held, r.Why, r.Seen)
 					})

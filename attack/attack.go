@@ -85,6 +85,17 @@ const (
 	TimeLimit    Defence = "the time limit"
 	FileLimits   Defence = "limits of open files and file sizes"
 
+	Denied      Defence = "networks that no runner reaches"
+	Machine     Defence = "the machine isn't reached at any address"
+	Runners     Defence = "runners don't reach each other"
+	OwnAddress  Defence = "packets from its own address only"
+	Protocols   Defence = "TCP, UDP and echoes only"
+	Answers     Defence = "exposed ports answer, and begin nothing"
+	Narrowed    Defence = "what the environment allows, and no more"
+	Rebinding   Defence = "names don't lead where no runner goes"
+	Connections Defence = "the limit of connections"
+	Bandwidth   Defence = "the bandwidth"
+
 	Inputs Defence = "checks of what the API takes"
 	Layers Defence = "images are unpacked beneath their directory"
 )
@@ -105,6 +116,12 @@ type Attack struct {
 	// nil: all. In others the attack isn't tried, and the report says so.
 	Tiers []runtime.Isolation
 
+	// Anywhere is for attacks that the agent and the API hold off, whatever makes the
+	// runners: another cluster's, too ([runtime.IsolationCluster]).
+	Anywhere bool
+
+	Reach Reach // what its runners have of the network
+
 	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
 	// tried only after the limits were read back, from a runner that is in them.
 	Bomb bool
@@ -116,7 +133,19 @@ type Attack struct {
 
 // In reports whether an attack is for a tier.
 func (a Attack) In(tier runtime.Isolation) bool {
+	if tier == runtime.IsolationCluster {
+		return a.Anywhere
+	}
 	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
+}
+
+// Harmless reports whether an attack, should it succeed, changes nothing but its
+// runner where that has the machine's own files: it is no root's, and uploads
+// nothing to where that could be.
+func (a Attack) Harmless() bool {
+	return !slices.ContainsFunc(a.Steps, func(s Step) bool {
+		return s.root || s.kind == images || s.kind == uploads && a.Name != uploadThroughLink
+	})
 }
 
 // heldIn is what is seen in a tier if it was held off.
@@ -130,7 +159,7 @@ func (a Attack) heldIn(tier runtime.Isolation) string {
 // Corpus returns all attacks, class by class.
 func Corpus() []Attack {
 	var all []Attack
-	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), residue(), processes(), resources()} {
+	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), processes(), resources()} {
 		all = append(all, rows...)
 	}
 	slices.SortStableFunc(all, func(a, b Attack) int {

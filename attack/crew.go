@@ -2,12 +2,14 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +24,9 @@ type crew struct {
 	Place
 	prober       []byte
 	environment  string
-	environments []string // to delete
-	neighbour    string   // a runner that has nothing to do with any attack
-	gentle       string   // the one for gentle attacks; "": none yet
+	environments []string         // to delete
+	neighbour    string           // a runner that has nothing to do with any attack
+	gentle       map[Reach]string // those for gentle attacks
 }
 
 // room is what runners of the corpus have: little, since it is going to be
@@ -39,7 +41,7 @@ const mostOutput = 1 << 20
 
 // settle makes the environment and claims the neighbour.
 func (c *crew) settle(ctx context.Context) (version string, err error) {
-	c.environment = "attack-" + strings.ToLower(rand.Text()[:8])
+	c.environment, c.gentle = "attack-"+strings.ToLower(rand.Text()[:8]), map[Reach]string{}
 	var out struct{ Version string }
 	if err := c.Server.Ask(ctx, `{ version }`, nil, &out); err != nil {
 		return "", err
@@ -64,9 +66,27 @@ func (c *crew) put(ctx context.Context, id string, more object) error {
 		delete(resources, "outputLimit")
 	}
 	input := object{"id": id, "resources": resources, "isolation": c.Tier, "outputLimit": limit}
+	if c.Image != "" {
+		input["image"] = c.Image
+	}
 	maps.Copy(input, more)
 	c.environments = append(c.environments, id)
 	return c.Server.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+}
+
+// environmentOf returns the environment of runners with a network, and makes it
+// the first time.
+func (c *crew) environmentOf(ctx context.Context, r Reach) (string, error) {
+	if r == Offline {
+		return c.environment, nil
+	}
+	id := c.environment + "-" + string(r)
+	if slices.Contains(c.environments, id) {
+		return id, nil
+	}
+	input := maps.Clone(r.input())
+	maps.Copy(input, c.Networks)
+	return id, c.put(ctx, id, object{"poolSize": 1, "network": input})
 }
 
 // leave deletes what the crew made.
@@ -92,7 +112,7 @@ func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 // arm puts the prober into a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
 	return c.Server.Upload(ctx, `mutation($id: ID!, $path: String!, $file: Upload!) { uploadFile(runnerId: $id, path: $path, file: $file, mode: "0755") { file { size } } }`,
-		object{"id": runner, "path": proberPath}, int64(len(c.prober)), bytes.NewReader(c.prober), nil)
+		object{"id": runner, "path": c.placed(proberPath)}, int64(len(c.prober)), bytes.NewReader(c.prober), nil)
 }
 
 func (c *crew) release(ctx context.Context, runner string) error {
@@ -103,11 +123,11 @@ func (c *crew) release(ctx context.Context, runner string) error {
 func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := object{"runnerId": runner, "timeLimit": s.seconds, "privileged": s.root}
 	if s.script != "" {
-		input["shell"] = c.fill(s.script, plain)
+		input["shell"] = c.placed(c.fill(s.script, plain))
 	} else {
 		var argv []string
 		for _, arg := range s.command {
-			argv = append(argv, c.fill(arg, plain))
+			argv = append(argv, c.placed(c.fill(arg, plain)))
 		}
 		input["command"] = argv
 	}
@@ -125,6 +145,11 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 	}
 	err := c.Server.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out)
 	return out.StartExecution.Execution.ID, err
+}
+
+// placed is a text with the place where the prober is.
+func (c *crew) placed(text string) string {
+	return strings.ReplaceAll(text, proberPath, cmp.Or(c.Prober, proberPath))
 }
 
 func plain(text string) string { return text }

@@ -80,7 +80,7 @@ done </proc/self/mountinfo; echo looked`)},
 			Held:  "^tried\n=> EXITED 0", Never: "got", Tiers: shared,
 		},
 		Attack{
-			Name: "inherited descriptors", Class: Escapes, Defence: Descriptors, Tries: "to find something open that the agent or its makers had",
+			Name: "inherited descriptors", Class: Escapes, Anywhere: true, Defence: Descriptors, Tries: "to find something open that the agent or its makers had",
 			Steps: []Step{probe("fds"), probe("fds").asRoot()}, Held: "^inherited 0 \n=> EXITED 0\ninherited 0 \n=> EXITED 0",
 		},
 		Attack{
@@ -118,7 +118,7 @@ done </proc/self/mountinfo; echo looked`)},
 			Steps: []Step{probe("times", "{uptime}")}, Held: "^the machine is young, \\d+ s\n=> EXITED 0", Tiers: shared,
 		},
 		Attack{
-			Name: "killing the agent", Class: Escapes, Defence: OtherUser, Tries: "to end, stop, slow or starve the agent",
+			Name: "killing the agent", Class: Escapes, Anywhere: true, Defence: OtherUser, Tries: "to end, stop, slow or starve the agent",
 			Steps: []Step{calls("kill-agent", "stop-agent", "renice-agent", "prlimit-agent"), shell("echo lives")},
 			Held:  "^kill-agent EPERM\nstop-agent EPERM\nrenice-agent E(PERM|ACCES)\nprlimit-agent E(PERM|ACCES)\n=> EXITED 0\nlives\n=> EXITED 0",
 		},
@@ -126,6 +126,14 @@ done </proc/self/mountinfo; echo looked`)},
 			Name: "sparing itself", Class: Escapes, Defence: OwnUsers, Tries: "to have the kernel kill the agent in its place when memory is short",
 			Steps: []Step{shell("(echo -1000 >/proc/self/oom_score_adj) 2>/dev/null && echo spared; (echo 1000 >/proc/1/oom_score_adj) 2>/dev/null && echo betrayed; echo tried"), shell("(echo -1000 >/proc/self/oom_score_adj) 2>/dev/null && echo spared; echo tried").asRoot()},
 			Held:  "^tried\n=> EXITED 0\ntried\n=> EXITED 0", Never: "spared|betrayed", Tiers: shared,
+		},
+		Attack{
+			Name: "taking the agent's place", Class: Escapes, Anywhere: true, Defence: OtherUser, Tries: "to put another program in the agent's place, or to speak in its place at its socket",
+			Steps: []Step{
+				shell("for f in /.rockpool/agent /local/rockpool-agent /proc/1/exe /secrets/agent.sock /run/rockpool/agent.sock; do (echo x >>$f) 2>/dev/null && echo wrote $f; mv $f $f.old 2>/dev/null && echo moved $f; done; for d in /.rockpool /local /secrets; do touch $d/attack 2>/dev/null && echo wrote $d; done; echo tried"),
+				shell("echo lives"),
+			},
+			Held: "^tried\n=> EXITED 0\nlives\n=> EXITED 0", Never: "wrote|moved",
 		},
 		Attack{
 			Name: "overwriting the agent", Class: Escapes, Defence: OwnUsers, Tries: "as root of the runner, to put another program in the agent's place, which the next runner would start",

@@ -10,20 +10,29 @@ import (
 	goruntime "runtime"
 )
 
+// uploadThroughLink, should it succeed, writes beside the bait only.
+const uploadThroughLink = "an upload through a link"
+
 // files are attacks on what goes in and out of a runner by the API.
 func files() []Attack {
 	all := []Attack{
 		{
-			Name: "a link to the machine", Class: Escapes, Defence: OwnFiles, Tries: "to have a download follow a link to a file of the machine",
+			Name: "a link to the machine", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download follow a link to a file of the machine",
 			Steps: []Step{shell("ln -s {secret} link; ln -s / root; echo made"), read("link"), read("root{secret}"), read("/proc/1/root{secret}"), read("/proc/self/cwd/link")},
 			Held:  "^made\n=> EXITED 0\n(=> (LINK, not to be downloaded|no file|refused \\w+ .*)\n){4}",
 		},
 		{
-			Name: "a path that goes up", Class: Escapes, Defence: OwnFiles, Tries: "to download a file of the machine by .. or an absolute path",
+			Name: "a path that goes up", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to download a file of the machine by .. or an absolute path",
 			Steps: []Step{read("../../../../../../../..{secret}"), read("{secret}"), read("/workspace/../..{secret}")},
 			Held:  "^(=> (no file|refused \\w+ .*)\n){3}",
 		},
 		{
+			Name: uploadThroughLink, Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have an upload written where a link leads: beside a file of the machine, or over it",
+			Steps: []Step{shell("ln -s $(dirname {secret}) out; ln -s {secret} over; echo made"), upload("out/attack", "attacked"), upload("over", "attacked"), shell("ls out/attack 2>/dev/null && echo got; echo tried")},
+			Held:  "^made\n=> EXITED 0\n=> refused \\w+ .*\n=> (uploaded|refused \\w+ .*)\ntried\n=> EXITED 0", Never: "^got",
+		},
+		{
+			// Where the runner's root can be written, it may lead to the runner's own /etc.
 			Name: "a directory that becomes a link, upload", Class: Escapes, Defence: OwnUsers, Tries: "to have an upload go where a link leads that is a directory at the next moment",
 			Steps: []Step{
 				shell("mkdir dir; ln -s /etc link"), probe("swap", "dir", "link", "dir", "8000").behind(),
@@ -33,7 +42,7 @@ func files() []Attack {
 			Held: "^tried\n=> EXITED 0", Never: "got",
 		},
 		{
-			Name: "a directory that becomes a link, download", Class: Escapes, Defence: OwnFiles, Tries: "to have a download read what a link leads to that is a file at the next moment",
+			Name: "a directory that becomes a link, download", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download read what a link leads to that is a file at the next moment",
 			Steps: []Step{
 				shell("echo mine >file; ln -s {secret} link"), probe("swap", "file", "link", "file", "8000").behind(),
 				read("file").times(40), read("file"),
@@ -41,7 +50,7 @@ func files() []Attack {
 			Held: "^=> (FILE of \\d+ bytes|LINK, not to be downloaded|no file|broke off|refused \\w+ .*)\n\\z",
 		},
 		{
-			Name: "a directory that becomes a link, listing", Class: Escapes, Defence: OwnFiles, Tries: "to have a listing go on where a link leads that is a directory at the next moment",
+			Name: "a directory that becomes a link, listing", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing go on where a link leads that is a directory at the next moment",
 			Steps: []Step{
 				shell("mkdir -p dir/below; ln -s / link"), probe("swap", "dir", "link", "dir", "8000").behind(),
 				list("/workspace").times(30), list("/workspace"),
@@ -49,27 +58,27 @@ func files() []Attack {
 			Held: "^=> \\d+ listed", Never: "(dir|link)/(etc|usr|proc|tmp)",
 		},
 		{
-			Name: "links in circles", Class: Escapes, Defence: OwnFiles, Tries: "to have a listing never end",
+			Name: "links in circles", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing never end",
 			Steps: []Step{shell("ln -s . here; ln -s .. up; ln -s loop loop; mkdir -p a/b/c; ln -s /workspace a/b/c/back; echo made"), list("/workspace"), read("loop")},
-			Held:  "^made\n=> EXITED 0\n(.*\n)*=> [4-9] listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\n",
+			Held:  "^made\n=> EXITED 0\n(.*\n)*=> ([4-9]|1[0-9]) listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\n",
 		},
 		{
-			Name: "hard links", Class: Escapes, Defence: Mounts, Tries: "to have a second name for a file that isn't the runner's",
+			Name: "hard links", Class: Escapes, Anywhere: true, Defence: Mounts, Tries: "to have a second name for a file that isn't the runner's",
 			Steps: []Step{shell("for f in /etc/passwd /usr/bin/env /.rockpool/agent /proc/version; do ln $f hard 2>/dev/null && echo got $f; done; echo tried").asRoot()},
 			Held:  "^tried\n=> EXITED 0", Never: "got",
 		},
 		{
-			Name: "a FIFO as a result", Class: Escapes, Defence: OwnFiles, Tries: "to have a download wait for ever",
+			Name: "a FIFO as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download wait for ever",
 			Steps: []Step{shell("mkfifo fifo result.txt; echo made"), read("fifo"), read("result.txt"), upload("fifo", "x"), list("/workspace")},
 			Held:  "^made\n=> EXITED 0\n=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (uploaded|refused \\w+ ?.*)\n",
 		},
 		{
-			Name: "devices and the kernel's files as a result", Class: Escapes, Defence: OwnFiles, Tries: "to have a download read without end, or write into the kernel",
+			Name: "devices and the kernel's files as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download read without end, or write into the kernel",
 			Steps: []Step{read("/dev/zero"), read("/dev/ptmx"), read("/proc/kmsg"), upload("/dev/null", "x"), upload("/proc/sys/kernel/core_pattern", "|/attack"), upload("/proc/1/mem", "x")},
 			Held:  "^=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (no file|broke off|refused \\w+ .*|.*)\n=> refused \\w+ .*\n=> refused \\w+ .*\n=> refused \\w+ .*\n",
 		},
 		{
-			Name: "terabytes of nothing", Class: Escapes, Defence: Inputs, Tries: "to have a download send four terabytes that take no room",
+			Name: "terabytes of nothing", Class: Escapes, Anywhere: true, Defence: Inputs, Tries: "to have a download send four terabytes that take no room",
 			Steps: []Step{probe("sparse", "/workspace/huge"), read("huge"), list("/workspace")},
 			// gVisor says of a file that it takes what its size is. Its download goes on for as long as
 			// who asked for it reads, in the server's memory a piece at a time.
@@ -77,12 +86,12 @@ func files() []Attack {
 			Held:  "^sparse (done\n=> EXITED 0\n=> refused FILE_ERROR .*|EFBIG\n=> EXITED 0\n.*)\n",
 		},
 		{
-			Name: "names that aren't text", Class: Interface, Defence: Inputs, Tries: "to have file names break what reads them",
+			Name: "names that aren't text", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have file names break what reads them",
 			Steps: []Step{shell("touch \"$(printf 'a\\nb')\" \"$(printf '\\377\\376')\" \"$(printf '\\033[2J')\" ' ' '<script>' '$(id)'; echo made"), list("/workspace")},
-			Held:  "^made\n=> EXITED 0\n(.*\n)*=> 6 listed\n",
+			Held:  "^made\n=> EXITED 0\n(.*\n)*=> [67] listed\n",
 		},
 		{
-			Name: "a deep tree", Class: Interface, Defence: Inputs, Tries: "to have a listing or a removal go too deep",
+			Name: "a deep tree", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a listing or a removal go too deep",
 			Steps: []Step{shell("mkdir -p $(printf 'd/%.0s' $(seq 300)); echo made 300"), list("/workspace")},
 			Held:  "^made 300\n=> EXITED 0\n(.*\n)*=> (\\d+ listed|refused \\w+ ?.*)\n",
 		},

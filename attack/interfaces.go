@@ -10,7 +10,7 @@ func start(argv, more string) string {
 func interfaces() []Attack {
 	refused := "^=> refused (INVALID_INPUT|LIMIT_EXCEEDED) .*\nlives\n=> EXITED 0"
 	bodies := func(name, tries, body string) Attack {
-		return Attack{Name: name, Class: Interface, Defence: Inputs, Tries: tries, Steps: []Step{post(body), shell("echo lives")}, Held: refused}
+		return Attack{Name: name, Class: Interface, Anywhere: true, Gentle: true, Defence: Inputs, Tries: tries, Steps: []Step{post(body), shell("echo lives")}, Held: refused}
 	}
 	return []Attack{
 		bodies("an argument of 1 MB", "to have the server pass on what no kernel takes", start(`["echo", "`+strings.Repeat("x", 1<<20)+`"]`, "")),
@@ -25,22 +25,22 @@ func interfaces() []Attack {
 		bodies("NUL in a path", "to have a path end earlier than it was checked to", `{"query": "{ runner(id: \"{runner}\") { file(path: \"a\\u0000b\") { size } } }"}`),
 		bodies("a directory by a long path", "to have the server pass on a path that no kernel takes", start(`["true"]`, `, workingDirectory: \"`+strings.Repeat("x/", 4000)+`\"`)),
 		{
-			Name: "a negative limit", Class: Interface, Defence: Inputs, Tries: "to have a limit wrap around",
+			Name: "a negative limit", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a limit wrap around",
 			Steps: []Step{post(start(`["true"]`, `, timeLimit: -1`)), post(start(`["true"]`, `, limits: {outputBytes: 9223372036854775807}`)), shell("echo lives")},
 			Held:  "^=> refused INVALID_INPUT .*\n=> refused INVALID_INPUT .*\nlives\n",
 		},
 		{
-			Name: "a shell's characters in arguments", Class: Interface, Defence: Inputs, Tries: "to have an argument be executed",
+			Name: "a shell's characters in arguments", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have an argument be executed",
 			Steps: []Step{command("echo", "$(touch /tmp/done)", "`touch /tmp/done`", "; touch /tmp/done", "\ntouch /tmp/done\n"), shell("test -e /tmp/done && echo executed; echo tried")},
 			Held:  "tried\n=> EXITED 0", Never: "^executed",
 		},
 		{
-			Name: "a shell's characters in paths", Class: Interface, Defence: Inputs, Tries: "to have a path be executed",
+			Name: "a shell's characters in paths", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a path be executed",
 			Steps: []Step{upload("$(touch /tmp/done);`touch /tmp/done`\n", "x"), list("/workspace"), read("$(touch /tmp/done)"), shell("test -e /tmp/done && echo executed; echo tried")},
 			Held:  "tried\n=> EXITED 0", Never: "^executed",
 		},
 		{
-			Name: "garbage at the agent's socket", Class: Interface, Defence: Frames, Tries: "to have the agent take more than it can hold, or fall",
+			Name: "garbage at the agent's socket", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to have the agent take more than it can hold, or fall",
 			Steps: []Step{
 				garble(strings.Repeat("\x00\xff\x7fGARBAGE", 4000)),
 				garble("\x00\x00\x00\x00"), garble("\xff\xff\xff\xff\x01"), garble("\x7f\xff\xff\xff\x00" + strings.Repeat("{", 1<<20)),
@@ -50,12 +50,12 @@ func interfaces() []Attack {
 			Held: "^(=> sent\n){6}lives\n=> EXITED 0",
 		},
 		{
-			Name: "words of the protocol in output", Class: Interface, Defence: Frames, Tries: "to have output be taken for the agent's words, or break who reads it",
+			Name: "words of the protocol in output", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to have output be taken for the agent's words, or break who reads it",
 			Steps: []Step{shell(`printf '\377\376\000\033]0;x\007\033[2J{"data":null}\n\nevent: complete\ndata: x\n\n'; echo; echo end`)},
 			Held:  "^end\n=> EXITED 0",
 		},
 		{
-			Name: "another's runner", Class: Interface, Defence: Inputs, Tries: "to use paths in place of a runner's id",
+			Name: "another's runner", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to use paths in place of a runner's id",
 			Steps: []Step{
 				post(`{"query": "mutation { startExecution(input: {runnerId: \"../{runner}\", command: [\"true\"]}) { execution { id } } }"}`),
 				post(`{"query": "mutation { startExecution(input: {runnerId: \"/{runner}\", command: [\"true\"]}) { execution { id } } }"}`),

@@ -27,6 +27,11 @@ type Outside interface {
 	// Garble sends bytes to the socket of a runner's agent, until it has had
 	// enough of them.
 	Garble(ctx context.Context, runner string, bytes []byte) error
+	// Came reports whether a datagram of this text came to anybody, or a name
+	// ("asked x.example") was asked for.
+	Came(text string) bool
+	// Addresses returns those of a runner with a network.
+	Addresses(runner string) (v4, v6 string)
 }
 
 // Bait is what attackers look for, and what their programs are told of it.
@@ -47,11 +52,17 @@ type Place struct {
 	Outside Outside
 	Bait    Bait
 	Images  string // the directory of the server's image files
+	Image   string // of runners; "": the default one
+	Sparing bool   // all attacks are tried in one runner, whose workspace is emptied: for where they take long to make
+	Prober  string // where programs may be put in them, and executed; "": in the workspace
 
 	// For who wants to see attacks succeed: other limits of runners than the corpus
 	// is made for, and none of executions.
 	Limits    map[string]any
 	Unlimited bool
+	Networks  map[string]any // of the environments with a network
+
+	NoNetwork string // why attackers aren't given any; "": package world's is around them
 }
 
 // A Result is what came of an attack.
@@ -130,6 +141,10 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	result := Result{Name: a.Name, Class: a.Class, Tries: a.Tries, Defence: a.Defence}
 	if !a.In(c.Tier) {
 		result.Skipped = fmt.Sprintf("it is for %v, not for %s", a.Tiers, c.Tier)
+		return result
+	}
+	if a.Reach != Offline && c.NoNetwork != "" {
+		result.Skipped = "it is for runners with network access, which can't be had here: " + c.NoNetwork
 		return result
 	}
 	began := time.Now()

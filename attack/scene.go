@@ -26,13 +26,21 @@ func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 // play does the steps, and writes down what is seen. It returns an error where
 // the attack could not be carried out.
 func (s *scene) play(ctx context.Context) (err error) {
-	if s.attack.Gentle && s.gentle != "" {
-		s.runner = s.gentle
+	if s.stays() && s.gentle[s.attack.Reach] != "" {
+		s.runner = s.gentle[s.attack.Reach]
 	} else if s.runner, err = s.take(ctx); err != nil {
 		return err
 	}
-	if s.attack.Gentle {
-		s.gentle = s.runner
+	if s.stays() {
+		s.gentle[s.attack.Reach] = s.runner
+	}
+	if s.Sparing {
+		empty := shell("find /workspace -mindepth 1 -maxdepth 1 ! -name .prober -exec rm -rf {} +")
+		for _, step := range []Step{empty, empty.asRoot()} { // what was uploaded is root's, who isn't everywhere
+			if _, err := s.execute(ctx, s.runner, step); err != nil {
+				return err
+			}
+		}
 	}
 	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return step.other }) {
 		if s.another, err = s.take(ctx); err != nil {
@@ -56,9 +64,16 @@ func (s *scene) play(ctx context.Context) (err error) {
 	return nil
 }
 
+// stays reports whether others are tried in the same runner, later.
+func (s *scene) stays() bool { return s.attack.Gentle || s.Sparing }
+
 // take claims a runner and arms it. Before a bomb its limits are read back.
 func (s *scene) take(ctx context.Context) (string, error) {
-	runner, err := s.claim(ctx, s.environment)
+	environment, err := s.environmentOf(ctx, s.attack.Reach)
+	if err != nil {
+		return "", fmt.Errorf("an environment with a network: %w", err)
+	}
+	runner, err := s.claim(ctx, environment)
 	if err != nil {
 		return "", fmt.Errorf("claim: %w", err)
 	}
@@ -67,7 +82,7 @@ func (s *scene) take(ctx context.Context) (string, error) {
 			return runner, fmt.Errorf("not tried, since it could harm the machine: %w", err)
 		}
 	}
-	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
+	if s.stays() || slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
 		if err := s.arm(ctx, runner); err != nil {
 			return runner, fmt.Errorf("upload the prober: %w", err)
 		}
@@ -81,7 +96,19 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	if step.other {
 		runner = s.another
 	}
+	if s.another != "" && s.attack.Reach != Offline {
+		v4, v6 := s.Outside.Addresses(s.another)
+		step.command = slices.Clone(step.command)
+		for i, arg := range step.command {
+			step.command[i] = strings.NewReplacer("{other4}", v4, "{other6}", v6).Replace(arg)
+		}
+	}
 	switch step.kind {
+	case hears:
+		if s.Outside.Came(step.text) {
+			return "=> it came", nil
+		}
+		return "=> nothing came", nil
 	case starts:
 		return s.leaveBehind(ctx, runner, step)
 	case uploads:
@@ -179,7 +206,7 @@ func (s *scene) unpacked(ctx context.Context, environment string) (refused bool,
 
 // clear releases the runners, and returns what is left of them.
 func (s *scene) clear(ctx context.Context) (left []string, err error) {
-	if s.attack.Gentle && s.another == "" {
+	if s.stays() && s.another == "" {
 		return nil, nil // it goes with the environment
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -13,6 +13,7 @@ const (
 	posts               // a body to the API, as it is
 	images              // an environment from an image, and a runner of it
 	garbage             // bytes to the agent's socket
+	hears               // whether a datagram came to anybody
 )
 
 // A Step is one thing that an attack does. What came of it is a line or more of
@@ -58,6 +59,8 @@ func next() Step { return Step{kind: nexts} }
 func post(body string) Step { return Step{kind: posts, text: body} }
 
 func image(archive func(secret string) []byte) Step { return Step{kind: images, archive: archive} }
+
+func heard(text string) Step { return Step{kind: hears, text: text} }
 
 func garble(text string) Step { return Step{kind: garbage, text: text} }
 

@@ -10,15 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/ports"
 	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -156,49 +153,6 @@ func forwards() bool {
 	}
 	return false
 }
-
-// verifyEvery is how often packet filters are looked at: others' tools replace
-// all rules of a machine at once.
-const verifyEvery = time.Minute
-
-// watchNetworks ends runners whose packet filter isn't what it was, until ctx
-// ends.
-func (c *Cluster) watchNetworks(ctx context.Context) {
-	tick := time.NewTicker(verifyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.verifyNetworks(ctx)
-		}
-	}
-}
-
-func (c *Cluster) verifyNetworks(ctx context.Context) {
-	var all []*entry
-	c.mu.Lock()
-	for _, e := range c.entries {
-		if e.runner.Environment.Network.Used() && e.address.IsValid() && !e.removing && e.runner.State.Before(runtime.RunnerStopping) {
-			all = append(all, e)
-		}
-	}
-	c.mu.Unlock()
-	for _, e := range all {
-		err := c.verifyNetwork(ctx, e)
-		var refusal *launch.RefusalError
-		if !errors.As(err, &refusal) || !refusal.Changed {
-			continue // it is as it was, or nobody could find out
-		}
-		c.log.Error("a runner is ended, since its network isn't kept to its policy any more: does another program replace this machine's packet filter?",
-			zap.String("runner", string(e.id)), zap.Error(err))
-		e.task.Stop(unfenced)
-	}
-}
-
-// unfenced is the end of a runner whose packet filter somebody changed.
-var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "its packet filter was changed by another program of the machine"}
 
 // findOutWithin is how long a new server tries to find out whether a runner's
 // network is kept to its policy, and findOutEvery how often.

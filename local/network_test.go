@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -138,6 +140,7 @@ func TestNetwork(t *testing.T) {
 	t.Run("policy", testPolicy)
 	t.Run("the next server", testNextServer)
 	t.Run("killed creates", testKilledCreates)
+	t.Run("a flush", testFlush)
 	t.Run("refused", testRefused)
 }
 
@@ -283,12 +286,12 @@ func testNextServer(t *testing.T) {
 	}
 	// Nor does it keep one whose filter is gone later, as after another's `flush`.
 	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(flushed))})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	if r := b.await(flushed, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
 		t.Errorf("a runner without its packet filter goes on: %+v", r)
 	}
@@ -298,11 +301,12 @@ func testNextServer(t *testing.T) {
 	// Where nobody can tell, none is ended.
 	whole := b.launcher
 	b.launcher = unable{whole}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	b.launcher = whole
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
 	}
+	b.findsOut(kept)
 	// One whose port another program has by now isn't said to be reached there.
 	b.stop()
 	taken, err := net.Listen("tcp", was.Ports[0].Address)
@@ -330,7 +334,7 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
 		t.Errorf("without answers for names it is %+v", r)
 	}
-	b.verifyNetworks(t.Context())
+	b.verifyNetworks(t.Context(), all)
 	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease goes on
 	// A server that offers no network any more keeps none of them.
 	b.stop()
@@ -341,6 +345,93 @@ func testNextServer(t *testing.T) {
 		t.Errorf("a runner whose network can't be looked after is %+v", r)
 	}
 	b.noNetworkLeft()
+}
+
+// Another program's flush of all rules ends whoever has a network, at once; and so
+// does a rule too many.
+func testFlush(t *testing.T) {
+	b := networked(t).run()
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := networkEnvironment(runtime.Network{Access: true})
+	none, opened, kept := b.begin(hostEnvironment()), b.begin(env), b.begin(env)
+	table := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(opened))}
+	conn.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "from", Table: table}, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}})
+	gone := func(ids ...runtime.RunnerID) {
+		t.Helper()
+		began := time.Now()
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if r := b.await(id, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
+				t.Errorf("it goes on: %+v", r)
+			}
+		}
+		took := time.Since(began)
+		t.Logf("%d ended after %v", len(ids), took)
+		if took > verifyEvery/4 {
+			t.Errorf("it took %v", took)
+		}
+	}
+	gone(opened)
+	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4)
+	another := b.begin(env)
+	conn.FlushRuleset()
+	gone(kept, another)
+	if r, _ := b.runner(none); r.State != runtime.RunnerIdle {
+		t.Errorf("one without a network is %+v", r)
+	}
+	b.tells(b.begin(env), "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // and others are made
+}
+
+func all(*entry) bool { return true }
+
+// findsOut: a new server asks again where nobody could tell, for a while; what is
+// certain it takes at once.
+func (b *bench) findsOut(id runtime.RunnerID) {
+	b.t.Helper()
+	b.mu.Lock()
+	e := b.entries[id]
+	b.mu.Unlock()
+	whole := b.launcher
+	defer func() { b.launcher = whole }()
+	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
+	for _, test := range []struct {
+		says  []error
+		want  error
+		asked int
+	}{
+		{[]error{nobody, nobody, errors.New("a broken connection"), nil}, nil, 4},
+		{[]error{nobody, changed}, changed, 2},
+		{[]error{final, nil}, final, 1},
+	} {
+		asked := &saying{launcher: whole, says: test.says}
+		b.launcher = asked
+		if err := b.findOut(b.t.Context(), e); !errors.Is(err, test.want) || asked.times != test.asked {
+			b.t.Errorf("%v: after %d times %v", test.says, asked.times, err)
+		}
+	}
+	b.launcher = unable{whole}
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*findOutEvery)
+	defer cancel()
+	if err := b.findOut(ctx, e); err == nil || !strings.Contains(err.Error(), "resource temporarily unavailable") {
+		b.t.Errorf("where nobody can tell for long: %v", err)
+	}
+}
+
+// A saying launcher's helper says one thing after the other.
+type saying struct {
+	launcher
+	says  []error
+	times int
+}
+
+func (s *saying) Ask(context.Context, string, helper.Request) error {
+	s.times++
+	return s.says[s.times-1]
 }
 
 // An unable launcher's helper can't read filters.

@@ -448,6 +448,23 @@ func TestFence(t *testing.T) {
 			t.Errorf("that its table is missing isn't seen: %v", err)
 		}
 	})
+	t.Run("what nobody can read isn't taken for changed", func(t *testing.T) {
+		join(t, "a", policy(0))
+		rules, err := rulesOf("a", policy(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blind, err := nftables.New(nftables.WithNetNSFd(1 << 20)) // which is no namespace
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rules.verify(blind); !errors.Is(err, ErrUnread) || errors.Is(err, ErrChanged) {
+			t.Errorf("where it can't be read: %v", err)
+		}
+		if err := rules.verify(conn); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("nothing is left", func(t *testing.T) {
 		h := join(t, "a", policy(0))
 		if err := Make("a", h.PID, policy(0)); err == nil {

@@ -102,7 +102,7 @@ func loadUnlessWithout(code []unix.SockFilter) error {
 	} else if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`},
 }
 
-var helperEdits = []edit{
+var helperEdits = append(fenceEdits, []edit{
 	{"local/sandbox/cmd/without.go", "", withoutFile("main")},
 	{"local/sandbox/cmd/weaken.go", "", `package main
 
@@ -154,7 +154,7 @@ func weaken(s *specs.Spec) {
 `},
 	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
 	limits, err := spec.Limits(s, c.Machine.Lacks)`},
-}
+}...)
 
 // differ builds a program from sources with edits.
 func differ(t testing.TB, p *program, source string, edits []edit, environment string, flags ...string) []byte {

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// askWithin is how long anybody has for an answer: what is held off is refused at
+// once, or never answered.
+const askWithin = 2 * time.Second
+
+// askAll asks at each place, such as "tcp/20.0.0.2:7777", and says "answered" or
+// why it wasn't. With "mapped" the address of IPv4 is put into one of IPv6, as the
+// kernel is given it.
+func askAll(places []string) {
+	for _, place := range places {
+		network, at, _ := strings.Cut(place, "/")
+		var err error
+		if network == "mapped" {
+			err = askMapped(at)
+		} else {
+			err = askAt(&net.Dialer{Timeout: askWithin}, network, at)
+		}
+		say(network, at, answered(err))
+	}
+}
+
+func answered(err error) string {
+	var late interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		return "answered"
+	case errors.As(err, &late) && late.Timeout():
+		return "silence"
+	}
+	return result(err)
+}
+
+func askAt(d *net.Dialer, network, at string) error {
+	conn, err := d.Dial(network, at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return converse(conn)
+}
+
+func converse(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(askWithin))
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		return err
+	}
+	_, err := conn.Read(make([]byte, 16))
+	return err
+}
+
+// askMapped connects to an address of IPv4 by a socket of IPv6.
+func askMapped(at string) error {
+	to, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 2}) // of connect, too
+	file := os.NewFile(uintptr(fd), "socket")
+	defer file.Close()
+	if err := unix.Connect(fd, &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}); err != nil {
+		return err
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return converse(conn)
+}
+
+// send sends one datagram of a text, with zeros up to a size, and doesn't wait
+// for anything.
+func send(at, text string, size int) {
+	conn, err := net.Dial("udp", at)
+	if err == nil {
+		_, err = conn.Write(append([]byte(text), make([]byte, max(0, size-len(text)))...))
+		_ = conn.Close()
+	}
+	say("sent", at, result(err))
+}
+
+// askFrom asks from a port of its own.
+func askFrom(port int, at string) {
+	say("tcp", at, answered(askAt(&net.Dialer{LocalAddr: &net.TCPAddr{Port: port}, Timeout: askWithin}, "tcp", at)))
+}
+
+// forge sends a datagram from an address that it doesn't have.
+func forge(from, text, at string) {
+	d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}, Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { // what doesn't take shows when it is bound
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1)
+		})
+	}}
+	conn, err := d.Dial("udp", at)
+	if err == nil {
+		_, err = conn.Write([]byte(text))
+		_ = conn.Close()
+	}
+	say("forged", result(err))
+}
+
+// lite sends a datagram by a protocol that is neither TCP nor UDP.
+func lite(to, text string, port int) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDPLITE)
+	if err == nil {
+		err = unix.Sendto(fd, []byte(text), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(to).As4(), Port: port})
+		_ = unix.Close(fd)
+	}
+	say("lite", result(err))
+}
+
+// flows asks from ever new ports, until nobody answers any more, or so many
+// did: each is something that the machine follows for a while.
+func flows(at string, most int) {
+	answers, silent := 0, 0
+	for answers < most && silent < 3 {
+		conn, err := net.Dial("udp", at)
+		if err != nil {
+			break
+		}
+		_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond))
+		_, err = conn.Write([]byte("hello"))
+		if err == nil {
+			_, err = conn.Read(make([]byte, 16))
+		}
+		_ = conn.Close()
+		if silent++; err == nil {
+			answers++
+			silent = 0
+		}
+	}
+	amount := "few"
+	switch {
+	case answers >= most:
+		amount = "all"
+	case answers < most/4:
+		amount = "hardly any"
+	}
+	say("followed", amount+",", strconv.Itoa(answers))
+}
+
+// rate says whether so many bytes pass in less than 300 ms: "drain" to there, or
+// "flood" from there.
+func rate(word, at string, bytes int) {
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		say(word, result(err))
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	began := time.Now()
+	if _, err = conn.Write([]byte(word)); err == nil && word == "drain" {
+		if _, err = conn.Write(make([]byte, bytes)); err == nil {
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, err = conn.Read(make([]byte, 16)) // all has come
+		}
+	} else if err == nil {
+		_, err = io.CopyN(io.Discard, conn, int64(bytes))
+	}
+	pace, took := "slow", time.Since(began)
+	if took < 300*time.Millisecond {
+		pace = "fast"
+	}
+	if err != nil {
+		pace = result(err)
+	}
+	say(word, pace+",", strconv.FormatInt(took.Milliseconds(), 10), "ms")
+}
+
+// serve answers at a port of all addresses for some seconds.
+func serve(port string, seconds int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
+	defer cancel()
+	l, err := net.Listen("tcp", ":"+port)
+	say("listening", result(err))
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "answered")
+		_ = conn.Close()
+	}
+}
+
+// scan connects to all ports of a range.
+func scan(at string, first, last int) {
+	found := 0
+	for port := first; port <= last; port++ {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(at, strconv.Itoa(port)), askWithin)
+		if err == nil {
+			found++
+			_ = conn.Close()
+		}
+	}
+	say("open", strconv.Itoa(found))
+}
+
+// reconfigure tries to change its own link, as one who would take another's
+// address, route or place does.
+func reconfigure() {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		say("link", result(err))
+		return
+	}
+	for _, try := range []struct {
+		name    string
+		request uintptr
+		fill    func(*unix.Ifreq)
+	}{
+		{"address", unix.SIOCSIFADDR, func(r *unix.Ifreq) { _ = r.SetInet4Addr([]byte{10, 213, 0, 99}) }},
+		{"mtu", unix.SIOCSIFMTU, func(r *unix.Ifreq) { r.SetUint32(9000) }},
+		{"queue", unix.SIOCSIFTXQLEN, func(r *unix.Ifreq) { r.SetUint32(1 << 20) }},
+		{"hardware", unix.SIOCSIFHWADDR, func(r *unix.Ifreq) { r.SetUint16(unix.ARPHRD_ETHER) }},
+		{"down", unix.SIOCSIFFLAGS, func(r *unix.Ifreq) { r.SetUint16(0) }},
+	} {
+		r, err := unix.NewIfreq("eth0")
+		if err == nil {
+			try.fill(r)
+			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), try.request, uintptr(unsafe.Pointer(r)))
+			if err = nil; errno != 0 {
+				err = errno
+			}
+		}
+		say("link", try.name, result(err))
+	}
+	say("link neighbour", result(raw(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSARP, buffer(bigBuffer))()))
+	say("link route", result(raw(unix.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, buffer(bigBuffer))()))
+}

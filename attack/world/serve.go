@@ -1,0 +1,200 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// serve has everybody answer.
+func (w *World) serve() error {
+	if err := w.listen(Port); err != nil {
+		return err
+	}
+	err := w.do(func() error {
+		for _, port := range []int{Port, 53, 853} {
+			if err := w.listen(port); err != nil {
+				return err
+			}
+		}
+		return w.listenLite()
+	})
+	if err != nil {
+		return err
+	}
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	w.Names = conn.LocalAddr().String()
+	w.datagrams(conn, func(question []byte) []byte {
+		name, answer := answer(question)
+		w.came.Store("asked "+name, true)
+		return answer
+	})
+	return nil
+}
+
+// listen answers connections and datagrams at a port of all addresses, where
+// this thread is.
+func (w *World) listen(port int) error {
+	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{Port: port})
+	if err != nil {
+		return err
+	}
+	w.connections(tcp)
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
+	if err != nil {
+		return err
+	}
+	w.datagrams(udp, w.note)
+	return nil
+}
+
+// note remembers a datagram's text, which zeros may follow.
+func (w *World) note(datagram []byte) []byte {
+	text, _, _ := bytes.Cut(datagram, []byte{0})
+	w.came.Store(string(text), true)
+	return []byte("answered")
+}
+
+// listenLite takes datagrams of UDP-Lite, a protocol of its own, where the kernel
+// has it.
+func (w *World) listenLite() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDPLITE)
+	if err != nil {
+		return nil //nolint:nilerr // no program has it then
+	}
+	file := os.NewFile(uintptr(fd), "udplite")
+	defer file.Close()
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: Port}); err != nil {
+		return err
+	}
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return err
+	}
+	w.datagrams(conn, w.note)
+	return nil
+}
+
+// datagrams answers each that comes, until Close.
+func (w *World) datagrams(conn net.PacketConn, answer func([]byte) []byte) {
+	w.closers = append(w.closers, conn.Close)
+	w.parts.Go(func() {
+		for datagram := make([]byte, 1<<16); ; {
+			n, from, err := conn.ReadFrom(datagram)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if text := answer(datagram[:n]); err == nil && text != nil {
+				_, _ = conn.WriteTo(text, from)
+			}
+		}
+	})
+}
+
+// connections serves each until its end, or Close.
+func (w *World) connections(l net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.closers = append(w.closers, func() error {
+		cancel()
+		return l.Close()
+	})
+	w.parts.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.parts.Go(func() {
+				defer conn.Close()
+				defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+				converse(conn)
+			})
+		}
+	})
+}
+
+// converse does what a client's first word says: answers, takes what comes, or
+// sends without end.
+func converse(conn net.Conn) {
+	word := make([]byte, 5)
+	if _, err := io.ReadFull(conn, word); err != nil {
+		return
+	}
+	switch string(word) {
+	case "drain":
+		_, _ = io.Copy(io.Discard, conn)
+		_, _ = io.WriteString(conn, "answered")
+	case "flood":
+		_, _ = io.CopyN(conn, zeros{}, 1<<40)
+	default:
+		_, _ = io.WriteString(conn, "answered")
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// names are those that the name server knows, and what they lead to: what an
+// attacker who has a domain can have them say.
+var names = map[string]string{
+	"public.example":   Public4,
+	"lan.example":      LAN4,
+	"lan6.example":     LAN6,
+	"metadata.example": Metadata,
+	"machine.example":  MachineLAN4,
+	"mapped.example":   "::ffff:" + LAN4,
+	"zero.example":     "0.0.0.0",
+	"local.example":    "127.0.0.1",
+}
+
+// answer answers a question for a name, and returns the name.
+func answer(question []byte) (name string, message []byte) {
+	const header = 12
+	if len(question) < header {
+		return "", nil
+	}
+	var labels []string
+	at := header
+	for at < len(question) && question[at] != 0 {
+		end := at + 1 + int(question[at])
+		if end > len(question) {
+			return "", nil
+		}
+		labels = append(labels, string(question[at+1:end]))
+		at = end
+	}
+	name = strings.ToLower(strings.Join(labels, "."))
+	if at += 5; at > len(question) { // the root's label, type and class
+		return name, nil
+	}
+	kind := binary.BigEndian.Uint16(question[at-4:])
+	message = append(bytes.Clone(question[:2]), 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // an answer, without any
+	message = append(message, question[header:at]...)
+	to, known := names[name]
+	if !known {
+		message[3] |= 3 // no such name
+		return name, message
+	}
+	const a, aaaa = 1, 28
+	if address := netip.MustParseAddr(to); address.Is4() == (kind == a) && (kind == a || kind == aaaa) {
+		message[7] = 1
+		message = append(message, 0xc0, header, 0, byte(kind), 0, 1, 0, 0, 0, 60, 0, byte(len(address.AsSlice())))
+		message = append(message, address.AsSlice()...)
+	}
+	return name, message
+}

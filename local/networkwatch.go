@@ -1,0 +1,118 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/watch"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// verifyEvery is how often all packet filters are looked at, though the kernel
+// tells who changes them: others' tools replace all rules of a machine at once, and
+// a server that isn't root is told nothing.
+const verifyEvery = time.Minute
+
+// watchNetworks ends runners whose packet filter isn't what it was, until ctx
+// ends.
+func (c *Cluster) watchNetworks(ctx context.Context) {
+	changes := touched{wake: make(chan struct{}, 1)}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() {
+		if err := watch.Filters(ctx, changes.add); err != nil {
+			c.log.Info("changes of packet filters are looked for once a minute, since they can't be listened for", zap.Error(err))
+		}
+	})
+	tick := time.NewTicker(verifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.verifyNetworks(ctx, func(*entry) bool { return true })
+		case <-changes.wake:
+			tables := changes.take()
+			all := tables[""] || tables[sharedTable]
+			c.verifyNetworks(ctx, func(e *entry) bool { return all || tables[tablePrefix+network.Name(e.group)] })
+		}
+	}
+}
+
+// Names of packet filters: of all runners together, and of one before its link's.
+const sharedTable, tablePrefix = "rockpool", "rockpool-"
+
+// A touched has the tables that somebody changed, of ours.
+type touched struct {
+	wake chan struct{}
+
+	mu     sync.Mutex
+	tables map[string]bool // guarded by mu
+}
+
+func (t *touched) add(table string) {
+	if table != "" && table != sharedTable && !strings.HasPrefix(table, tablePrefix) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tables == nil {
+		t.tables = map[string]bool{}
+	}
+	t.tables[table] = true
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *touched) take() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tables := t.tables
+	t.tables = nil
+	return tables
+}
+
+// verifyNetworks ends those of some runners that aren't kept to their policy.
+func (c *Cluster) verifyNetworks(ctx context.Context, of func(*entry) bool) {
+	goesOn := func(e *entry) bool {
+		return e.runner.Environment.Network.Used() && e.address.IsValid() && !e.removing && e.runner.State.Before(runtime.RunnerStopping)
+	}
+	var all []*entry
+	c.mu.Lock()
+	for _, e := range c.entries {
+		if of(e) && goesOn(e) {
+			all = append(all, e)
+		}
+	}
+	c.mu.Unlock()
+	for _, e := range all {
+		err := c.verifyNetwork(ctx, e)
+		var refusal *launch.RefusalError
+		if !errors.As(err, &refusal) || !refusal.Changed {
+			continue // it is as it was, or nobody could find out
+		}
+		c.mu.Lock()
+		ended := !goesOn(e) // meanwhile, and its filter is gone with it
+		c.mu.Unlock()
+		if ended {
+			continue
+		}
+		c.log.Error("a runner is ended, since its network isn't kept to its policy any more: does another program replace this machine's packet filter?",
+			zap.String("runner", string(e.id)), zap.Error(err))
+		e.task.Stop(unfenced)
+	}
+}
+
+// unfenced is the end of a runner whose packet filter somebody changed.
+var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "its packet filter was changed by another program of the machine"}

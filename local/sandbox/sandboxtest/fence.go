@@ -1,0 +1,76 @@
+package sandboxtest
+
+// fenceEdits take away what keeps a runner's network to its policy. Rules go, or
+// match nothing; what is read back is compared with what is left.
+var fenceEdits = []edit{
+	{"local/network/fence/without.go", "", `package fence
+
+import (
+	"github.com/google/nftables/expr"
+)
+
+// Without tells which defence this program is without.
+var Without = func(string) bool { return false }
+
+func unless(defence string, part []expr.Any) []expr.Any {
+	if Without(defence) {
+		return nil
+	}
+	return part
+}
+
+func either(is, none set, defences ...string) set {
+	for _, d := range defences {
+		if Without(d) {
+			return none
+		}
+	}
+	return is
+}
+
+func otherThan(kind []byte) *expr.Cmp {
+	if Without("machine") || Without("runners") { // to which their answers go
+		return is([]byte{0xff, 0, 0, 0})
+	}
+	return isNot(kind)
+}
+
+func dropUnless(defence string) []expr.Any {
+	if Without(defence) {
+		return accept()
+	}
+	return drop()
+}
+
+func most(n uint32) uint32 {
+	if Without("connections") {
+		return 1 << 16
+	}
+	return n
+}
+`},
+	{"local/sandbox/cmd/withoutfence.go", "", `package main
+
+import "github.com/rockpool/rockpool/local/network/fence"
+
+func init() { fence.Without = isWithout }
+`},
+	{"local/network/fence/rules.go", `	in := [][]expr.Any{rule(notFrom(v4), drop()), rule(notFrom(v6), drop())}
+`, `	in := [][]expr.Any{rule(notFrom(v4), drop()), rule(notFrom(v6), drop())}
+	if Without("source") {
+		in = nil
+	}
+`},
+	{"local/network/fence/rules.go", `port(false, n), flags(tcpSYN|tcpACK, tcpSYN, false), accept())`, `port(false, n), unless("answers", flags(tcpSYN|tcpACK, tcpSYN, false)), accept())`},
+	{"local/network/fence/rules.go", `	refused := [][]expr.Any{`, `	if Without("protocols") {
+		protocols = [][]expr.Any{accept()}
+	}
+	refused := [][]expr.Any{`},
+	{"local/network/fence/rules.go", `isNot([]byte{unix.RTN_UNICAST, 0, 0, 0})`, `otherThan([]byte{unix.RTN_UNICAST, 0, 0, 0})`},
+	{"local/network/fence/rules.go", `within(runners4)`, `within(either(runners4, permit4, "runners"))`},
+	{"local/network/fence/rules.go", `within(runners6)`, `within(either(runners6, permit6, "runners"))`},
+	{"local/network/fence/rules.go", `within(denied4)`, `within(either(denied4, permit4, "denied", "runners"))`},
+	{"local/network/fence/rules.go", `within(denied6)`, `within(either(denied6, permit6, "denied", "runners"))`},
+	{"local/network/fence/rules.go", `rule(link(expr.MetaKeyOIFNAME), drop())`, `rule(link(expr.MetaKeyOIFNAME), dropUnless("runners"))`},
+	{"local/network/fence/rules.go", `Connlimit{Count: maxConnections,`, `Connlimit{Count: most(maxConnections),`},
+}
