@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/agent"
 )
@@ -96,6 +100,48 @@ int main(void) {
 	}
 	if t.Failed() {
 		t.Log(got)
+	}
+}
+
+// TestFilterRefuses makes every call that isn't let through, as a user and as root
+// of the runner. What is asked of each is nothing: that a kernel answers it as the
+// filter does says little of one call, but of hundreds that the list holds.
+func TestFilterRefuses(t *testing.T) {
+	const source = `
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int n, char **v) {
+	for (int i = 1; i < n; i++) {
+		errno = 0;
+		long r = syscall(atol(v[i]), 0, 0, 0, 0, 0, 0);
+		printf("%s %s\n", v[i], r < 0 ? strerrorname_np(errno) : "done");
+	}
+}`
+	b := newBed(t, 0)
+	b.compile(t, source)
+	argv, want := []string{"./t"}, ""
+	judged := judgements(false)
+	for number := range 2 * tableSize {
+		j := unlisted
+		if number < tableSize {
+			j = judged[number]
+		}
+		if j == unlisted || j == refused {
+			argv = append(argv, strconv.Itoa(number))
+			want += fmt.Sprintln(number, words[j])
+		}
+	}
+	for _, root := range []bool{false, true} {
+		r, err := b.start(t, agent.Start{Argv: argv, Env: testEnv, Privileged: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.stdout != want {
+			t.Errorf("root %t: %s", root, cmp.Diff(want, r.stdout))
+		}
 	}
 }
 
