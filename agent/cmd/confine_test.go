@@ -104,8 +104,7 @@ int main(void) {
 }
 
 // TestFilterRefuses makes every call that isn't let through, as a user and as root
-// of the runner. What is asked of each is nothing: that a kernel answers it as the
-// filter does says little of one call, but of hundreds that the list holds.
+// of the runner.
 func TestFilterRefuses(t *testing.T) {
 	const source = `
 #include <errno.h>
@@ -120,6 +119,7 @@ int main(int n, char **v) {
 		printf("%s %s\n", v[i], r < 0 ? strerrorname_np(errno) : "done");
 	}
 }`
+	const uretprobe, uprobe = 335, 336 // of x86-64; on arm64 there is nothing
 	b := newBed(t, 0)
 	b.compile(t, source)
 	argv, want := []string{"./t"}, ""
@@ -128,6 +128,9 @@ int main(int n, char **v) {
 		j := unlisted
 		if number < tableSize {
 			j = judged[number]
+		}
+		if number == uretprobe || number == uprobe {
+			continue // newer kernels don't ask a filter, and end whoever calls these by hand
 		}
 		if j == unlisted || j == refused {
 			argv = append(argv, strconv.Itoa(number))
@@ -140,7 +143,7 @@ int main(int n, char **v) {
 			t.Fatal(err)
 		}
 		if r.stdout != want {
-			t.Errorf("root %t: %s", root, cmp.Diff(want, r.stdout))
+			t.Errorf("root %t: %+v %s", root, r.exit, cmp.Diff(want, r.stdout))
 		}
 	}
 }
