@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter is what lets the calls of filter_calls.go through and no others. It is
-// written out rather than made by go-seccomp-bpf, which doesn't refuse what comes by
-// the door of a foreign architecture (int 0x80), and compares all 64 bits of an
-// argument of which the kernel reads 32, as in CVE-2019-7303.
+// The filter lets the calls of filter_calls.go through and no others. It is written
+// out rather than made by go-seccomp-bpf, which compares all 64 bits of an argument
+// of which the kernel reads 32, as in CVE-2019-7303.
 
 // Offsets in struct seccomp_data, of a little-endian machine.
 const (

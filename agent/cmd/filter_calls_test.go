@@ -87,7 +87,7 @@ func judges(t *testing.T, what string, arch uint32, judged *table) {
 			j = judged[number]
 		}
 		// What each judgement by arguments lets through, and what it doesn't.
-		yes, no := uint32(allow), uint32(unknown)
+		yes, no := uint32(allow), unknown
 		good, bad := []uint64{0, 0, 0}, []uint64{0, 0, 0}
 		switch j {
 		case allowed:
