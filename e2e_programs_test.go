@@ -18,7 +18,7 @@ func TestE2EProgramsWork(t *testing.T) {
 		case said == "absent":
 			t.Logf("%s isn't there", test.needs)
 		case said != "ok" || got.Outcome != "EXITED" || *got.ExitCode != 0:
-			t.Errorf("%s: %s %v, printed %q and %q", test.needs, got.Outcome, got.ExitCode, said, got.stream("STDERR"))
+			t.Errorf("%s: %s %s, printed %q and %q", test.needs, got.Outcome, got.Signal, said, got.stream("STDERR"))
 		default:
 			ran++
 		}
