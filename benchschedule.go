@@ -42,7 +42,7 @@ func schedule(ctx context.Context, runners int) error {
 			return err
 		}
 		for _, a := range orders {
-			if err := s.Update(a.ID, scheduler.AllocationRunning, ""); err != nil {
+			if err := s.Update(a.ID, runtime.AllocationRunning, ""); err != nil {
 				return err
 			}
 		}

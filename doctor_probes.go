@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/thread"
 )
 
 // A kernelPart is something of the kernel's that a sandbox is made of.
@@ -96,19 +96,16 @@ func inMounts(try func(dir string) error) func(context.Context) (string, error) 
 			return "", err
 		}
 		defer os.RemoveAll(dir)
-		ended := make(chan error)
-		go func() {
-			goruntime.LockOSThread() // and it is never unlocked: the thread ends here
-			err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
-			if err == nil {
-				err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		thread.Do(func() {
+			if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+				return
 			}
-			if err == nil {
-				err = try(dir)
+			if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return
 			}
-			ended <- err
-		}()
-		return "", <-ended
+			err = try(dir)
+		})
+		return "", err
 	}
 }
 

@@ -26,9 +26,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		if len(leftovers(data, cgroupsOf(data))) > 0 {
 			serveBinary(t, data).end(t, syscall.SIGTERM, false)
 		}
-		if err := unix.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
+		eventually(t, 10*time.Second, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
 	})
 	p := serveBinary(t, data)
 	runner := p.claimLoosely(t, "shell")

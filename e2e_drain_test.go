@@ -88,7 +88,7 @@ func TestE2EDrain(t *testing.T) {
 		return serve(t, data, rockpool(t), "serve", "--data", data, "--alert-timeout", "1")
 	}
 	p := start()
-	script, want := countingTo(2000, 8)
+	script, want := countingTo(2000, 20)
 	runner := p.claimLoosely(t, "shell")
 	r := &reader{id: p.start(t, object{"runnerId": runner, "shell": script})}
 	before := p.full(t, "shell", 2)
@@ -98,6 +98,15 @@ func TestE2EDrain(t *testing.T) {
 		t.Errorf("drain: %s", out)
 	}
 	first := p.wantDrained(t, 1, 1)
+	eventually(t, 10*time.Second, "their end is told", func() bool {
+		told := gone()
+		for id := range before {
+			if _, ok := told[id]; id != runner && !ok {
+				return false
+			}
+		}
+		return true
+	})
 	for id, reason := range gone() {
 		if _, was := before[id]; was && id != runner && reason != "DRAINED" || id == runner {
 			t.Errorf("runner %s is gone: %s", id, reason)

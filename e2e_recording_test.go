@@ -25,7 +25,7 @@ func TestE2ERecordings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.input["runnerId"] = runner
-			test.input["shell"] = `echo one; sleep 0.3; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; sleep 0.1; printf '\033[31mred\n' >&2`
+			test.input["shell"] = `echo one; sleep 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; sleep 0.1; printf '\033[31mred\n' >&2`
 			x := b.run(t, test.input)
 			var out struct{ Execution struct{ OutputURL string } }
 			b.call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.ID}, &out)
@@ -47,7 +47,7 @@ func TestE2ERecordings(t *testing.T) {
 					t.Fatalf("%s: %v", lines.Text(), err)
 				}
 				at := event[0].(float64)
-				pause = pause || at-last > 0.25
+				pause = pause || at-last > 0.5
 				if at < last {
 					t.Errorf("%f comes after %f", at, last)
 				}

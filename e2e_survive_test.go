@@ -117,7 +117,7 @@ func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
 	if got := p.await(t, exits); got.Outcome != "EXITED" || *got.ExitCode != 3 || got.stream("STDOUT") != "out\n" || got.stream("STDERR") != "err\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := p.await(t, limited); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || got.Usage.WallMs > 1900 {
+	if got := p.await(t, limited); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || got.Usage.WallMs > 10_000 {
 		t.Errorf("%+v", got)
 	}
 	if got := p.await(t, eats); got.Outcome != "MEMORY_LIMIT" {
@@ -191,7 +191,15 @@ func TestE2EReleasedThenKilled(t *testing.T) {
 	for range 5 {
 		runner := p.claimLoosely(t, "shell")
 		x := p.start(t, object{"runnerId": runner, "shell": "echo hi; sleep 60"})
-		<-time.After(300 * time.Millisecond) // it prints
+		eventually(t, 10*time.Second, "it prints", func() bool {
+			var out struct {
+				Execution struct {
+					Output struct{ Chunks []struct{ Text string } }
+				}
+			}
+			p.call(t, `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, object{"id": x}, &out)
+			return len(out.Execution.Output.Chunks) > 0
+		})
 		p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
 		p.end(t, syscall.SIGKILL, false)
 		p = serveBinary(t, p.data)

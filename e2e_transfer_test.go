@@ -397,7 +397,7 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 	response, cancel := begin(*b.locate(t, runner, "big"))
 	cancel()
 	response.Body.Close()
-	eventually(t, 2*time.Second, "the agent has closed the file", func() bool { return open() == 0 })
+	eventually(t, 10*time.Second, "the agent has closed the file", func() bool { return open() == 0 })
 }
 
 // TestE2ETransfersLeaveNothing repeats transfers, whole and cut, and counts

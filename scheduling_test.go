@@ -20,10 +20,10 @@ func TestSchemaHasTheSchedulersWords(t *testing.T) {
 	}
 	for enum, words := range map[string][]string{
 		"EvaluationType":    texts(scheduler.Types()...),
-		"EvaluationTrigger": texts(scheduler.TriggerRegister, scheduler.TriggerDeregister, scheduler.TriggerRestore, scheduler.TriggerLost, scheduler.TriggerNoRoom, scheduler.TriggerFollowUp, scheduler.TriggerInterval, scheduler.Trigger(runtime.TriggerNodeChanged), scheduler.Trigger(runtime.TriggerPreempted), scheduler.Trigger(runtime.TriggerOther)), // the last three are Nomad's
-		"EvaluationStatus":  texts(scheduler.EvaluationPending, scheduler.EvaluationBlocked, scheduler.EvaluationComplete, scheduler.EvaluationFailed, scheduler.EvaluationCancelled),
-		"AllocationStatus":  texts(scheduler.AllocationPending, scheduler.AllocationRunning, scheduler.AllocationComplete, scheduler.AllocationFailed, scheduler.AllocationLost),
-		"DesiredState":      texts(scheduler.DesiredRun, scheduler.DesiredStop),
+		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.EvaluationTrigger(runtime.TriggerNodeChanged), runtime.EvaluationTrigger(runtime.TriggerPreempted), runtime.EvaluationTrigger(runtime.TriggerOther)), // the last three are Nomad's
+		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
+		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
+		"DesiredState":      texts(runtime.DesiredRun, runtime.DesiredStop),
 		"Dimension":         texts(scheduler.CPU, scheduler.Memory, scheduler.Processes, scheduler.Workspace),
 	} {
 		body := regexp.MustCompile(`(?s)\nenum ` + enum + ` \{\n(.*?)\n\}`).FindSubmatch(schema)

@@ -279,8 +279,9 @@ func (s *Server) Run(ctx context.Context) error {
 		counted.Local = here.Stats
 	}
 	options.Metrics = metrics.Handler(counted)
+	requests := newRequests()
 	httpServer := &http.Server{
-		Handler:           web.Handler(graph.Handler(s.Engine, options)),
+		Handler:           requests.count(web.Handler(graph.Handler(s.Engine, options))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -317,6 +318,7 @@ func (s *Server) Run(ctx context.Context) error {
 		endStreams(errStopping)
 		drain(httpServer)
 		<-served
+		requests.wait()
 		endEngine(errStopping)
 		<-engineDone
 		endCluster(errStopping)

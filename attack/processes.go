@@ -40,12 +40,12 @@ func processes() []Attack {
 		},
 		{
 			Name: "stopping itself", Class: Processes, Defence: TimeLimit, Tries: "to never end by standing still",
-			Steps: []Step{shell("echo still; kill -STOP $$; echo woken").within(1), shell("echo lives")},
+			Steps: []Step{shell("echo still; kill -STOP $$; echo woken").within(3), shell("echo lives")},
 			Held:  "^still\n=> TIME_LIMIT.*\nlives\n=> EXITED 0",
 		},
 		{
 			Name: "ignoring the end", Class: Processes, Defence: TimeLimit, Tries: "to run on after its time by ignoring signals",
-			Steps: []Step{shell("trap '' TERM HUP INT QUIT; echo on; while :; do sleep 1; done").within(1), shell(countOthers)},
+			Steps: []Step{shell("trap '' TERM HUP INT QUIT; echo on; while :; do sleep 1; done").within(3), shell(countOthers)},
 			Held:  "^on\n=> TIME_LIMIT.*\nleft 0\n=> EXITED 0",
 		},
 		{

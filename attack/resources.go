@@ -75,7 +75,7 @@ func resources() []Attack {
 		},
 		{
 			Name: "an endless program", Class: Resources, Defence: TimeLimit, Tries: "to run for ever",
-			Steps: []Step{shell("echo on; while :; do sleep 1; done").within(1)}, Held: "^on\n=> TIME_LIMIT",
+			Steps: []Step{shell("echo on; while :; do sleep 1; done").within(3)}, Held: "^on\n=> TIME_LIMIT",
 		},
 		{
 			Name: "open files", Class: Resources, Defence: FileLimits, Tries: "to take all descriptors",

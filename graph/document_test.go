@@ -28,11 +28,14 @@ func TestAbuseIsRefusedEarly(t *testing.T) {
 		}
 		return b.String()
 	}
-	began := time.Now()
-	if got := ask(t, "POST", url, body("{ version } # "+strings.Repeat("x", 30<<20)), nil); got.Status != 200 || len(got.Errors) > 0 {
-		t.Fatalf("a comment of 30 MB: %d %.300v", got.Status, got.Errors)
+	measure := func() time.Duration {
+		began := time.Now()
+		if got := ask(t, "POST", url, body("{ version } # "+strings.Repeat("x", 30<<20)), nil); got.Status != 200 || len(got.Errors) > 0 {
+			t.Fatalf("a comment of 30 MB: %d %.300v", got.Status, got.Errors)
+		}
+		return time.Since(began)
 	}
-	floor := time.Since(began)
+	floor := measure()
 	doubling := "{ ...f0 }"
 	for i := range 40 {
 		doubling += fmt.Sprintf(" fragment f%d on Query { ...f%d ...f%d }", i, i+1, i+1)
@@ -75,6 +78,9 @@ func TestAbuseIsRefusedEarly(t *testing.T) {
 		size := 0
 		for _, e := range got.Errors {
 			size += len(e.Message)
+		}
+		if took > 20*floor { // the machine may be busier by now
+			floor = max(floor, measure())
 		}
 		if len(got.Errors) > 21 || size > 20_000 || took > 20*floor {
 			t.Errorf("%s: %d errors of %d bytes after %v, and the floor is %v", name, len(got.Errors), size, took, floor)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -26,19 +25,19 @@ type entry struct {
 
 	// Guarded by Cluster.mu.
 	runner     runtime.Runner
-	priority   runtime.Priority       // that it was asked for with last
-	allocation scheduler.AllocationID // its place; "" until it has one
-	handed     bool                   // its task is led
-	removing   bool                   // Remove was called, or the server's end removes it
-	forget     bool                   // with removing: nothing is to be left of it, not even its record
-	lost       bool                   // it wasn't there when this server came
-	leaked     bool                   // what is left of it could not be removed
-	address    netip.Addr             // at which the machine reaches it, with a network
-	slot       int                    // of its user ids, if they aren't a listening helper's
-	root       string                 // that its sandbox was made around
-	counter    *cgroup.Counter        // of its groups, known while there is a sandbox
-	oomSeen    int64                  // OOM kills that Evidence has told
-	oomAt      time.Time              // when the latest was counted
+	priority   runtime.Priority     // that it was asked for with last
+	allocation runtime.AllocationID // its place; "" until it has one
+	handed     bool                 // its task is led
+	removing   bool                 // Remove was called, or the server's end removes it
+	forget     bool                 // with removing: nothing is to be left of it, not even its record
+	lost       bool                 // it wasn't there when this server came
+	leaked     bool                 // what is left of it could not be removed
+	address    netip.Addr           // at which the machine reaches it, with a network
+	slot       int                  // of its user ids, if they aren't a listening helper's
+	root       string               // that its sandbox was made around
+	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
+	oomSeen    int64                // OOM kills that Evidence has told
+	oomAt      time.Time            // when the latest was counted
 	evidence   *runtime.Evidence
 	events     []runtime.TaskEvent // the latest; never changed in place
 }

@@ -13,7 +13,7 @@ import (
 func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	all := func(yield func(runtime.Evaluation) bool) {
 		for e := range c.scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
-			if filter.Picks(e.Job, e.Environment, runtime.EvaluationStatus(e.Status)) && !yield(shownEvaluation(e)) {
+			if filter.Picks(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
 				return
 			}
 		}
@@ -28,7 +28,7 @@ func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter
 func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	all := func(yield func(runtime.Allocation) bool) {
 		for a := range c.scheduler.Snapshot().EachAllocation(filter.RunnerID) {
-			if filter.Picks(a.Job, a.Environment, runtime.AllocationStatus(a.Status)) && !yield(shownAllocation(a)) {
+			if filter.Picks(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
 				return
 			}
 		}
@@ -39,17 +39,17 @@ func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter
 
 func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 	shown := runtime.Evaluation{
-		ID:            runtime.EvaluationID(e.ID),
-		Type:          runtime.EvaluationType(e.Type),
+		ID:            e.ID,
+		Type:          e.Type,
 		RunnerID:      e.Job,
 		EnvironmentID: e.Environment,
 		Priority:      int(e.Priority),
-		Trigger:       runtime.EvaluationTrigger(e.Trigger),
-		Status:        runtime.EvaluationStatus(e.Status),
+		Trigger:       e.Trigger,
+		Status:        e.Status,
 		Reason:        e.Reason,
 		Queued:        e.Queued,
-		PreviousID:    runtime.EvaluationID(e.Previous),
-		NextID:        runtime.EvaluationID(e.Next),
+		PreviousID:    e.Previous,
+		NextID:        e.Next,
 		CreatedAt:     e.CreatedAt,
 		WaitUntil:     e.WaitUntil,
 		DequeuedAt:    e.DequeuedAt,
@@ -69,13 +69,13 @@ func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 
 func shownAllocation(a scheduler.Allocation) runtime.Allocation {
 	return runtime.Allocation{
-		ID:            runtime.AllocationID(a.ID),
+		ID:            a.ID,
 		RunnerID:      a.Job,
 		EnvironmentID: a.Environment,
-		EvaluationID:  runtime.EvaluationID(a.Evaluation),
+		EvaluationID:  a.Evaluation,
 		Resources:     a.Resources,
-		Desired:       runtime.DesiredState(a.Desired),
-		Status:        runtime.AllocationStatus(a.Status),
+		Desired:       a.Desired,
+		Status:        a.Status,
 		Message:       a.Message,
 		CreatedAt:     a.CreatedAt,
 		RunningAt:     a.RunningAt,

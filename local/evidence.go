@@ -45,7 +45,7 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 // are being removed, those of commands go before the runner's own.
 func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	c.mu.Lock()
-	counter := e.counter
+	counter, isolation := e.counter, e.runner.Environment.Isolation
 	c.mu.Unlock()
 	if counter == nil {
 		return runtime.Evidence{}, errors.New("it was never made")
@@ -54,7 +54,7 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	if err != nil {
 		return runtime.Evidence{}, err
 	}
-	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, OwnKernel: e.runner.Environment.Isolation == runtime.IsolationGVisor}
+	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, OwnKernel: isolation == runtime.IsolationGVisor}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last := e.evidence; last != nil {

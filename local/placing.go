@@ -48,12 +48,12 @@ func (c *Cluster) openScheduler(ctx context.Context, left []*entry) error {
 		if e.untouched {
 			continue // it had no place, or didn't come to use it
 		}
-		e.allocation = scheduler.AllocationID(e.id) // sorts before those of this server
+		e.allocation = runtime.AllocationID(e.id) // sorts before those of this server
 		a := scheduler.Allocation{
-			ID: e.allocation, Job: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Status: scheduler.AllocationPending,
+			ID: e.allocation, Job: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Status: runtime.AllocationPending,
 		}
 		if runtime.RunnerStarting.Before(e.runner.State) {
-			a.Status, a.RunningAt = scheduler.AllocationRunning, now
+			a.Status, a.RunningAt = runtime.AllocationRunning, now
 		}
 		allocations = append(allocations, a)
 	}
@@ -128,9 +128,9 @@ func (c *Cluster) carryOut(a scheduler.Allocation) {
 	c.mu.Unlock()
 	switch {
 	case e == nil: // it was removed, and is forgotten
-		c.tell(a.Job, a.ID, scheduler.AllocationComplete, "")
+		c.tell(a.Job, a.ID, runtime.AllocationComplete, "")
 		return
-	case a.Desired == scheduler.DesiredStop:
+	case a.Desired == runtime.DesiredStop:
 		e.task.Stop(taskrunner.End{})
 	case fresh && draining: // endUnheld was too early to see it
 		e.task.Stop(drained)
@@ -169,19 +169,19 @@ func (c *Cluster) ran(e *entry) {
 	c.mu.Lock()
 	id := e.allocation
 	c.mu.Unlock()
-	c.tell(e.id, id, scheduler.AllocationRunning, "")
+	c.tell(e.id, id, runtime.AllocationRunning, "")
 }
 
 // freed tells everybody that a runner takes no room any more: its processes are
 // gone.
 func (c *Cluster) freed(e *entry) {
 	c.mu.Lock()
-	id, status, message := e.allocation, scheduler.AllocationFailed, e.runner.Message
+	id, status, message := e.allocation, runtime.AllocationFailed, e.runner.Message
 	switch {
 	case e.lost:
-		status, message = scheduler.AllocationLost, "it wasn't there after a restart"
+		status, message = runtime.AllocationLost, "it wasn't there after a restart"
 	case e.removing, e.runner.GoneReason == runtime.GoneDrained:
-		status, message = scheduler.AllocationComplete, ""
+		status, message = runtime.AllocationComplete, ""
 	}
 	c.mu.Unlock()
 	c.tell(e.id, id, status, message)
@@ -198,7 +198,7 @@ func (c *Cluster) lose(e *entry) {
 	}
 }
 
-func (c *Cluster) tell(runner runtime.RunnerID, id scheduler.AllocationID, status scheduler.AllocationStatus, message string) {
+func (c *Cluster) tell(runner runtime.RunnerID, id runtime.AllocationID, status runtime.AllocationStatus, message string) {
 	if id == "" {
 		return // it never had a place
 	}

@@ -139,7 +139,7 @@ func TestRestoreOfAWish(t *testing.T) {
 	if why := b.whyWaiting(waits); !strings.Contains(why, "memory exhausted") {
 		t.Errorf("it waits for: %s", why)
 	}
-	if trigger := first(b.scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != scheduler.TriggerNoRoom {
+	if trigger := first(b.scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != runtime.TriggerNoRoom {
 		t.Errorf("its last evaluation was made by %s", trigger)
 	}
 	if err := b.Remove(t.Context(), one); err != nil {

@@ -3,29 +3,21 @@ package local
 import (
 	"context"
 	"fmt"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Status implements runtime.Cluster. Runners that wait for a place take nothing;
 // those that are being removed count until their processes are gone.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return runtime.ClusterStatus{}, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine doesn't tell its memory: %v", err)
-	}
-	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{
-		CPUMHz:    goruntime.NumCPU() * c.machine.CoreMHz,
-		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
-	}}
+	node := c.scheduler.Snapshot().Node()
+	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB)}}
+	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
 	if lost := c.lost(); lost != "" {
 		remarks = append(remarks, lost)
@@ -37,11 +29,6 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	status.Problems = slices.Clone(c.problems)
-	for _, e := range c.entries {
-		if e.allocation != "" && e.runner.State != runtime.RunnerGone {
-			status.Capacity.Take(sandbox.Takes(e.runner.Environment))
-		}
-	}
 	if d := c.drainingStatus(); d != nil {
 		status.Draining = d
 		status.Problems = slices.Insert(status.Problems, 0, drainingProblem(*d))

@@ -45,8 +45,8 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	half := timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
 	l.Placing = half
 	l.Tasks.Phases = map[taskrunner.StartPhase]timing.Reading{taskrunner.PhaseTurn: half}
-	l.Scheduler.Timings = map[scheduler.EvaluationType]map[scheduler.Step]timing.Reading{scheduler.TypeStop: {scheduler.StepPlan: half}}
-	l.Scheduler.Depths.Ready = map[scheduler.EvaluationType]int{scheduler.TypePlace: 5, scheduler.TypeStop: 6}
+	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half}}
+	l.Scheduler.Depths.Ready = map[runtime.EvaluationType]int{runtime.EvaluationPlace: 5, runtime.EvaluationStop: 6}
 	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
 	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}

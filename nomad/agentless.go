@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hashicorp/nomad/api"
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/plain"
@@ -16,7 +15,7 @@ import (
 
 // openPlain serves the agent's protocol for a runner without an agent.
 func (c *Cluster) openPlain(ctx context.Context, e *entry, allocation string, way bridgeWay) (session, error) {
-	exec := plain.Allocation{Client: c.nomad.calls, ID: allocation, Task: way.Task, Query: api.QueryOptions{}}
+	exec := plain.Allocation{Client: c.nomad.calls, ID: allocation, Task: way.Task}
 	r, err := plain.Open(ctx, limited{exec, c.execs}, plain.Config{
 		Name: allocation, Workspace: way.Workspace,
 		Report: func(err error) {

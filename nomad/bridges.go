@@ -224,7 +224,7 @@ func (b *bridges) room(claimed bool) bool {
 		return false
 	}
 	delete(b.all, victim)
-	_ = worst.session.Close()
+	b.workers.Go(func() { _ = worst.session.Close() }) // which waits for the network
 	return true
 }
 

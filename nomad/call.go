@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,7 +33,7 @@ type pauses struct{ next time.Duration }
 func (p *pauses) wait(ctx context.Context) error { return p.waitUpTo(ctx, lastPause) }
 
 func (p *pauses) waitUpTo(ctx context.Context, most time.Duration) error {
-	def(&p.next, firstPause)
+	p.next = cmp.Or(p.next, firstPause)
 	pause := p.next/2 + rand.N(p.next/2+1)
 	p.next = min(2*p.next, most)
 	return wait(ctx, pause)

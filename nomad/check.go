@@ -91,12 +91,17 @@ func (c *Cluster) checkNodes(ctx context.Context, job *api.Job) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, node := range c.nodes {
-		driver := node.Drivers[task.Driver]
-		if node.Status == api.NodeStatusReady && driver != nil && driver.Detected && driver.Healthy {
+		if fit(node, task.Driver) {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of Nomad's %s has a healthy driver %s: enable it in the clients' configuration, or name another one", nodes(len(c.nodes)), task.Driver)
+	return fmt.Errorf("none of Nomad's %s is ready and eligible with a healthy driver %s: enable it in the clients' configuration, or name another one", nodes(len(c.nodes)), task.Driver)
+}
+
+// fit reports whether a node takes tasks of a driver.
+func fit(node *api.NodeListStub, driver string) bool {
+	d := node.Drivers[driver]
+	return node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible && !node.Drain && d != nil && d.Detected && d.Healthy
 }
 
 // checkToken tries what the lists need. What registering and alloc exec need

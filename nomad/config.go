@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -103,17 +104,17 @@ var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 // complete returns c with its defaults, or INVALID_INPUT with the first field
 // that can't be used.
 func (c Config) complete() (Config, error) {
-	def(&c.Prefix, "rockpool")
-	def(&c.Driver, Docker)
-	def(&c.MemoryReserve, 1)
-	def(&c.NoNetworkMode, "none")
-	def(&c.Priority, 50)
-	def(&c.Parallel, 8)
-	def(&c.Calls, 16)
-	def(&c.Bridges, 80)
-	def(&c.Patience, 10*time.Second)
-	def(&c.Relist, 30*time.Second)
-	def(&c.LockTTL, 10*time.Second)
+	c.Prefix = cmp.Or(c.Prefix, "rockpool")
+	c.Driver = cmp.Or(c.Driver, Docker)
+	c.MemoryReserve = cmp.Or(c.MemoryReserve, 1)
+	c.NoNetworkMode = cmp.Or(c.NoNetworkMode, "none")
+	c.Priority = cmp.Or(c.Priority, 50)
+	c.Parallel = cmp.Or(c.Parallel, 8)
+	c.Calls = cmp.Or(c.Calls, 16)
+	c.Bridges = cmp.Or(c.Bridges, 80)
+	c.Patience = cmp.Or(c.Patience, 10*time.Second)
+	c.Relist = cmp.Or(c.Relist, 30*time.Second)
+	c.LockTTL = cmp.Or(c.LockTTL, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -155,14 +156,6 @@ func (c Config) complete() (Config, error) {
 		return c, err
 	}
 	return c, c.Agent.check()
-}
-
-// def sets what isn't set.
-func def[T comparable](to *T, value T) {
-	var zero T
-	if *to == zero {
-		*to = value
-	}
 }
 
 var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ func (c Config) newDirect(settings api.Config, dial dialer) (*direct, error) {
 	tls := settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // what a client's certificate is for, by Nomad's convention
 		region := settings.Region
-		def(&region, api.GlobalRegion)
+		region = cmp.Or(region, api.GlobalRegion)
 		tls.TLSServerName = "client." + region + ".nomad"
 	}
 	client, err := newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {

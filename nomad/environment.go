@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (c Config) readEnvironment(job *api.Job) (runtime.Environment, error) {
 	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage { // which stands for an own template's
 		env.Image = image
 	}
-	def(&env.Image, runtime.DefaultImage)
+	env.Image = cmp.Or(env.Image, runtime.DefaultImage)
 	env.Network.ExposedPorts = adoptPorts(env.Network.ExposedPorts, group.Networks)
 	env.Revision, env.RunnerRevision = max(env.Revision, 1), max(env.RunnerRevision, 1)
 	if changes := changesByHand(job); changes > 0 {

@@ -104,19 +104,18 @@ func (x *examination) template(ctx context.Context) {
 		x.bad("policy", "give the token the policy of docs/nomad.md", "may not list nodes: %v", err)
 		return
 	}
-	fit := 0
+	taking := 0
 	for _, node := range all {
-		d := node.Drivers[task.Driver]
-		if node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible && !node.Drain && d != nil && d.Healthy {
-			fit++
+		if fit(node, task.Driver) {
+			taking++
 		}
 	}
-	if fit == 0 {
+	if taking == 0 {
 		x.bad("nodes", "see `nomad node status -verbose`, and whether --nomad-driver is one that nodes have",
 			"of %d nodes none is ready and eligible with a healthy driver %s", len(all), task.Driver)
 		return
 	}
-	x.fine("nodes", "%d of %d are ready, with a healthy driver %s", fit, len(all), task.Driver)
+	x.fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, len(all), task.Driver)
 	if Driver(task.Driver) == RawExec {
 		x.warn("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network")
 	}

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -93,7 +94,7 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	}
 	if task.User == "" {
 		task.User = c.User
-		def(&task.User, d.user)
+		task.User = cmp.Or(task.User, d.user)
 	}
 	d.configure(c, env, task.Config)
 	return job, nil

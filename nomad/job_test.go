@@ -32,7 +32,9 @@ func sample() runtime.Environment {
 
 func completed(t *testing.T, c Config) Config {
 	t.Helper()
-	def(&c.Agent, Agent{URL: "https://rockpool.example.org/agent/x", SHA256: strings.Repeat("ab", 32), Arch: "amd64"})
+	if c.Agent == (Agent{}) {
+		c.Agent = Agent{URL: "https://rockpool.example.org/agent/x", SHA256: strings.Repeat("ab", 32), Arch: "amd64"}
+	}
 	c, err := c.complete()
 	if err != nil {
 		t.Fatal(err)

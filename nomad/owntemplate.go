@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -34,8 +35,8 @@ func (c Config) base(parse func(hcl string) (*api.Job, error)) (*api.Job, error)
 	if err := bounded(group, task); err != nil {
 		return nil, err
 	}
-	def(&group.Count, new(1))
-	def(&job.Type, new(api.JobTypeBatch))
+	group.Count = cmp.Or(group.Count, new(1))
+	job.Type = cmp.Or(job.Type, new(api.JobTypeBatch))
 	unserve(job)
 	return job, nil
 }

@@ -34,16 +34,19 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 	if message != "memory exhausted on 1 node (1 node evaluated, 0 filtered, 1 exhausted)" {
 		t.Errorf("it says %q", message)
 	}
-	// A claim that waits raises the job's priority, and does nothing else.
-	if err := b.Start(t.Context(), id, big, runtime.PriorityWaiting); err != nil {
-		t.Fatal(err)
-	}
-	job, err := b.readJob(t.Context(), b.names.runner(id))
-	if err != nil || *job.Priority != b.config.priority(runtime.PriorityWaiting) {
-		t.Errorf("priority %v, %v", *job.Priority, err)
-	}
-	if r, _ := b.find(id); r.State != runtime.RunnerStarting {
-		t.Errorf("it is %s", r.State)
+	// A claim that waits raises the job's priority, one that has left lowers it
+	// again, and nothing else is done.
+	for _, priority := range []runtime.Priority{runtime.PriorityWaiting, runtime.PriorityRefill, runtime.PriorityWaiting} {
+		if err := b.Start(t.Context(), id, big, priority); err != nil {
+			t.Fatal(err)
+		}
+		job, err := b.readJob(t.Context(), b.names.runner(id))
+		if err != nil || *job.Priority != b.config.priority(priority) {
+			t.Errorf("priority %v, %v", *job.Priority, err)
+		}
+		if r, _ := b.find(id); r.State != runtime.RunnerStarting {
+			t.Errorf("it is %s", r.State)
+		}
 	}
 }
 
@@ -366,7 +369,7 @@ func TestCheckTellsWhatIsMissing(t *testing.T) {
 		says   string
 	}{
 		"nothing":      {func(*Config) {}, ""},
-		"the driver":   {func(c *Config) { c.Driver = Docker }, "none of Nomad's 1 node has a healthy driver docker"},
+		"the driver":   {func(c *Config) { c.Driver = Docker }, "none of Nomad's 1 node is ready and eligible with a healthy driver docker"},
 		"a token":      {func(c *Config) { c.API.Token = secret }, "Nomad refuses it"},
 		"the address":  {func(c *Config) { c.API.Address, c.Patience = "https://127.0.0.1:1", 100*time.Millisecond }, "Nomad doesn't answer"},
 		"certificates": {func(c *Config) { c.API.ClientCert, c.API.ClientKey, c.Patience = "", "", 100*time.Millisecond }, "Nomad doesn't answer"},

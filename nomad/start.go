@@ -56,7 +56,7 @@ func (c *Cluster) registered(e *entry, index uint64) {
 }
 
 // joinStart waits until another Start of the same runner has registered it, and
-// raises the job's priority where that still helps: while it has no place.
+// changes the job's priority where that still matters: while it has no place.
 func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
 	select {
 	case <-e.recorded:
@@ -65,22 +65,28 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	}
 	c.mu.Lock()
 	there := c.entries[e.id] == e
-	urgent := there && priority > e.priority && e.runner.State == runtime.RunnerStarting && e.allocation == "" && !e.removing
-	if urgent {
+	matters := there && priority != e.priority && e.runner.State == runtime.RunnerStarting && e.allocation == "" && !e.removing
+	if matters {
 		e.priority = priority
 	}
 	c.mu.Unlock()
 	switch {
 	case !there:
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be registered", e.id)
-	case !urgent:
+	case !matters:
 		return nil
 	}
-	_, err := c.register(ctx, e, priority)
-	return err
+	index, err := c.register(ctx, e, priority)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered(e, index)
+	return nil
 }
 
-// register registers e's job in its turn, or again with a higher priority. One
+// register registers e's job in its turn, or again with another priority. One
 // that a second attempt finds registered was registered by the first.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
 	release, err := c.turns.take(ctx, priority)

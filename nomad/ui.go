@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -37,7 +38,7 @@ func newUI(address string, settings api.Config) ui {
 		address = settings.Address
 	}
 	u := ui{base: strings.TrimSuffix(strings.TrimRight(address, "/"), "/ui"), namespace: settings.Namespace, region: settings.Region}
-	def(&u.namespace, api.DefaultNamespace)
+	u.namespace = cmp.Or(u.namespace, api.DefaultNamespace)
 	return u
 }
 

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *w
 	case w.signals >= wedgedSignals && time.Since(w.since) > wedgedAfter:
 		return c.giveUp(e, allocation)
 	}
-	def(&w.since, time.Now())
+	w.since = cmp.Or(w.since, time.Now())
 	w.signals++
 	err = c.attempt(ctx, func(ctx context.Context) error {
 		return c.nomad.calls.Allocations().Signal(&api.Allocation{ID: allocation}, query(ctx), task, "SIGCONT")

@@ -75,6 +75,11 @@ const (
 	EvaluationCancelled EvaluationStatus = "CANCELLED" // needless
 )
 
+// Ended reports whether nothing more happens to an evaluation.
+func (s EvaluationStatus) Ended() bool {
+	return s != EvaluationPending && s != EvaluationBlocked
+}
+
 // Waited returns how long an evaluation waited for its turn or for room: until
 // it was taken up for the last time, until it ended without, or until now.
 func (e Evaluation) Waited(now time.Time) time.Duration {
@@ -159,6 +164,11 @@ const (
 	AllocationFailed   AllocationStatus = "FAILED"
 	AllocationLost     AllocationStatus = "LOST"
 )
+
+// Ended reports whether there is nothing of an allocation any more.
+func (s AllocationStatus) Ended() bool {
+	return s == AllocationComplete || s == AllocationFailed || s == AllocationLost
+}
 
 // A SchedulingFilter asks for a page of evaluations or of allocations. Zero
 // fields pick all.

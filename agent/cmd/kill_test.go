@@ -27,7 +27,7 @@ func TestTimeLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took < time.Second || took > 2*time.Second {
+	if took := time.Since(begin); took < time.Second || took > 3500*time.Millisecond { // it sleeps for 4 s
 		t.Errorf("took %v", took)
 	}
 	if r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.stdout != "on\n" {
@@ -51,7 +51,7 @@ func TestTimeLimitAlone(t *testing.T) {
 	if s, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "alone"}); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.finish(t, s); r.exit.Cause != agent.CauseTimeLimit || r.exit.Wall > time.Second {
+	if r := b.finish(t, s); r.exit.Cause != agent.CauseTimeLimit || r.exit.Wall > 10*time.Second {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -66,10 +66,10 @@ func TestKill(t *testing.T) {
 		stdout       string
 	}{
 		{"at once", "trap 'echo no' TERM; echo on; sleep 60 & wait", 0, 0, "SIGKILL", "on\n"},
-		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 60 & wait", 5 * time.Second, 3, "", "on\nbye\n"},
-		{"not handled", "echo on; exec sleep 60", 5 * time.Second, 0, "SIGTERM", "on\n"},
+		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 60 & wait", 20 * time.Second, 3, "", "on\nbye\n"},
+		{"not handled", "echo on; exec sleep 60", 20 * time.Second, 0, "SIGTERM", "on\n"},
 		{"ignored", "trap '' TERM; echo on; sleep 60", 200 * time.Millisecond, 0, "SIGKILL", "on\n"},
-		{"stopped", "echo on; kill -STOP $$; sleep 60", 5 * time.Second, 0, "SIGTERM", "on\n"},
+		{"stopped", "echo on; kill -STOP $$; sleep 60", 20 * time.Second, 0, "SIGTERM", "on\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", test.script}, Env: testEnv})
@@ -93,7 +93,7 @@ func TestKill(t *testing.T) {
 			if r.exit.Cause != agent.CauseKill || r.exit.Code != test.code || r.exit.Signal != test.signal || "on\n"+r.stdout != test.stdout {
 				t.Errorf("got %+v", r)
 			}
-			if time.Since(begin) > 2*time.Second {
+			if time.Since(begin) > 10*time.Second {
 				t.Errorf("took %v", time.Since(begin))
 			}
 			if left := b.left(t); left != "" {
@@ -144,7 +144,7 @@ func TestLeftBehind(t *testing.T) {
 		for range 10 { // a busy machine may take its time, but not always
 			begin := time.Now()
 			r = b.sh(t, test.script)
-			if took = time.Since(begin); took <= test.most || r.stdout != test.want {
+			if took = time.Since(begin); took <= test.most && r.stdout == test.want {
 				break
 			}
 		}
@@ -336,7 +336,7 @@ func TestBorrowedPipe(t *testing.T) {
 	}
 	begin := time.Now()
 	r := b.finish(t, lender)
-	if took := time.Since(begin); took > 2*time.Second || !strings.Contains(r.stdout, "end\n") {
+	if took := time.Since(begin); took > 10*time.Second || !strings.Contains(r.stdout, "end\n") {
 		t.Errorf("took %v, %d bytes", took, len(r.stdout))
 	}
 	_ = borrower.Kill(0)

@@ -190,12 +190,12 @@ func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
 func TestTasksOfOneMachineAreApart(t *testing.T) {
 	a, b := newTask(t), newTask(t)
 	// Both are the first execution of their agent, so that both have its mark.
-	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "echo up; sleep 3; echo still"}, Env: testEnv})
+	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "echo up; sleep 8; echo still"}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
 	up(t, long)
-	r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", "ps -e | grep -c sleep; (setsid sleep 1007 &); exec sleep 1007"}, Env: testEnv, TimeLimit: 500 * time.Millisecond})
+	r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", "ps -e | grep -c sleep; (setsid sleep 1007 &); exec sleep 1007"}, Env: testEnv, TimeLimit: 3 * time.Second})
 	if err != nil || r.exit.Cause != agent.CauseTimeLimit || r.stdout != "0\n" {
 		t.Fatalf("%+v, %v", r, err)
 	}

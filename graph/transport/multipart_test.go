@@ -102,7 +102,7 @@ func TestUploadsArriveAsTheyLike(t *testing.T) {
 }
 
 func TestUploadsThatStall(t *testing.T) {
-	b := newBed(t, Settings{Silence: 50 * time.Millisecond})
+	b := newBed(t, Settings{Silence: time.Second})
 	for name, sent := range map[string]string{
 		"nothing": "", "operations": formStart[:20], "map": formStart[:140], "file": formStart + "some", "end": formStart + "some" + formEnd[:5],
 	} {
@@ -113,7 +113,7 @@ func TestUploadsThatStall(t *testing.T) {
 			}
 			s := b.sender(t, 100_000, preflight)
 			s.send(t, sent)
-			s.want(t, status, "nothing of the request came for 50ms", true)
+			s.want(t, status, "nothing of the request came for 1s", true)
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
 	s = b.sender(t, len(body), preflight)
 	s.send(t, strings.Replace(body, "mutation m { x }", "mutation panics ", 1))
 	s.want(t, 200, "errors", false)
-	b = newBed(t, Settings{Silence: 100 * time.Millisecond})
+	b = newBed(t, Settings{Silence: time.Second})
 	s = b.sender(t, len(body), "")
 	s.send(t, body[:1<<20]) // and no more
 	s.want(t, 403, "GraphQL-Require-Preflight", true)
@@ -154,7 +154,7 @@ func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
 	for err := error(nil); err == nil; {
 		_, err = io.WriteString(s, piece)
 	}
-	if took := time.Since(began); took < 100*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(began); took < 100*time.Millisecond || took > 15*time.Second {
 		t.Errorf("a terabyte was read for %s", took)
 	}
 }

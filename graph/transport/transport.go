@@ -10,6 +10,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -77,22 +78,15 @@ const (
 
 // WithDefaults fills in what is zero.
 func (s Settings) WithDefaults() Settings {
-	orDefault(&s.MaxBody, DefaultMaxBody)
-	orDefault(&s.MaxOperations, DefaultMaxOperations)
-	orDefault(&s.Budget, DefaultBudget)
-	orDefault(&s.SlowAfter, DefaultSlowAfter)
-	orDefault(&s.Patience, DefaultPatience)
-	orDefault(&s.InitTimeout, DefaultInitTimeout)
-	orDefault(&s.Keepalive, DefaultKeepalive)
-	orDefault(&s.Silence, DefaultSilence)
+	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
+	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
+	s.Budget = cmp.Or(s.Budget, DefaultBudget)
+	s.SlowAfter = cmp.Or(s.SlowAfter, DefaultSlowAfter)
+	s.Patience = cmp.Or(s.Patience, DefaultPatience)
+	s.InitTimeout = cmp.Or(s.InitTimeout, DefaultInitTimeout)
+	s.Keepalive = cmp.Or(s.Keepalive, DefaultKeepalive)
+	s.Silence = cmp.Or(s.Silence, DefaultSilence)
 	return s
-}
-
-func orDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
 }
 
 // An operation is one that was parsed and validated.

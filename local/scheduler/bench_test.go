@@ -30,7 +30,7 @@ func BenchmarkThroughput(b *testing.B) {
 	register(b, s, jobs...)
 	for snap := s.Snapshot(); s.stats.acked.Load() < int64(b.N); {
 		var err error
-		if snap, err = s.Wait(b.Context(), snap.Index()); err != nil {
+		if snap, err = s.Wait(b.Context(), snap.index); err != nil {
 			b.Fatal(err)
 		}
 		if s.stats.placed.Load() == int64(b.N) {
@@ -66,12 +66,12 @@ func BenchmarkLife(b *testing.B) {
 			b.Fatal(orders, err)
 		}
 		took = append(took, time.Since(began))
-		update(b, s, orders[0].ID, AllocationRunning)
+		update(b, s, orders[0].ID, runtime.AllocationRunning)
 		s.Deregister(j.ID)
-		if orders, after, err = s.Orders(b.Context(), at); err != nil || orders[0].Desired != DesiredStop {
+		if orders, after, err = s.Orders(b.Context(), at); err != nil || orders[0].Desired != runtime.DesiredStop {
 			b.Fatal(orders, err)
 		}
-		update(b, s, orders[0].ID, AllocationComplete)
+		update(b, s, orders[0].ID, runtime.AllocationComplete)
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-to-order-p50")
@@ -96,7 +96,7 @@ func BenchmarkUnblock(b *testing.B) {
 	}
 	live := s.Snapshot().Allocations(Filter{})
 	for b.Loop() {
-		update(b, s, live[0].ID, AllocationComplete)
+		update(b, s, live[0].ID, runtime.AllocationComplete)
 		orders, at, err := s.Orders(b.Context(), after)
 		if err != nil || len(orders) != 1 {
 			b.Fatal(orders, err)
@@ -153,7 +153,7 @@ func BenchmarkKept(b *testing.B) {
 		if _, after, err = s.Orders(b.Context(), at); err != nil {
 			b.Fatal(err)
 		}
-		update(b, s, orders[0].ID, AllocationComplete)
+		update(b, s, orders[0].ID, runtime.AllocationComplete)
 		lives++
 	}
 	b.ReportMetric(float64(heap()-before)/float64(lives), "bytes/life")
@@ -170,7 +170,7 @@ func BenchmarkStats(b *testing.B) {
 	for i := range 1000 {
 		register(b, s, job(fmt.Sprint("waiting ", i), "a", runtime.PriorityRefill))
 	}
-	if n := s.Stats().Depths.Ready[TypePlace]; n != 1000 {
+	if n := s.Stats().Depths.Ready[runtime.EvaluationPlace]; n != 1000 {
 		b.Fatalf("%d wait", n)
 	}
 	for b.Loop() {

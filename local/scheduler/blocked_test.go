@@ -26,7 +26,7 @@ func newBlockedBed(free int) *blockedBed {
 
 func (b *blockedBed) add(job, environment string, priority runtime.Priority, memoryMiB int) *Evaluation {
 	e := &Evaluation{
-		ID: EvaluationID("e-" + job), Job: runtime.RunnerID(job), Environment: runtime.EnvironmentID(environment), Priority: priority,
+		ID: runtime.EvaluationID("e-" + job), Job: runtime.RunnerID(job), Environment: runtime.EnvironmentID(environment), Priority: priority,
 		Reason: "for " + job, wanted: runtime.Resources{MemoryMiB: memoryMiB}, Shortages: []Shortage{{Dimension: Memory}},
 	}
 	b.block(e)
@@ -125,18 +125,18 @@ func TestPlansOfABatchGoByPriority(t *testing.T) {
 	p := newPlanner(newState(Node{}), nil, &stats{})
 	var first submission
 	for i, priority := range []runtime.Priority{50, 80, 50, 100} {
-		made := plan{delivery: delivery{Evaluation: &Evaluation{ID: EvaluationID(fmt.Sprint(i)), Priority: priority}}}
+		made := plan{delivery: delivery{Evaluation: &Evaluation{ID: runtime.EvaluationID(fmt.Sprint(i)), Priority: priority}}}
 		if i == 0 {
 			first = submission{plan: made}
 		} else {
 			p.plans <- submission{plan: made}
 		}
 	}
-	var order []EvaluationID
+	var order []runtime.EvaluationID
 	for _, s := range p.gather(first) {
 		order = append(order, s.delivery.ID)
 	}
-	if !slices.Equal(order, []EvaluationID{"3", "1", "0", "2"}) {
+	if !slices.Equal(order, []runtime.EvaluationID{"3", "1", "0", "2"}) {
 		t.Errorf("order: %v", order)
 	}
 }

@@ -36,7 +36,7 @@ type broker struct {
 	enabled bool
 	opened  chan struct{} // closed while it is enabled
 	slots   map[runtime.RunnerID]*slot
-	ready   map[EvaluationType]*fair
+	ready   map[runtime.EvaluationType]*fair
 	waiters []*waiter
 	tokens  token
 	failed  map[runtime.RunnerID]*Evaluation // delivered too often, until something newer of the job is ready
@@ -69,7 +69,7 @@ type item struct {
 
 // waiter is a blocked dequeue.
 type waiter struct {
-	types    []EvaluationType
+	types    []runtime.EvaluationType
 	answered chan delivery // capacity 1; closed when the broker is disabled
 }
 
@@ -80,7 +80,7 @@ func newBroker(stats *stats, superseded func(old, by *Evaluation)) *broker {
 		failing:    make(chan struct{}, 1),
 		opened:     make(chan struct{}),
 		slots:      map[runtime.RunnerID]*slot{},
-		ready:      map[EvaluationType]*fair{},
+		ready:      map[runtime.EvaluationType]*fair{},
 		failed:     map[runtime.RunnerID]*Evaluation{},
 	}
 	for _, t := range Types() {
@@ -186,7 +186,7 @@ func (b *broker) unschedule(i *item) {
 // dequeue waits for an evaluation of one of the types and hands it out: the
 // highest priority first, then by turns. It returns nil after a while without
 // one, and when stop is closed; errDisabled; and ctx's cause.
-func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.Duration, types ...EvaluationType) (*delivery, error) {
+func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.Duration, types ...runtime.EvaluationType) (*delivery, error) {
 	b.mu.Lock()
 	if !b.enabled {
 		b.mu.Unlock()
@@ -245,7 +245,7 @@ func (b *broker) dispatch() {
 }
 
 // best takes what comes first of some types.
-func (b *broker) best(types []EvaluationType) *Evaluation {
+func (b *broker) best(types []runtime.EvaluationType) *Evaluation {
 	var from *fair
 	var highest runtime.Priority
 	for _, t := range types {

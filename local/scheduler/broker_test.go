@@ -22,7 +22,7 @@ type brokerBed struct {
 	created uint64
 
 	told       sync.Mutex // guards superseded
-	superseded map[EvaluationID]EvaluationID
+	superseded map[runtime.EvaluationID]runtime.EvaluationID
 }
 
 func withBroker(t *testing.T, test func(t *testing.T, b *brokerBed)) {
@@ -34,7 +34,7 @@ func withBroker(t *testing.T, test func(t *testing.T, b *brokerBed)) {
 }
 
 func newBrokerBed() *brokerBed {
-	b := &brokerBed{superseded: map[EvaluationID]EvaluationID{}}
+	b := &brokerBed{superseded: map[runtime.EvaluationID]runtime.EvaluationID{}}
 	b.broker = newBroker(&stats{}, func(old, by *Evaluation) {
 		b.told.Lock()
 		defer b.told.Unlock()
@@ -45,24 +45,24 @@ func newBrokerBed() *brokerBed {
 }
 
 // over returns what was superseded, by what.
-func (b *brokerBed) over() map[EvaluationID]EvaluationID {
+func (b *brokerBed) over() map[runtime.EvaluationID]runtime.EvaluationID {
 	b.told.Lock()
 	defer b.told.Unlock()
 	return maps.Clone(b.superseded)
 }
 
-func (b *brokerBed) add(job, environment string, priority runtime.Priority, t EvaluationType) *Evaluation {
+func (b *brokerBed) add(job, environment string, priority runtime.Priority, t runtime.EvaluationType) *Evaluation {
 	b.created++
 	e := &Evaluation{
-		ID: EvaluationID(fmt.Sprintf("e%04d", b.created)), Job: runtime.RunnerID(job), Environment: runtime.EnvironmentID(environment),
-		Priority: priority, Type: t, CreateIndex: b.created, Status: EvaluationPending,
+		ID: runtime.EvaluationID(fmt.Sprintf("e%04d", b.created)), Job: runtime.RunnerID(job), Environment: runtime.EnvironmentID(environment),
+		Priority: priority, Type: t, CreateIndex: b.created, Status: runtime.EvaluationPending,
 	}
 	b.enqueue(e)
 	return e
 }
 
 // take dequeues what is there; nil if there is nothing.
-func (b *brokerBed) take(t interface{ Fatal(...any) }, types ...EvaluationType) *delivery {
+func (b *brokerBed) take(t interface{ Fatal(...any) }, types ...runtime.EvaluationType) *delivery {
 	if len(types) == 0 {
 		types = Types()
 	}
@@ -73,7 +73,7 @@ func (b *brokerBed) take(t interface{ Fatal(...any) }, types ...EvaluationType) 
 	return d
 }
 
-func (b *brokerBed) order(t *testing.T) (ids []EvaluationID) {
+func (b *brokerBed) order(t *testing.T) (ids []runtime.EvaluationID) {
 	for d := b.take(t); d != nil; d = b.take(t) {
 		ids = append(ids, d.ID)
 	}
@@ -85,21 +85,21 @@ func TestBrokerOrder(t *testing.T) {
 		for _, e := range []struct {
 			job, environment string
 			priority         runtime.Priority
-			evaluationType   EvaluationType
+			evaluationType   runtime.EvaluationType
 		}{
-			{"a1", "a", 50, TypePlace}, // e0001
-			{"a2", "a", 50, TypePlace},
-			{"a3", "a", 50, TypePlace},
-			{"b1", "b", 50, TypePlace}, // its turn is after one of a
-			{"c1", "c", 80, TypePlace}, // a claim waits
-			{"a4", "a", 100, TypeStop}, // frees room
-			{"", "", 1, TypeCollect},   // has time
-			{"a5", "a", 80, TypePlace}, // after c's turn
-			{"b2", "b", 50, TypePlace}, // e0009
+			{"a1", "a", 50, runtime.EvaluationPlace}, // e0001
+			{"a2", "a", 50, runtime.EvaluationPlace},
+			{"a3", "a", 50, runtime.EvaluationPlace},
+			{"b1", "b", 50, runtime.EvaluationPlace}, // its turn is after one of a
+			{"c1", "c", 80, runtime.EvaluationPlace}, // a claim waits
+			{"a4", "a", 100, runtime.EvaluationStop}, // frees room
+			{"", "", 1, runtime.EvaluationCollect},   // has time
+			{"a5", "a", 80, runtime.EvaluationPlace}, // after c's turn
+			{"b2", "b", 50, runtime.EvaluationPlace}, // e0009
 		} {
 			b.add(e.job, e.environment, e.priority, e.evaluationType)
 		}
-		want := []EvaluationID{"e0006", "e0005", "e0008", "e0001", "e0004", "e0002", "e0009", "e0003", "e0007"}
+		want := []runtime.EvaluationID{"e0006", "e0005", "e0008", "e0001", "e0004", "e0002", "e0009", "e0003", "e0007"}
 		if got := b.order(t); !slices.Equal(got, want) {
 			t.Errorf("got  %v\nwant %v", got, want)
 		}
@@ -108,11 +108,11 @@ func TestBrokerOrder(t *testing.T) {
 
 func TestBrokerTypes(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		b.add("a", "a", 50, TypePlace)
-		if d := b.take(t, TypeStop, TypeCollect); d != nil {
+		b.add("a", "a", 50, runtime.EvaluationPlace)
+		if d := b.take(t, runtime.EvaluationStop, runtime.EvaluationCollect); d != nil {
 			t.Errorf("a worker that only stops got %+v", d.Evaluation)
 		}
-		if d := b.take(t, TypePlace); d == nil || d.Type != TypePlace {
+		if d := b.take(t, runtime.EvaluationPlace); d == nil || d.Type != runtime.EvaluationPlace {
 			t.Errorf("got %+v", d)
 		}
 	})
@@ -120,9 +120,9 @@ func TestBrokerTypes(t *testing.T) {
 
 func TestBrokerHoldsOnePerJob(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		first := b.add("a", "a", 50, TypePlace)
+		first := b.add("a", "a", 50, runtime.EvaluationPlace)
 		held := b.take(t)
-		second, third := b.add("a", "a", 80, TypePlace), b.add("a", "a", 100, TypeStop)
+		second, third := b.add("a", "a", 80, runtime.EvaluationPlace), b.add("a", "a", 100, runtime.EvaluationStop)
 		if d := b.take(t); d != nil {
 			t.Fatalf("%s came while %s is outstanding", d.ID, first.ID)
 		}
@@ -144,25 +144,28 @@ func TestBrokerHoldsOnePerJob(t *testing.T) {
 func TestBrokerSupersedes(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(b *brokerBed)
-		want EvaluationID
+		want runtime.EvaluationID
 	}{
-		"what is ready by a newer one": {func(b *brokerBed) { b.add("a", "a", 50, TypePlace); b.add("a", "a", 50, TypeStop) }, "e0002"},
+		"what is ready by a newer one": {func(b *brokerBed) {
+			b.add("a", "a", 50, runtime.EvaluationPlace)
+			b.add("a", "a", 50, runtime.EvaluationStop)
+		}, "e0002"},
 		"what comes late by what is there": {func(b *brokerBed) {
 			b.created = 1
-			b.add("a", "a", 50, TypePlace)
+			b.add("a", "a", 50, runtime.EvaluationPlace)
 			b.created = 0
-			b.add("a", "a", 50, TypePlace)
+			b.add("a", "a", 50, runtime.EvaluationPlace)
 		}, "e0002"},
 		"what has to wait by what needn't": {func(b *brokerBed) {
-			b.add("a", "a", 50, TypeStop)
-			b.enqueue(&Evaluation{ID: "e0002", Job: "a", Type: TypeStop, CreateIndex: 2, WaitUntil: time.Now().Add(time.Minute)})
+			b.add("a", "a", 50, runtime.EvaluationStop)
+			b.enqueue(&Evaluation{ID: "e0002", Job: "a", Type: runtime.EvaluationStop, CreateIndex: 2, WaitUntil: time.Now().Add(time.Minute)})
 		}, "e0001"},
-		"not by itself": {func(b *brokerBed) { b.enqueue(b.add("a", "a", 50, TypePlace)) }, "e0001"},
+		"not by itself": {func(b *brokerBed) { b.enqueue(b.add("a", "a", 50, runtime.EvaluationPlace)) }, "e0001"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withBroker(t, func(t *testing.T, b *brokerBed) {
 				test.do(b)
-				if got := b.order(t); !slices.Equal(got, []EvaluationID{test.want}) {
+				if got := b.order(t); !slices.Equal(got, []runtime.EvaluationID{test.want}) {
 					t.Errorf("came %v, want %s", got, test.want)
 				}
 			})
@@ -173,7 +176,7 @@ func TestBrokerSupersedes(t *testing.T) {
 // A woken evaluation that blocks again and is woken at once is queued while it is held.
 func TestBrokerDeliversAgainWhatIsEnqueuedWhileHeld(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		e := b.add("a", "a", 50, TypePlace)
+		e := b.add("a", "a", 50, runtime.EvaluationPlace)
 		held := b.take(t)
 		b.enqueue(e)
 		if d := b.take(t); d != nil {
@@ -206,27 +209,27 @@ func TestBrokerDeliversAgainWhatIsEnqueuedWhileHeld(t *testing.T) {
 func TestBrokerWaitsAndWakes(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
 		began := time.Now()
-		if d, err := b.dequeue(t.Context(), nil, 3*time.Second, TypePlace); d != nil || err != nil || time.Since(began) != 3*time.Second {
+		if d, err := b.dequeue(t.Context(), nil, 3*time.Second, runtime.EvaluationPlace); d != nil || err != nil || time.Since(began) != 3*time.Second {
 			t.Errorf("without an evaluation: %v, %v after %v", d, err, time.Since(began))
 		}
 		stop := make(chan struct{})
 		close(stop)
-		if d, err := b.dequeue(t.Context(), stop, time.Hour, TypePlace); d != nil || err != nil {
+		if d, err := b.dequeue(t.Context(), stop, time.Hour, runtime.EvaluationPlace); d != nil || err != nil {
 			t.Errorf("stopped: %v, %v", d, err)
 		}
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if _, err := b.dequeue(ctx, nil, time.Hour, TypePlace); !errors.Is(err, why) {
+		if _, err := b.dequeue(ctx, nil, time.Hour, runtime.EvaluationPlace); !errors.Is(err, why) {
 			t.Errorf("cancelled: %v", err)
 		}
 		began = time.Now()
-		time.AfterFunc(time.Second, func() { b.add("a", "a", 50, TypePlace) })
-		if d, err := b.dequeue(t.Context(), nil, time.Hour, TypePlace); d == nil || err != nil || time.Since(began) != time.Second {
+		time.AfterFunc(time.Second, func() { b.add("a", "a", 50, runtime.EvaluationPlace) })
+		if d, err := b.dequeue(t.Context(), nil, time.Hour, runtime.EvaluationPlace); d == nil || err != nil || time.Since(began) != time.Second {
 			t.Errorf("%v, %v after %v", d, err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, b.disable)
-		if _, err := b.dequeue(t.Context(), nil, time.Hour, TypePlace); !errors.Is(err, errDisabled) {
+		if _, err := b.dequeue(t.Context(), nil, time.Hour, runtime.EvaluationPlace); !errors.Is(err, errDisabled) {
 			t.Errorf("disabled: %v", err)
 		}
 	})
@@ -234,7 +237,7 @@ func TestBrokerWaitsAndWakes(t *testing.T) {
 
 func TestBrokerNeedsTheToken(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		b.add("a", "a", 50, TypePlace)
+		b.add("a", "a", 50, runtime.EvaluationPlace)
 		d := *b.take(t)
 		wrong := d
 		wrong.token++
@@ -260,14 +263,14 @@ func TestBrokerNeedsTheToken(t *testing.T) {
 // counts as one that gave it back.
 func TestBrokerRedeliversAndFails(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		e := b.add("a", "a", 50, TypePlace)
+		e := b.add("a", "a", 50, runtime.EvaluationPlace)
 		d := b.take(t)
 		if err := b.nack(*d); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []time.Duration{time.Second, nackAfter + 4*time.Second} {
 			began := time.Now()
-			next, err := b.dequeue(t.Context(), nil, time.Hour, TypePlace)
+			next, err := b.dequeue(t.Context(), nil, time.Hour, runtime.EvaluationPlace)
 			if err != nil || next.ID != e.ID || next.token == d.token || time.Since(began) != want {
 				t.Fatalf("%+v, %v after %v, want %v", next, err, time.Since(began), want)
 			}
@@ -286,7 +289,7 @@ func TestBrokerRedeliversAndFails(t *testing.T) {
 		if got := b.stats.read(); got.NackTimeouts != 1 || got.Nacked != 3 || got.Failed != 1 {
 			t.Errorf("stats: %+v", got)
 		}
-		b.add("a", "a", 50, TypePlace)
+		b.add("a", "a", 50, runtime.EvaluationPlace)
 		if b.depths().Failed != 0 {
 			t.Error("it is still failed though something newer is ready")
 		}
@@ -295,21 +298,21 @@ func TestBrokerRedeliversAndFails(t *testing.T) {
 
 func TestBrokerLosesNothingWhileDisabled(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		b.add("held", "a", 50, TypePlace)
+		b.add("held", "a", 50, runtime.EvaluationPlace)
 		d := b.take(t)
-		b.add("ready", "a", 50, TypePlace)
-		b.add("held", "a", 50, TypeStop) // pending
-		b.add("nacked", "b", 90, TypePlace)
+		b.add("ready", "a", 50, runtime.EvaluationPlace)
+		b.add("held", "a", 50, runtime.EvaluationStop) // pending
+		b.add("nacked", "b", 90, runtime.EvaluationPlace)
 		if err := b.nack(*b.take(t)); err != nil {
 			t.Fatal(err)
 		}
 		b.disable()
 		b.disable()
-		b.add("late", "a", 50, TypePlace)
+		b.add("late", "a", 50, runtime.EvaluationPlace)
 		if b.holds(*d) {
 			t.Error("it is still held")
 		}
-		if _, err := b.dequeue(t.Context(), nil, time.Hour, TypePlace); !errors.Is(err, errDisabled) {
+		if _, err := b.dequeue(t.Context(), nil, time.Hour, runtime.EvaluationPlace); !errors.Is(err, errDisabled) {
 			t.Errorf("dequeue: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -318,7 +321,7 @@ func TestBrokerLosesNothingWhileDisabled(t *testing.T) {
 		got := b.order(t)
 		slices.Sort(got)
 		// e0001 is held's first, which e0003 supersedes.
-		if want := []EvaluationID{"e0002", "e0003", "e0004", "e0005"}; !slices.Equal(got, want) || b.over()["e0001"] != "e0003" {
+		if want := []runtime.EvaluationID{"e0002", "e0003", "e0004", "e0005"}; !slices.Equal(got, want) || b.over()["e0001"] != "e0003" {
 			t.Errorf("came %v, want %v; superseded: %v", got, want, b.over())
 		}
 	})
@@ -326,7 +329,7 @@ func TestBrokerLosesNothingWhileDisabled(t *testing.T) {
 
 func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
-		b.add("a", "a", 50, TypePlace)
+		b.add("a", "a", 50, runtime.EvaluationPlace)
 		for range 2 * maxDeliveries {
 			d := b.take(t)
 			if d == nil {
@@ -359,7 +362,7 @@ func TestBrokerWalk(t *testing.T) {
 func walkBroker(t *rapid.T) {
 	b := newBrokerBed()
 	held := map[runtime.RunnerID]delivery{}
-	open := map[EvaluationID]*Evaluation{} // neither acknowledged nor superseded nor failed
+	open := map[runtime.EvaluationID]*Evaluation{} // neither acknowledged nor superseded nor failed
 	settle := func() {
 		for id, by := range b.over() {
 			if open[id] != nil && by <= id { // ids count
@@ -374,7 +377,7 @@ func walkBroker(t *rapid.T) {
 	take := func(t *rapid.T) *delivery {
 		settle()
 		ready := b.readyNow()
-		d := b.take(t, TypePlace, TypeStop)
+		d := b.take(t, runtime.EvaluationPlace, runtime.EvaluationStop)
 		if d == nil {
 			if len(ready) > 0 {
 				t.Fatalf("nothing came though %d are ready", len(ready))
@@ -410,7 +413,7 @@ func walkBroker(t *rapid.T) {
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"enqueue": func(t *rapid.T) {
-			kind := rapid.SampledFrom([]EvaluationType{TypePlace, TypeStop}).Draw(t, "type")
+			kind := rapid.SampledFrom([]runtime.EvaluationType{runtime.EvaluationPlace, runtime.EvaluationStop}).Draw(t, "type")
 			job := rapid.IntRange(0, 7).Draw(t, "job")
 			priority := runtime.Priority(rapid.SampledFrom([]int{50, 80}).Draw(t, "priority"))
 			e := b.add(fmt.Sprint(job), fmt.Sprint(job%3), priority, kind)

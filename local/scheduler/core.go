@@ -21,12 +21,12 @@ func (s *Scheduler) collectAtIntervals(ctx context.Context) {
 			return
 		}
 		e := &Evaluation{
-			ID:       EvaluationID(newID()),
-			Type:     TypeCollect,
+			ID:       runtime.EvaluationID(newID()),
+			Type:     runtime.EvaluationCollect,
 			Job:      coreJob,
 			Priority: priorityCollect,
-			Trigger:  TriggerInterval,
-			Status:   EvaluationPending,
+			Trigger:  runtime.TriggerInterval,
+			Status:   runtime.EvaluationPending,
 		}
 		s.state.write(func(w *write) { w.putEvaluation(e) })
 		s.broker.enqueue(e)

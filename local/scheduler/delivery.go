@@ -117,7 +117,7 @@ func (b *broker) failures() []*Evaluation {
 func (b *broker) depths() Depths {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d := Depths{Ready: map[EvaluationType]int{}, Failed: len(b.failed)}
+	d := Depths{Ready: map[runtime.EvaluationType]int{}, Failed: len(b.failed)}
 	for t, queue := range b.ready {
 		d.Ready[t] = queue.length
 	}

@@ -8,25 +8,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// EvaluationID names an evaluation; ids made later sort later.
-type EvaluationID string
-
 // An Evaluation is the work of bringing one job from what it has to what it
 // wants, or of collecting what has ended. The package's comment draws its life.
 type Evaluation struct {
-	ID          EvaluationID
-	Type        EvaluationType
+	ID          runtime.EvaluationID
+	Type        runtime.EvaluationType
 	Job         runtime.RunnerID
 	Environment runtime.EnvironmentID
 	Priority    runtime.Priority
-	Trigger     Trigger
-	Status      EvaluationStatus
+	Trigger     runtime.EvaluationTrigger
+	Status      runtime.EvaluationStatus
 	Reason      string // why it is BLOCKED, FAILED or CANCELLED, for people
 	Shortages   []Shortage
 	Queued      int // runners that it could not place
 	WaitUntil   time.Time
-	Previous    EvaluationID // that this one goes on for
-	Next        EvaluationID // that goes on for this one
+	Previous    runtime.EvaluationID // that this one goes on for
+	Next        runtime.EvaluationID // that goes on for this one
 
 	CreateIndex   uint64
 	ModifyIndex   uint64
@@ -39,18 +36,10 @@ type Evaluation struct {
 	wanted runtime.Resources // of a BLOCKED one
 }
 
-// An EvaluationType says which workers take an evaluation.
-type EvaluationType string
-
-// The types.
-const (
-	TypePlace   EvaluationType = "PLACE"   // a runner is wanted
-	TypeStop    EvaluationType = "STOP"    // a runner isn't wanted any more: goes on while the machine drains
-	TypeCollect EvaluationType = "COLLECT" // what has ended is forgotten
-)
-
 // Types are all, in a fixed order.
-func Types() []EvaluationType { return []EvaluationType{TypePlace, TypeStop, TypeCollect} }
+func Types() []runtime.EvaluationType {
+	return []runtime.EvaluationType{runtime.EvaluationPlace, runtime.EvaluationStop, runtime.EvaluationCollect}
+}
 
 // Stops free room for others, so they go first; a collection can wait.
 const (
@@ -58,40 +47,8 @@ const (
 	priorityCollect runtime.Priority = 1
 )
 
-// A Trigger says what made an evaluation.
-type Trigger string
-
-// The triggers.
-const (
-	TriggerRegister   Trigger = "REGISTER"
-	TriggerDeregister Trigger = "DEREGISTER"
-	TriggerRestore    Trigger = "RESTORE"         // the server came back
-	TriggerLost       Trigger = "ALLOCATION_LOST" // an allocation that never ran is gone
-	TriggerNoRoom     Trigger = "NO_ROOM"         // another evaluation could not place its runner
-	TriggerFollowUp   Trigger = "FAILED_FOLLOW_UP"
-	TriggerInterval   Trigger = "INTERVAL"
-)
-
-// An EvaluationStatus only moves forward: PENDING, BLOCKED, then one of the
-// others. A BLOCKED one that is tried again stays BLOCKED until it can end.
-type EvaluationStatus string
-
-// The statuses.
-const (
-	EvaluationPending   EvaluationStatus = "PENDING"
-	EvaluationBlocked   EvaluationStatus = "BLOCKED"   // it waits for room
-	EvaluationComplete  EvaluationStatus = "COMPLETE"  // done, or taken over by a BLOCKED one
-	EvaluationFailed    EvaluationStatus = "FAILED"    // delivered too often; another one follows it up
-	EvaluationCancelled EvaluationStatus = "CANCELLED" // a newer one of the job does its work
-)
-
-// Ended reports whether nothing more happens to an evaluation.
-func (s EvaluationStatus) Ended() bool {
-	return s != EvaluationPending && s != EvaluationBlocked
-}
-
 // end returns e ended, and whether it hadn't before.
-func (e Evaluation) end(status EvaluationStatus, now time.Time) (*Evaluation, bool) {
+func (e Evaluation) end(status runtime.EvaluationStatus, now time.Time) (*Evaluation, bool) {
 	if e.Status.Ended() {
 		return nil, false
 	}
@@ -100,19 +57,19 @@ func (e Evaluation) end(status EvaluationStatus, now time.Time) (*Evaluation, bo
 }
 
 // evaluate returns a new evaluation of a job.
-func evaluate(job *Job, trigger Trigger) *Evaluation {
+func evaluate(job *Job, trigger runtime.EvaluationTrigger) *Evaluation {
 	e := &Evaluation{
-		ID:          EvaluationID(newID()),
-		Type:        TypePlace,
+		ID:          runtime.EvaluationID(newID()),
+		Type:        runtime.EvaluationPlace,
 		Job:         job.ID,
 		Environment: job.Environment,
 		Priority:    job.Priority,
 		Trigger:     trigger,
-		Status:      EvaluationPending,
+		Status:      runtime.EvaluationPending,
 		since:       job.CreateIndex,
 	}
 	if job.Stopped {
-		e.Type, e.Priority = TypeStop, priorityStop
+		e.Type, e.Priority = runtime.EvaluationStop, priorityStop
 	}
 	return e
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // followUpAfter is how long a job rests whose evaluation failed: that is
@@ -41,7 +43,7 @@ func (s *state) fail(e *Evaluation) *Evaluation {
 	var next *Evaluation
 	s.write(func(w *write) {
 		if job := w.job(e.Job); job != nil {
-			next = evaluate(job, TriggerFollowUp)
+			next = evaluate(job, runtime.TriggerFailedFollowUp)
 			next.Previous, next.WaitUntil = e.ID, w.now.Add(followUpAfter)
 			w.putEvaluation(next)
 		}
@@ -49,7 +51,7 @@ func (s *state) fail(e *Evaluation) *Evaluation {
 		if stored == nil {
 			return
 		}
-		if ended, ok := stored.end(EvaluationFailed, w.now); ok {
+		if ended, ok := stored.end(runtime.EvaluationFailed, w.now); ok {
 			ended.Reason = fmt.Sprintf("delivered %d times and never carried out; the server's log says why", maxDeliveries)
 			if next != nil {
 				ended.Next = next.ID

@@ -17,9 +17,9 @@ func TestFailedEvaluationIsFollowedUp(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		failed := sole(t, s, Filter{Status: string(EvaluationFailed)})
-		next := sole(t, s, Filter{Status: string(EvaluationPending)})
-		if failed.ID != first.ID || failed.Next != next.ID || failed.Reason == "" || next.Previous != failed.ID || next.Trigger != TriggerFollowUp ||
+		failed := sole(t, s, Filter{Status: string(runtime.EvaluationFailed)})
+		next := sole(t, s, Filter{Status: string(runtime.EvaluationPending)})
+		if failed.ID != first.ID || failed.Next != next.ID || failed.Reason == "" || next.Previous != failed.ID || next.Trigger != runtime.TriggerFailedFollowUp ||
 			!next.WaitUntil.Equal(failed.EndedAt.Add(followUpAfter)) {
 			t.Errorf("failed %+v\nnext %+v", failed, next)
 		}
@@ -49,7 +49,7 @@ func TestFailedEvaluationKeepsNoRoom(t *testing.T) {
 		go s.followUp(ctx)
 		register(t, s, job("a", "a", 50))
 		next := func() delivery {
-			d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+			d, err := s.broker.dequeue(t.Context(), nil, time.Minute, runtime.EvaluationPlace)
 			if err != nil || d == nil {
 				t.Fatal(d, err)
 			}
@@ -84,7 +84,7 @@ func TestFailedEvaluationEndsWhatWaits(t *testing.T) {
 		defer cancel()
 		go s.followUp(ctx)
 		next := func() delivery {
-			d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+			d, err := s.broker.dequeue(t.Context(), nil, time.Minute, runtime.EvaluationPlace)
 			if err != nil || d == nil {
 				t.Fatal(d, err)
 			}
@@ -99,7 +99,7 @@ func TestFailedEvaluationEndsWhatWaits(t *testing.T) {
 		if err := s.broker.ack(first); err != nil {
 			t.Fatal(err)
 		}
-		waits := sole(t, s, Filter{Status: string(EvaluationBlocked)})
+		waits := sole(t, s, Filter{Status: string(runtime.EvaluationBlocked)})
 		large.Priority = 60
 		register(t, s, large)
 		for range maxDeliveries {
@@ -108,7 +108,7 @@ func TestFailedEvaluationEndsWhatWaits(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if e, _ := s.Snapshot().Evaluation(waits.ID); e.Status != EvaluationCancelled || e.Reason == "" {
+		if e := s.Snapshot().evaluation(waits.ID); e.Status != runtime.EvaluationCancelled || e.Reason == "" {
 			t.Errorf("it is %+v", e)
 		}
 	})

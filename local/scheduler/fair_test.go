@@ -37,7 +37,7 @@ func TestFairWalk(t *testing.T) {
 			"push": func(t *rapid.T) {
 				created++
 				e := &Evaluation{
-					ID: EvaluationID(fmt.Sprint(created)), CreateIndex: created,
+					ID: runtime.EvaluationID(fmt.Sprint(created)), CreateIndex: created,
 					Environment: runtime.EnvironmentID(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "environment")),
 					Priority:    runtime.Priority(rapid.IntRange(1, 3).Draw(t, "priority")),
 					since:       rapid.Uint64Range(0, 3).Draw(t, "since"),

@@ -1,6 +1,10 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
 
 // finish records what became of an evaluation, where its plan didn't: it is
 // complete, or its runner is left to a BLOCKED one because of what it lacks.
@@ -37,12 +41,12 @@ func (s *Scheduler) finish(d delivery, short []Shortage) error {
 }
 
 // complete ends d's evaluation; next goes on for it, if any.
-func complete(w *write, d delivery, next EvaluationID) {
+func complete(w *write, d delivery, next runtime.EvaluationID) {
 	stored := w.evaluation(d.ID)
 	if stored == nil {
 		return
 	}
-	if ended, ok := stored.end(EvaluationComplete, w.now); ok {
+	if ended, ok := stored.end(runtime.EvaluationComplete, w.now); ok {
 		ended.Reason, ended.Shortages, ended.Queued = "", nil, 0
 		if next != "" {
 			ended.Queued = 1
@@ -58,7 +62,7 @@ func complete(w *write, d delivery, next EvaluationID) {
 // any more.
 func (s *state) block(d delivery, short []Shortage) *Evaluation {
 	reason := describe(short)
-	if d.Status == EvaluationBlocked && d.Reason == reason {
+	if d.Status == runtime.EvaluationBlocked && d.Reason == reason {
 		return d.Evaluation
 	}
 	var waits *Evaluation
@@ -67,18 +71,18 @@ func (s *state) block(d delivery, short []Shortage) *Evaluation {
 		if stored == nil || stored.Status.Ended() || job == nil {
 			return
 		}
-		if d.Status == EvaluationBlocked {
+		if d.Status == runtime.EvaluationBlocked {
 			again := *d.Evaluation
 			waits = &again
 		} else {
 			waits = &Evaluation{
-				ID:          EvaluationID(newID()),
+				ID:          runtime.EvaluationID(newID()),
 				Type:        d.Type,
 				Job:         d.Job,
 				Environment: d.Environment,
 				Priority:    d.Priority,
-				Trigger:     TriggerNoRoom,
-				Status:      EvaluationBlocked,
+				Trigger:     runtime.TriggerNoRoom,
+				Status:      runtime.EvaluationBlocked,
 				Previous:    d.ID,
 				Queued:      1,
 				DequeuedAt:  d.DequeuedAt,
@@ -101,7 +105,7 @@ func (s *Scheduler) cancel(e *Evaluation, why string) {
 		if stored == nil {
 			return
 		}
-		if ended, ok := stored.end(EvaluationCancelled, w.now); ok {
+		if ended, ok := stored.end(runtime.EvaluationCancelled, w.now); ok {
 			ended.Reason = why
 			w.putEvaluation(ended)
 		}

@@ -1,10 +1,12 @@
 package scheduler
 
+import "github.com/rockpool/rockpool/runtime"
+
 // A plan is what a worker found to do for a job, to be checked against the
 // state as it is when it is applied.
 type plan struct {
 	delivery delivery
-	stop     []AllocationID
+	stop     []runtime.AllocationID
 	place    *Allocation // nil: none
 	ends     bool        // the evaluation, once all of the plan is applied
 }
@@ -25,7 +27,7 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 		case !a.Status.Ended() && wanted:
 			return plan{}, nil
 		case !a.Status.Ended() || wanted && a.replaceable():
-			if a.Desired == DesiredRun {
+			if a.Desired == runtime.DesiredRun {
 				p.stop = append(p.stop, a.ID)
 			}
 		case wanted:
@@ -39,12 +41,12 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 		return p, short
 	}
 	p.place = &Allocation{
-		ID:          AllocationID(newID()),
+		ID:          runtime.AllocationID(newID()),
 		Job:         job.ID,
 		Environment: job.Environment,
 		Resources:   job.Resources,
-		Desired:     DesiredRun,
-		Status:      AllocationPending,
+		Desired:     runtime.DesiredRun,
+		Status:      runtime.AllocationPending,
 	}
 	return p, nil
 }
@@ -56,9 +58,9 @@ func (p plan) empty() bool { return p.place == nil && len(p.stop) == 0 }
 // more, or has an allocation, or doesn't fit.
 func (p plan) apply(w *write) planned {
 	for _, id := range p.stop {
-		if a := w.allocation(id); a != nil && a.Desired == DesiredRun {
+		if a := w.allocation(id); a != nil && a.Desired == runtime.DesiredRun {
 			stopped := *a
-			stopped.Desired = DesiredStop
+			stopped.Desired = runtime.DesiredStop
 			w.putAllocation(a, &stopped)
 		}
 	}

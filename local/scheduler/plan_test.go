@@ -12,7 +12,7 @@ import (
 func TestReconcile(t *testing.T) {
 	wanted, stopped := job("a", "env", 50), job("a", "env", 50)
 	stopped.Stopped = true
-	have := func(id AllocationID, status AllocationStatus, desired Desired, ran bool) *Allocation {
+	have := func(id runtime.AllocationID, status runtime.AllocationStatus, desired runtime.DesiredState, ran bool) *Allocation {
 		a := &Allocation{ID: id, Job: "a", Status: status, Desired: desired}
 		if ran {
 			a.RunningAt = time.Now()
@@ -26,26 +26,26 @@ func TestReconcile(t *testing.T) {
 		have  []*Allocation
 		room  room
 		place bool
-		stop  []AllocationID
+		stop  []runtime.AllocationID
 		short int
 	}{
 		"wanted":                   {job: &wanted, room: free, place: true},
 		"wanted, no room":          {job: &wanted, room: full, short: 4},
 		"wanted, room is kept":     {job: &wanted, room: room{capacity: one, kept: runtime.Resources{MemoryMiB: 1}}, short: 1},
-		"there":                    {job: &wanted, have: []*Allocation{have("x", AllocationPending, DesiredRun, false)}, room: free},
-		"running":                  {job: &wanted, have: []*Allocation{have("x", AllocationRunning, DesiredRun, true)}, room: full},
-		"failed":                   {job: &wanted, have: []*Allocation{have("x", AllocationFailed, DesiredRun, false)}, room: free},
-		"ended":                    {job: &wanted, have: []*Allocation{have("x", AllocationComplete, DesiredRun, true)}, room: free},
-		"lost before it ran":       {job: &wanted, have: []*Allocation{have("x", AllocationLost, DesiredRun, false)}, room: free, place: true, stop: []AllocationID{"x"}},
-		"lost, and no room":        {job: &wanted, have: []*Allocation{have("x", AllocationLost, DesiredRun, false)}, room: full, short: 4, stop: []AllocationID{"x"}},
-		"lost and stopped already": {job: &wanted, have: []*Allocation{have("x", AllocationLost, DesiredStop, false)}, room: free, place: true},
-		"lost after it ran":        {job: &wanted, have: []*Allocation{have("x", AllocationLost, DesiredRun, true)}, room: free},
-		"lost, placed again":       {job: &wanted, have: []*Allocation{have("x", AllocationLost, DesiredStop, false), have("y", AllocationPending, DesiredRun, false)}, room: free},
+		"there":                    {job: &wanted, have: []*Allocation{have("x", runtime.AllocationPending, runtime.DesiredRun, false)}, room: free},
+		"running":                  {job: &wanted, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: full},
+		"failed":                   {job: &wanted, have: []*Allocation{have("x", runtime.AllocationFailed, runtime.DesiredRun, false)}, room: free},
+		"ended":                    {job: &wanted, have: []*Allocation{have("x", runtime.AllocationComplete, runtime.DesiredRun, true)}, room: free},
+		"lost before it ran":       {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, false)}, room: free, place: true, stop: []runtime.AllocationID{"x"}},
+		"lost, and no room":        {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, false)}, room: full, short: 4, stop: []runtime.AllocationID{"x"}},
+		"lost and stopped already": {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredStop, false)}, room: free, place: true},
+		"lost after it ran":        {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, true)}, room: free},
+		"lost, placed again":       {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredStop, false), have("y", runtime.AllocationPending, runtime.DesiredRun, false)}, room: free},
 		"not wanted":               {job: &stopped, room: free},
-		"not wanted, running":      {job: &stopped, have: []*Allocation{have("x", AllocationRunning, DesiredRun, true)}, room: free, stop: []AllocationID{"x"}},
-		"not wanted, stopping":     {job: &stopped, have: []*Allocation{have("x", AllocationRunning, DesiredStop, true)}, room: free},
-		"not wanted, ended":        {job: &stopped, have: []*Allocation{have("x", AllocationComplete, DesiredRun, true)}, room: free},
-		"forgotten":                {have: []*Allocation{have("x", AllocationRunning, DesiredRun, true)}, room: free, stop: []AllocationID{"x"}},
+		"not wanted, running":      {job: &stopped, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: free, stop: []runtime.AllocationID{"x"}},
+		"not wanted, stopping":     {job: &stopped, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredStop, true)}, room: free},
+		"not wanted, ended":        {job: &stopped, have: []*Allocation{have("x", runtime.AllocationComplete, runtime.DesiredRun, true)}, room: free},
+		"forgotten":                {have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: free, stop: []runtime.AllocationID{"x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, short := reconcile(test.job, test.have, test.room)
@@ -68,7 +68,7 @@ func TestAllocationMovesForward(t *testing.T) {
 			if ok != moves[fmt.Sprintf("%s %s", from, to)] {
 				t.Errorf("%s → %s: %v", from, to, ok)
 			}
-			if ok && (a.Status != to || a.Message != "why" || to.Ended() == a.EndedAt.IsZero() || (to == AllocationRunning) == a.RunningAt.IsZero()) {
+			if ok && (a.Status != to || a.Message != "why" || to.Ended() == a.EndedAt.IsZero() || (to == runtime.AllocationRunning) == a.RunningAt.IsZero()) {
 				t.Errorf("%s → %s: %+v", from, to, a)
 			}
 		}
@@ -79,9 +79,9 @@ func TestAllocationMovesForward(t *testing.T) {
 }
 
 func TestEvaluationMovesForward(t *testing.T) {
-	ended := []EvaluationStatus{EvaluationComplete, EvaluationFailed, EvaluationCancelled}
+	ended := []runtime.EvaluationStatus{runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled}
 	for _, to := range ended {
-		for _, from := range []EvaluationStatus{EvaluationPending, EvaluationBlocked} {
+		for _, from := range []runtime.EvaluationStatus{runtime.EvaluationPending, runtime.EvaluationBlocked} {
 			if e, ok := (Evaluation{Status: from}).end(to, time.Now()); !ok || e.Status != to || e.EndedAt.IsZero() {
 				t.Errorf("%s → %s: %+v", from, to, e)
 			}

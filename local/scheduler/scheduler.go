@@ -45,11 +45,11 @@ func New(config Config) (*Scheduler, error) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	for range s.config.Workers {
-		w := s.newWorker(s.gate, TypeStop, TypePlace)
+		w := s.newWorker(s.gate, runtime.EvaluationStop, runtime.EvaluationPlace)
 		parts.Go(func() { w.run(ctx) })
 	}
 	// What only frees room goes on while the machine drains.
-	w := s.newWorker(nil, TypeStop, TypeCollect)
+	w := s.newWorker(nil, runtime.EvaluationStop, runtime.EvaluationCollect)
 	parts.Go(func() { w.run(ctx) })
 	parts.Go(func() { s.planner.run(ctx) })
 	parts.Go(func() { s.followUp(ctx) })

@@ -22,30 +22,30 @@ func TestLife(t *testing.T) {
 			t.Fatal(orders, err)
 		}
 		a := orders[0]
-		if a.Job != "a" || a.Environment != "env" || a.Desired != DesiredRun || a.Status != AllocationPending || a.Resources != one {
+		if a.Job != "a" || a.Environment != "env" || a.Desired != runtime.DesiredRun || a.Status != runtime.AllocationPending || a.Resources != one {
 			t.Errorf("ordered %+v", a)
 		}
 		synctest.Wait()
 		e := sole(t, s, Filter{Job: "a"})
-		if e.ID != a.Evaluation || e.Status != EvaluationComplete || e.Trigger != TriggerRegister || e.Queued != 0 ||
+		if e.ID != a.Evaluation || e.Status != runtime.EvaluationComplete || e.Trigger != runtime.TriggerRegister || e.Queued != 0 ||
 			e.SnapshotIndex < e.CreateIndex || !e.DequeuedAt.Equal(began) || !e.EndedAt.Equal(began) {
 			t.Errorf("evaluation %+v", e)
 		}
 		time.Sleep(time.Second)
-		update(t, s, a.ID, AllocationRunning)
+		update(t, s, a.ID, runtime.AllocationRunning)
 		if j, _ := s.Snapshot().Job("a"); j.Status != JobRunning {
 			t.Errorf("job %+v", j)
 		}
 		if !s.Deregister("a") {
 			t.Error("nothing is said to be placed")
 		}
-		if orders, at, err = s.Orders(t.Context(), at); err != nil || len(orders) != 1 || orders[0].Desired != DesiredStop {
+		if orders, at, err = s.Orders(t.Context(), at); err != nil || len(orders) != 1 || orders[0].Desired != runtime.DesiredStop {
 			t.Fatal(orders, err)
 		}
 		if used := s.Snapshot().Node().Used; used != one {
 			t.Errorf("while it stops it takes %+v", used)
 		}
-		update(t, s, a.ID, AllocationComplete)
+		update(t, s, a.ID, runtime.AllocationComplete)
 		if used := s.Snapshot().Node().Used; used != (runtime.Resources{}) {
 			t.Errorf("then %+v is used", used)
 		}
@@ -61,7 +61,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("ordered %+v", orders)
 		}
 		for _, e := range s.Snapshot().Evaluations(Filter{Job: "a"}) {
-			if e.Status != EvaluationComplete {
+			if e.Status != runtime.EvaluationComplete {
 				t.Errorf("left: %+v", e)
 			}
 		}
@@ -76,20 +76,20 @@ func TestOneAllocationPerJob(t *testing.T) {
 		}
 		synctest.Wait()
 		a := allocation(t, s, "a")
-		update(t, s, a.ID, AllocationRunning)
-		update(t, s, a.ID, AllocationPending) // comes late
-		update(t, s, a.ID, AllocationFailed)
-		update(t, s, a.ID, AllocationRunning)
+		update(t, s, a.ID, runtime.AllocationRunning)
+		update(t, s, a.ID, runtime.AllocationPending) // comes late
+		update(t, s, a.ID, runtime.AllocationFailed)
+		update(t, s, a.ID, runtime.AllocationRunning)
 		register(t, s, job("a", "env", 80))
 		if s.Deregister("a") {
 			t.Error("what failed is said to be placed")
 		}
 		synctest.Wait()
 		sole(t, s, Filter{Job: "a"}) // nothing of that was work
-		if all := s.Snapshot().Allocations(Filter{}); len(all) != 1 || all[0].Status != AllocationFailed {
+		if all := s.Snapshot().Allocations(Filter{}); len(all) != 1 || all[0].Status != runtime.AllocationFailed {
 			t.Errorf("allocations: %+v", all)
 		}
-		if err := s.Update("unknown", AllocationRunning, ""); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		if err := s.Update("unknown", runtime.AllocationRunning, ""); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 			t.Errorf("update of an unknown one: %v", err)
 		}
 		checkUsed(t, s.Snapshot())
@@ -112,9 +112,9 @@ func TestBlockedSaysWhyAndGoesOn(t *testing.T) {
 		if got := s.Reason("a"); got != why {
 			t.Errorf("reason %q, want %q", got, why)
 		}
-		first := sole(t, s, Filter{Job: "a", Status: string(EvaluationComplete)})
-		blocked := sole(t, s, Filter{Job: "a", Status: string(EvaluationBlocked)})
-		if blocked.Reason != why || blocked.Trigger != TriggerNoRoom || blocked.Previous != first.ID || first.Next != blocked.ID ||
+		first := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationComplete)})
+		blocked := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationBlocked)})
+		if blocked.Reason != why || blocked.Trigger != runtime.TriggerNoRoom || blocked.Previous != first.ID || first.Next != blocked.ID ||
 			blocked.Queued != 1 || len(blocked.Shortages) != 1 || blocked.Shortages[0].Dimension != Memory {
 			t.Errorf("blocked: %+v", blocked)
 		}
@@ -134,7 +134,7 @@ func TestBlockedSaysWhyAndGoesOn(t *testing.T) {
 		if got := allocation(t, s, "a"); got.Evaluation != blocked.ID || s.Reason("a") != "" || hints != 2 {
 			t.Errorf("placed: %+v, %q, %d hints", got, s.Reason("a"), hints)
 		}
-		if e, _ := s.Snapshot().Evaluation(blocked.ID); e.Status != EvaluationComplete || e.Reason != "" || e.Shortages != nil {
+		if e := s.Snapshot().evaluation(blocked.ID); e.Status != runtime.EvaluationComplete || e.Reason != "" || e.Shortages != nil {
 			t.Errorf("then: %+v", e)
 		}
 		checkUsed(t, s.Snapshot())
@@ -163,7 +163,7 @@ func TestRoomForOneWakesOne(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // nothing is polled
 		synctest.Wait()
-		if later := s.Stats(); later.Dequeued-after.Dequeued != later.Timings[TypeCollect][StepAck].Count() {
+		if later := s.Stats(); later.Dequeued-after.Dequeued != later.Timings[runtime.EvaluationCollect][StepAck].Count() {
 			t.Errorf("%d evaluations were dequeued though nothing changed", later.Dequeued-after.Dequeued)
 		}
 	})
@@ -172,7 +172,7 @@ func TestRoomForOneWakesOne(t *testing.T) {
 // orderOfPlacement frees room for one again and again, and returns who got it.
 func orderOfPlacement(t *testing.T, s *Scheduler, first runtime.RunnerID, n int) (order []runtime.RunnerID) {
 	t.Helper()
-	after := s.Snapshot().Index()
+	after := s.Snapshot().index
 	frees := first
 	for range n {
 		end(t, s, frees)
@@ -240,7 +240,7 @@ func TestClaimsGoBeforeRefills(t *testing.T) {
 			t.Errorf("order: %v", got)
 		}
 		// The one that was raised waited in two evaluations, one after the other.
-		if e := sole(t, s, Filter{Job: "raised", Status: string(EvaluationCancelled)}); e.Priority != runtime.PriorityRefill {
+		if e := sole(t, s, Filter{Job: "raised", Status: string(runtime.EvaluationCancelled)}); e.Priority != runtime.PriorityRefill {
 			t.Errorf("cancelled: %+v", e)
 		}
 	})
@@ -272,7 +272,7 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 		if !placed(s, "refill") {
 			t.Errorf("the refill still waits: %q", s.Reason("refill"))
 		}
-		if e := sole(t, s, Filter{Job: "claim", Status: string(EvaluationCancelled)}); e.Trigger != TriggerNoRoom {
+		if e := sole(t, s, Filter{Job: "claim", Status: string(runtime.EvaluationCancelled)}); e.Trigger != runtime.TriggerNoRoom {
 			t.Errorf("the claim's: %+v", e)
 		}
 	})
@@ -304,7 +304,7 @@ func TestRefillThatNoClaimWaitsForAnyMore(t *testing.T) {
 		if !placed(s, "large") {
 			t.Errorf("the other one is forgotten: %q", s.Reason("large"))
 		}
-		if e := s.Snapshot().Evaluations(Filter{Status: string(EvaluationBlocked)}); len(e) > 0 {
+		if e := s.Snapshot().Evaluations(Filter{Status: string(runtime.EvaluationBlocked)}); len(e) > 0 {
 			t.Errorf("still blocked: %+v", e)
 		}
 	})
@@ -350,7 +350,7 @@ func TestPause(t *testing.T) {
 		if placed(s, "a") || s.Reason("a") != "the machine is being drained" {
 			t.Errorf("placed %v, %q", placed(s, "a"), s.Reason("a"))
 		}
-		if a := allocation(t, s, full[1]); a.Desired != DesiredStop {
+		if a := allocation(t, s, full[1]); a.Desired != runtime.DesiredStop {
 			t.Errorf("not stopped: %+v", a)
 		}
 		if j, _ := s.Snapshot().Job("never"); j.Status != JobDead {
@@ -406,7 +406,7 @@ func TestCollect(t *testing.T) {
 		if e, a, j := count(); e != 0 || a != 0 || j != 4 {
 			t.Errorf("after 21 minutes %d evaluations, %d allocations and %d jobs", e, a, j)
 		}
-		if all := s.Snapshot().Evaluations(Filter{Status: string(EvaluationComplete)}); len(all) > 10 {
+		if all := s.Snapshot().Evaluations(Filter{Status: string(runtime.EvaluationComplete)}); len(all) > 10 {
 			t.Errorf("%d collections are remembered", len(all))
 		}
 		if !placed(s, "blocked") || s.Stats().Collected == 0 {
@@ -421,11 +421,11 @@ func TestStatsHaveTimings(t *testing.T) {
 		fill(t, s)
 		got := s.Stats()
 		for _, step := range []Step{StepWait, StepSchedule, StepPlan, StepUpdate, StepAck} {
-			if took := got.Timings[TypePlace][step]; took.Count() < 4 {
+			if took := got.Timings[runtime.EvaluationPlace][step]; took.Count() < 4 {
 				t.Errorf("%s: %+v", step, took)
 			}
 		}
-		if len(got.Timings[TypeStop]) > 0 || got.Placed != 4 || got.PlansApplied != 4 || got.Acked != 4 || got.Enqueued != 4 {
+		if len(got.Timings[runtime.EvaluationStop]) > 0 || got.Placed != 4 || got.PlansApplied != 4 || got.Acked != 4 || got.Enqueued != 4 {
 			t.Errorf("stats: %+v", got)
 		}
 	})
@@ -435,9 +435,9 @@ func TestTimingsAreInBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStats()
 		for _, took := range []time.Duration{10 * time.Microsecond, 3 * time.Millisecond, 5 * time.Millisecond, time.Minute} {
-			s.took(TypeStop, StepPlan, time.Now().Add(-took))
+			s.took(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
 		}
-		got := s.read().Timings[TypeStop][StepPlan]
+		got := s.read().Timings[runtime.EvaluationStop][StepPlan]
 		want := []int64{0: 1, 5: 2, 9: 1}
 		if !slices.Equal(got.Counts, want) || got.Count() != 4 || got.Sum != time.Minute+8010*time.Microsecond {
 			t.Errorf("%+v", got)

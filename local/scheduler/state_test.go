@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,15 +61,15 @@ func TestStateWritesAllOrNothing(t *testing.T) {
 func TestBlockingReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})
-		at := s.Snapshot().Index()
+		at := s.Snapshot().index
 		time.AfterFunc(time.Second, func() { register(t, s, job("a", "a", 50)) })
 		began := time.Now()
 		snap, err := s.Wait(t.Context(), at)
-		if err != nil || snap.Index() != at+1 || time.Since(began) != time.Second {
-			t.Errorf("index %d, %v after %v", snap.Index(), err, time.Since(began))
+		if err != nil || snap.index != at+1 || time.Since(began) != time.Second {
+			t.Errorf("index %d, %v after %v", snap.index, err, time.Since(began))
 		}
-		if snap, err = s.Wait(t.Context(), 0); err != nil || snap.Index() != at+1 {
-			t.Errorf("what was before: %d, %v", snap.Index(), err)
+		if snap, err = s.Wait(t.Context(), 0); err != nil || snap.index != at+1 {
+			t.Errorf("what was before: %d, %v", snap.index, err)
 		}
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -86,10 +85,10 @@ func TestBlockingReads(t *testing.T) {
 func TestOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(Node{})
-		put := func(id AllocationID, change func(a *Allocation)) {
+		put := func(id runtime.AllocationID, change func(a *Allocation)) {
 			s.write(func(w *write) {
 				before := w.allocation(id)
-				a := Allocation{ID: id, Job: "a", Desired: DesiredRun, Status: AllocationPending}
+				a := Allocation{ID: id, Job: "a", Desired: runtime.DesiredRun, Status: runtime.AllocationPending}
 				if before != nil {
 					a = *before
 				}
@@ -106,18 +105,18 @@ func TestOrders(t *testing.T) {
 			}
 			return ids, at
 		}
-		for _, id := range []AllocationID{"z", "y", "x"} {
+		for _, id := range []runtime.AllocationID{"z", "y", "x"} {
 			put(id, func(*Allocation) {})
 		}
 		ids, at := get(0)
 		if ids != "z RUN PENDING, y RUN PENDING, x RUN PENDING, " {
 			t.Errorf("at first: %s", ids)
 		}
-		put("y", func(a *Allocation) { a.Status = AllocationRunning })
+		put("y", func(a *Allocation) { a.Status = runtime.AllocationRunning })
 		if ids, same := get(at); ids != "" || same != at {
 			t.Errorf("after an update: %s", ids)
 		}
-		put("y", func(a *Allocation) { a.Desired = DesiredStop })
+		put("y", func(a *Allocation) { a.Desired = runtime.DesiredStop })
 		if ids, at = get(at); ids != "y STOP RUNNING, " {
 			t.Errorf("after a stop: %s", ids)
 		}
@@ -130,45 +129,25 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-func TestFilters(t *testing.T) {
+func TestRowsComeYoungestFirst(t *testing.T) {
 	s := newState(Node{})
 	s.write(func(w *write) {
-		for i, e := range []Evaluation{
-			{Job: "a", Environment: "x", Status: EvaluationComplete},
-			{Job: "b", Environment: "x", Status: EvaluationBlocked},
-			{Job: "a", Environment: "x", Status: EvaluationPending},
-			{Job: "ab", Environment: "y", Status: EvaluationPending},
-		} {
-			e.ID = EvaluationID(fmt.Sprint(i))
-			w.putEvaluation(&e)
-			w.putAllocation(nil, &Allocation{ID: AllocationID(fmt.Sprint(i)), Job: e.Job, Environment: e.Environment, Status: AllocationPending})
+		for i, job := range []runtime.RunnerID{"a", "b", "a", "ab"} {
+			w.putEvaluation(&Evaluation{ID: runtime.EvaluationID(fmt.Sprint(i)), Job: job})
+			w.putAllocation(nil, &Allocation{ID: runtime.AllocationID(fmt.Sprint(i)), Job: job})
 		}
 	})
-	for name, test := range map[string]struct {
-		filter      Filter
-		evaluations []EvaluationID
-		allocations []AllocationID
-	}{
-		"all":         {Filter{}, []EvaluationID{"3", "2", "1", "0"}, []AllocationID{"3", "2", "1", "0"}},
-		"job":         {Filter{Job: "a"}, []EvaluationID{"2", "0"}, []AllocationID{"2", "0"}},
-		"environment": {Filter{Environment: "x"}, []EvaluationID{"2", "1", "0"}, []AllocationID{"2", "1", "0"}},
-		"status":      {Filter{Status: "PENDING"}, []EvaluationID{"3", "2"}, []AllocationID{"3", "2", "1", "0"}},
-		"limit":       {Filter{Limit: 2}, []EvaluationID{"3", "2"}, []AllocationID{"3", "2"}},
-		"none":        {Filter{Job: "c"}, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var evaluations []EvaluationID
-			for _, e := range s.snapshot().Evaluations(test.filter) {
-				evaluations = append(evaluations, e.ID)
-			}
-			var allocations []AllocationID
-			for _, a := range s.snapshot().Allocations(test.filter) {
-				allocations = append(allocations, a.ID)
-			}
-			if !slices.Equal(evaluations, test.evaluations) || !slices.Equal(allocations, test.allocations) {
-				t.Errorf("evaluations %v, allocations %v", evaluations, allocations)
-			}
-		})
+	for job, want := range map[runtime.RunnerID]string{"": "3210", "a": "20", "c": ""} {
+		evaluations, allocations := "", ""
+		for e := range s.snapshot().EachEvaluation(job) {
+			evaluations += string(e.ID)
+		}
+		for a := range s.snapshot().EachAllocation(job) {
+			allocations += string(a.ID)
+		}
+		if evaluations != want || allocations != want {
+			t.Errorf("of %q: evaluations %s, allocations %s", job, evaluations, allocations)
+		}
 	}
 }
 

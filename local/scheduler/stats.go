@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -50,7 +51,7 @@ type Stats struct {
 	Collected int64 // evaluations, allocations and jobs
 
 	Depths  Depths
-	Timings map[EvaluationType]map[Step]timing.Reading // of steps that were taken
+	Timings map[runtime.EvaluationType]map[Step]timing.Reading // of steps that were taken
 }
 
 // Refreshes counts how often a worker had to go on with a fresh snapshot.
@@ -58,13 +59,13 @@ func (s Stats) Refreshes() int64 { return s.PlansPartial + s.PlansRefused }
 
 // Depths count the evaluations that haven't ended, by where they are.
 type Depths struct {
-	Ready       map[EvaluationType]int // for a worker
-	Pending     int                    // until an outstanding one of the same job is back
-	Outstanding int                    // with a worker
-	Delayed     int                    // to be delivered later
-	Failed      int                    // delivered too often; their follow-ups are delayed
-	Blocked     int                    // for want of room, those that are woken included
-	Lacking     map[Dimension]int      // blocked ones, by each thing they lack
+	Ready       map[runtime.EvaluationType]int // for a worker
+	Pending     int                            // until an outstanding one of the same job is back
+	Outstanding int                            // with a worker
+	Delayed     int                            // to be delivered later
+	Failed      int                            // delivered too often; their follow-ups are delayed
+	Blocked     int                            // for want of room, those that are woken included
+	Lacking     map[Dimension]int              // blocked ones, by each thing they lack
 }
 
 // stats is Stats while it counts.
@@ -73,12 +74,12 @@ type stats struct {
 	blocked, unblocked, reblocked                                       atomic.Int64
 	plansApplied, plansPartial, plansRefused, resubmitted               atomic.Int64
 	placed, stopped, collected                                          atomic.Int64
-	timings                                                             map[EvaluationType]map[Step]*timing.Histogram // never changed
+	timings                                                             map[runtime.EvaluationType]map[Step]*timing.Histogram // never changed
 }
 
 func newStats() *stats {
 	const us, ms = time.Microsecond, time.Millisecond
-	s := &stats{timings: map[EvaluationType]map[Step]*timing.Histogram{}}
+	s := &stats{timings: map[runtime.EvaluationType]map[Step]*timing.Histogram{}}
 	for _, t := range Types() {
 		s.timings[t] = map[Step]*timing.Histogram{}
 		for _, step := range Steps() {
@@ -89,7 +90,7 @@ func newStats() *stats {
 }
 
 // took counts a step that began at a time and ends now.
-func (s *stats) took(t EvaluationType, step Step, began time.Time) {
+func (s *stats) took(t runtime.EvaluationType, step Step, began time.Time) {
 	s.timings[t][step].Add(time.Since(began))
 }
 
@@ -113,7 +114,7 @@ func (s *stats) read() Stats {
 		Placed:       s.placed.Load(),
 		Stopped:      s.stopped.Load(),
 		Collected:    s.collected.Load(),
-		Timings:      map[EvaluationType]map[Step]timing.Reading{},
+		Timings:      map[runtime.EvaluationType]map[Step]timing.Reading{},
 	}
 	for t, steps := range s.timings {
 		all.Timings[t] = map[Step]timing.Reading{}

@@ -88,7 +88,7 @@ func register(t testing.TB, s *Scheduler, jobs ...Job) {
 	}
 }
 
-func update(t testing.TB, s *Scheduler, id AllocationID, status AllocationStatus) {
+func update(t testing.TB, s *Scheduler, id runtime.AllocationID, status runtime.AllocationStatus) {
 	t.Helper()
 	if err := s.Update(id, status, ""); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func update(t testing.TB, s *Scheduler, id AllocationID, status AllocationStatus
 // allocation returns a job's youngest.
 func allocation(t testing.TB, s *Scheduler, id runtime.RunnerID) Allocation {
 	t.Helper()
-	all := s.Snapshot().Allocations(Filter{Job: id, Limit: 1})
+	all := s.Snapshot().Allocations(Filter{Job: id})
 	if len(all) == 0 {
 		t.Fatalf("%s has no allocation: %q; %+v", id, s.Reason(id), s.Snapshot().Evaluations(Filter{Job: id}))
 	}
@@ -112,7 +112,7 @@ func placed(s *Scheduler, id runtime.RunnerID) bool {
 // end ends a job's allocation.
 func end(t testing.TB, s *Scheduler, id runtime.RunnerID) {
 	t.Helper()
-	update(t, s, allocation(t, s, id).ID, AllocationComplete)
+	update(t, s, allocation(t, s, id).ID, runtime.AllocationComplete)
 }
 
 // fill takes all the room of a small machine, and returns who has it.
@@ -126,7 +126,7 @@ func fill(t testing.TB, s *Scheduler) []runtime.RunnerID {
 	}
 	synctest.Wait()
 	for _, id := range ids {
-		update(t, s, allocation(t, s, id).ID, AllocationRunning)
+		update(t, s, allocation(t, s, id).ID, runtime.AllocationRunning)
 	}
 	return ids
 }
@@ -166,4 +166,39 @@ func walks(t *testing.T, walk func(*rapid.T)) {
 			panic(failed)
 		}
 	})
+}
+
+// Jobs returns all, by id.
+func (s Snapshot) Jobs() []Job {
+	var all []Job
+	for j := range each[Job](must(s.txn.Get(tableJobs, "id"))) {
+		all = append(all, *j)
+	}
+	return all
+}
+
+// A Filter picks evaluations or allocations; zero fields pick all.
+type Filter struct {
+	Job    runtime.RunnerID
+	Status string // of an EvaluationStatus or an AllocationStatus
+}
+
+// Evaluations returns those that the filter picks, the youngest first.
+func (s Snapshot) Evaluations(f Filter) (all []Evaluation) {
+	for e := range s.EachEvaluation(f.Job) {
+		if f.Status == "" || f.Status == string(e.Status) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// Allocations returns those that the filter picks, the youngest first.
+func (s Snapshot) Allocations(f Filter) (all []Allocation) {
+	for a := range s.EachAllocation(f.Job) {
+		if f.Status == "" || f.Status == string(a.Status) {
+			all = append(all, a)
+		}
+	}
+	return all
 }

@@ -77,7 +77,7 @@ func TestPlannerWalk(t *testing.T) {
 						return
 					}
 					a := rapid.SampledFrom(all).Draw(t, "allocation")
-					if after, ok := a.advance(AllocationLost, "", w.now); ok {
+					if after, ok := a.advance(runtime.AllocationLost, "", w.now); ok {
 						w.putAllocation(&a, after)
 					}
 				})
@@ -162,13 +162,13 @@ func atRest(t *rapid.T, s *Scheduler) {
 	depths := s.Stats().Depths
 	waiting := depths.Blocked
 	depths.Blocked, depths.Lacking = 0, nil
-	if diff := cmp.Diff(depths, Depths{Ready: map[EvaluationType]int{TypePlace: 0, TypeStop: 0, TypeCollect: 0}}); diff != "" {
+	if diff := cmp.Diff(depths, Depths{Ready: map[runtime.EvaluationType]int{runtime.EvaluationPlace: 0, runtime.EvaluationStop: 0, runtime.EvaluationCollect: 0}}); diff != "" {
 		t.Fatalf("something is under way: %s", diff)
 	}
 	open := map[runtime.RunnerID]Evaluation{}
 	for _, e := range snap.Evaluations(Filter{}) {
 		if !e.Status.Ended() {
-			if other, ok := open[e.Job]; ok || e.Status != EvaluationBlocked {
+			if other, ok := open[e.Job]; ok || e.Status != runtime.EvaluationBlocked {
 				t.Fatalf("left over: %+v; %+v", e, other)
 			}
 			open[e.Job] = e
@@ -190,7 +190,7 @@ func atRest(t *rapid.T, s *Scheduler) {
 		}
 	}
 	for _, a := range snap.Allocations(Filter{}) {
-		if j, ok := snap.Job(a.Job); ok && j.Stopped && !a.Status.Ended() && a.Desired != DesiredStop {
+		if j, ok := snap.Job(a.Job); ok && j.Stopped && !a.Status.Ended() && a.Desired != runtime.DesiredStop {
 			t.Fatalf("not stopped: %+v", a)
 		}
 	}
@@ -220,11 +220,11 @@ func TestSchedulerUnderLoad(t *testing.T) {
 		after = at
 		for _, a := range orders {
 			switch {
-			case a.Desired == DesiredStop && !a.Status.Ended():
-				update(t, s, a.ID, AllocationComplete)
+			case a.Desired == runtime.DesiredStop && !a.Status.Ended():
+				update(t, s, a.ID, runtime.AllocationComplete)
 				ended++
-			case a.Status == AllocationPending:
-				update(t, s, a.ID, AllocationRunning)
+			case a.Status == runtime.AllocationPending:
+				update(t, s, a.ID, runtime.AllocationRunning)
 				group.Go(func() { s.Deregister(a.Job) })
 			}
 		}

@@ -24,7 +24,7 @@ func (s *Scheduler) Register(job Job) error {
 			wished = *known
 			wished.Priority = job.Priority
 		}
-		e = evaluate(w.putJob(wished), TriggerRegister)
+		e = evaluate(w.putJob(wished), runtime.TriggerRegister)
 		w.putEvaluation(e)
 	})
 	if e != nil {
@@ -55,7 +55,7 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 		if known.Status == JobDead {
 			return
 		}
-		e = evaluate(stored, TriggerDeregister)
+		e = evaluate(stored, runtime.TriggerDeregister)
 		w.putEvaluation(e)
 	})
 	if e != nil {
@@ -67,7 +67,7 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 // Update says how an allocation is. It only moves forward: what is repeated,
 // or comes late, is success and changes nothing. One that has ended frees its
 // room. RUNNER_GONE: there is no such allocation.
-func (s *Scheduler) Update(id AllocationID, status AllocationStatus, message string) error {
+func (s *Scheduler) Update(id runtime.AllocationID, status runtime.AllocationStatus, message string) error {
 	var e *Evaluation
 	known, ended := false, false
 	s.state.write(func(w *write) {
@@ -82,7 +82,7 @@ func (s *Scheduler) Update(id AllocationID, status AllocationStatus, message str
 		w.putAllocation(before, after)
 		ended = after.Status.Ended()
 		if job := w.job(after.Job); job != nil && !job.Stopped && after.replaceable() {
-			e = evaluate(job, TriggerLost)
+			e = evaluate(job, runtime.TriggerAllocationLost)
 			w.putEvaluation(e)
 		}
 	})
@@ -126,13 +126,13 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 			job := w.job(a.Job)
 			w.putAllocation(nil, &Allocation{
 				ID: a.ID, Job: a.Job, Environment: job.Environment, Resources: job.Resources,
-				Desired: DesiredRun, Status: a.Status, Message: a.Message, RunningAt: a.RunningAt,
+				Desired: runtime.DesiredRun, Status: a.Status, Message: a.Message, RunningAt: a.RunningAt,
 			})
 		}
 		for _, job := range jobs {
 			stored := w.job(job.ID)
 			if stored.Status == JobPending || stored.Stopped && stored.Status != JobDead {
-				e := evaluate(stored, TriggerRestore)
+				e := evaluate(stored, runtime.TriggerRestore)
 				w.putEvaluation(e)
 				evaluations = append(evaluations, e)
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 const (
@@ -21,13 +23,13 @@ var errConflicts = fmt.Errorf("%d plans in a row were refused", maxPlans)
 // worker takes evaluations and carries them out, one at a time.
 type worker struct {
 	s     *Scheduler
-	types []EvaluationType
+	types []runtime.EvaluationType
 	gate  *gate // nil: never parked
 
 	dequeues, errors, resubmits backoff
 }
 
-func (s *Scheduler) newWorker(gate *gate, types ...EvaluationType) *worker {
+func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *worker {
 	return &worker{
 		s:         s,
 		types:     types,
@@ -108,7 +110,7 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 	if err != nil {
 		return err
 	}
-	if d.Type == TypeCollect {
+	if d.Type == runtime.EvaluationCollect {
 		return w.s.collect(d, snap)
 	}
 	for range maxPlans {

@@ -33,9 +33,9 @@ func TestRestore(t *testing.T) {
 	jobs := []Job{job("claimed", "a", 50), job("unplaced", "a", 50), job("died", "a", 50), job("going", "b", 50)}
 	jobs[3].Stopped = true
 	allocations := []Allocation{
-		{ID: "x1", Job: "claimed", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
-		{ID: "x2", Job: "died", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
-		{ID: "x3", Job: "going", Status: AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+		{ID: "x1", Job: "claimed", Status: runtime.AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+		{ID: "x2", Job: "died", Status: runtime.AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
+		{ID: "x3", Job: "going", Status: runtime.AllocationRunning, RunningAt: time.Now().Add(-time.Hour)},
 	}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
 		register(t, s, job("new", "b", 80))
@@ -46,7 +46,7 @@ func TestRestore(t *testing.T) {
 		if placed(s, "new") || placed(s, "unplaced") || s.Reason("new") != "runners of the last server are being restored" {
 			t.Errorf("placed before it is known what lives; reason %q", s.Reason("new"))
 		}
-		update(t, s, "x2", AllocationLost)
+		update(t, s, "x2", runtime.AllocationLost)
 		time.Sleep(time.Second)
 		began := time.Now()
 		s.Restored()
@@ -57,7 +57,7 @@ func TestRestore(t *testing.T) {
 		if got := s.Stats(); got.Resubmitted == 0 || got.Placed != 2 || got.Nacked != 0 {
 			t.Errorf("stats: %+v", got)
 		}
-		if a := allocation(t, s, "going"); a.Desired != DesiredStop {
+		if a := allocation(t, s, "going"); a.Desired != runtime.DesiredStop {
 			t.Errorf("what was being removed: %+v", a)
 		}
 		if j, _ := s.Snapshot().Job("died"); j.Status != JobDead || len(s.Snapshot().Allocations(Filter{Job: "died"})) != 1 {
@@ -69,7 +69,7 @@ func TestRestore(t *testing.T) {
 
 func TestRestoreTakesMoreThanThereIsRoomFor(t *testing.T) {
 	jobs := []Job{sized(job("a", "a", 50), 900), sized(job("b", "a", 50), 900)}
-	allocations := []Allocation{{ID: "x", Job: "a", Status: AllocationRunning}, {ID: "y", Job: "b", Status: AllocationPending}}
+	allocations := []Allocation{{ID: "x", Job: "a", Status: runtime.AllocationRunning}, {ID: "y", Job: "b", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
 		s.Restored()
 		register(t, s, job("c", "a", 50))
@@ -93,9 +93,9 @@ func TestRestoreChecks(t *testing.T) {
 		field       string
 	}{
 		"a job without an id":        {[]Job{job("", "a", 50)}, nil, "id"},
-		"an unknown job":             {nil, []Allocation{{ID: "x", Job: "a", Status: AllocationRunning}}, "allocations.0"},
-		"an allocation that's over":  {[]Job{job("a", "a", 50)}, []Allocation{{ID: "x", Job: "a", Status: AllocationLost}}, "allocations.0"},
-		"an allocation without a id": {[]Job{job("a", "a", 50)}, []Allocation{{Job: "a", Status: AllocationRunning}}, "allocations.0"},
+		"an unknown job":             {nil, []Allocation{{ID: "x", Job: "a", Status: runtime.AllocationRunning}}, "allocations.0"},
+		"an allocation that's over":  {[]Job{job("a", "a", 50)}, []Allocation{{ID: "x", Job: "a", Status: runtime.AllocationLost}}, "allocations.0"},
+		"an allocation without a id": {[]Job{job("a", "a", 50)}, []Allocation{{Job: "a", Status: runtime.AllocationRunning}}, "allocations.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Config{})
@@ -115,7 +115,7 @@ func TestRefusedPlanIsMadeAgain(t *testing.T) {
 		s.Restored()
 		synctest.Wait()
 		got := s.Stats()
-		if got.Refreshes() != 1 || got.PlansRefused != 1 || got.Placed != 1 || got.Depths.Blocked != 1 || got.Timings[TypePlace][StepRefresh].Count() != 1 {
+		if got.Refreshes() != 1 || got.PlansRefused != 1 || got.Placed != 1 || got.Depths.Blocked != 1 || got.Timings[runtime.EvaluationPlace][StepRefresh].Count() != 1 {
 			t.Errorf("stats: %+v", got)
 		}
 		checkUsed(t, s.Snapshot())
@@ -126,9 +126,9 @@ func TestRefusedPlanIsMadeAgain(t *testing.T) {
 // removed even where there is no room for a new one.
 func TestPlanIsAcceptedInPart(t *testing.T) {
 	jobs := []Job{job("a", "a", 50), sized(job("never", "b", 50), 16)}
-	allocations := []Allocation{{ID: "0-lost", Job: "a", Status: AllocationPending}, {ID: "0-never", Job: "never", Status: AllocationPending}}
+	allocations := []Allocation{{ID: "0-lost", Job: "a", Status: runtime.AllocationPending}, {ID: "0-never", Job: "never", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
-		update(t, s, "0-lost", AllocationLost)
+		update(t, s, "0-lost", runtime.AllocationLost)
 		synctest.Wait() // a plan with a stop and a placement waits for the planner
 		less := small
 		less.MemoryMiB = 100
@@ -141,22 +141,22 @@ func TestPlanIsAcceptedInPart(t *testing.T) {
 			t.Errorf("stats: %+v", got)
 		}
 		s.Deregister("never")
-		update(t, s, "0-never", AllocationLost)
+		update(t, s, "0-never", runtime.AllocationLost)
 		synctest.Wait()
-		if e := sole(t, s, Filter{Job: "never"}); e.Trigger != TriggerDeregister {
+		if e := sole(t, s, Filter{Job: "never"}); e.Trigger != runtime.TriggerDeregister {
 			t.Errorf("what isn't wanted any more made work: %+v", e)
 		}
-		if a, _ := s.Snapshot().Allocation("0-lost"); a.Desired != DesiredStop {
+		if a := s.Snapshot().allocation("0-lost"); a.Desired != runtime.DesiredStop {
 			t.Errorf("not stopped: %+v", a)
 		}
 		if err := s.SetMachine(small); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if a := allocation(t, s, "a"); a.ID == "0-lost" || a.Desired != DesiredRun {
+		if a := allocation(t, s, "a"); a.ID == "0-lost" || a.Desired != runtime.DesiredRun {
 			t.Errorf("not placed again: %+v", a)
 		}
-		if e := s.Snapshot().Evaluations(Filter{Job: "a"}); e[len(e)-1].Trigger != TriggerLost {
+		if e := s.Snapshot().Evaluations(Filter{Job: "a"}); e[len(e)-1].Trigger != runtime.TriggerAllocationLost {
 			t.Errorf("evaluations: %+v", e)
 		}
 	})
@@ -165,8 +165,8 @@ func TestPlanIsAcceptedInPart(t *testing.T) {
 func TestStaleStateIsGivenBack(t *testing.T) {
 	run(t, Config{Workers: 1}, func(t *testing.T, s *Scheduler) {
 		began := time.Now()
-		e := evaluate(&Job{ID: "a", Environment: "a", Priority: 50}, TriggerRegister)
-		e.ModifyIndex = s.Snapshot().Index() + 1
+		e := evaluate(&Job{ID: "a", Environment: "a", Priority: 50}, runtime.TriggerRegister)
+		e.ModifyIndex = s.Snapshot().index + 1
 		s.broker.enqueue(e)
 		time.Sleep(reachWithin - time.Millisecond)
 		if got := s.Stats(); got.Nacked != 0 || got.Depths.Outstanding != 1 {
@@ -183,7 +183,7 @@ func TestStaleStateIsGivenBack(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if time.Since(began) > time.Minute {
-				t.Fatalf("it isn't redelivered: %+v, %d", s.Stats(), snap.Index())
+				t.Fatalf("it isn't redelivered: %+v, %d", s.Stats(), snap.index)
 			}
 		}
 	})
@@ -203,15 +203,15 @@ func TestShutdownGivesBack(t *testing.T) {
 		}
 		stop()
 		got := s.Stats()
-		if got.Nacked != 2 || got.Depths.Outstanding != 0 || got.Depths.Delayed != 2 || got.Depths.Ready[TypePlace] != 1 {
+		if got.Nacked != 2 || got.Depths.Outstanding != 0 || got.Depths.Delayed != 2 || got.Depths.Ready[runtime.EvaluationPlace] != 1 {
 			t.Errorf("stats: %+v", got)
 		}
 		register(t, s, job("late", "a", 50)) // it is recorded, and nothing happens
 		time.Sleep(time.Hour)
-		if got := s.Stats(); got.Depths.Ready[TypePlace] != 4 || got.Placed != 0 {
+		if got := s.Stats(); got.Depths.Ready[runtime.EvaluationPlace] != 4 || got.Placed != 0 {
 			t.Errorf("after the end: %+v", got)
 		}
-		if _, err := s.broker.dequeue(t.Context(), nil, time.Second, TypePlace); !errors.Is(err, errDisabled) {
+		if _, err := s.broker.dequeue(t.Context(), nil, time.Second, runtime.EvaluationPlace); !errors.Is(err, errDisabled) {
 			t.Errorf("an evaluation is handed out after the end: %v", err)
 		}
 	})
@@ -252,7 +252,7 @@ func (p *planner) plansNoMore(ctx context.Context) {
 
 func TestPlanOfAnotherHolderIsRefused(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
-		e := evaluate(&Job{ID: "a"}, TriggerRegister)
+		e := evaluate(&Job{ID: "a"}, runtime.TriggerRegister)
 		_, err := s.planner.submit(t.Context(), plan{delivery: delivery{Evaluation: e, token: 7}})
 		if !errors.Is(err, errNotHeld) {
 			t.Errorf("got %v", err)
@@ -265,7 +265,7 @@ func TestFinishNeedsTheHold(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
-	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, runtime.EvaluationPlace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestFinishNeedsTheHold(t *testing.T) {
 			t.Errorf("finished: %v", err)
 		}
 	}
-	if e := sole(t, s, Filter{}); e.Status != EvaluationPending {
+	if e := sole(t, s, Filter{}); e.Status != runtime.EvaluationPending {
 		t.Errorf("then: %+v", e)
 	}
 }
@@ -285,7 +285,7 @@ func TestCancelledDoesNotBlock(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
-	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, TypePlace)
+	d, err := s.broker.dequeue(t.Context(), nil, time.Minute, runtime.EvaluationPlace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestCancelledDoesNotBlock(t *testing.T) {
 	if err := s.finish(*d, []Shortage{{Dimension: Memory, Wanted: 1}}); !errors.Is(err, errNotHeld) || s.Stats().Depths.Blocked != 0 {
 		t.Errorf("finished: %v", err)
 	}
-	if e := sole(t, s, Filter{}); e.Status != EvaluationCancelled || e.Reason != "for the test" {
+	if e := sole(t, s, Filter{}); e.Status != runtime.EvaluationCancelled || e.Reason != "for the test" {
 		t.Errorf("then: %+v", e)
 	}
 }
@@ -305,7 +305,7 @@ func TestReblock(t *testing.T) {
 		full := fill(t, s)
 		register(t, s, job("a", "a", 50))
 		synctest.Wait()
-		before := sole(t, s, Filter{Job: "a", Status: string(EvaluationBlocked)})
+		before := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationBlocked)})
 		for i, want := range []struct {
 			taken int // MiB by an urgent one, of the 256 that come free
 			why   string
@@ -320,7 +320,7 @@ func TestReblock(t *testing.T) {
 			register(t, s, urgent)
 			s.Resume()
 			synctest.Wait()
-			after := sole(t, s, Filter{Job: "a"}.with(EvaluationBlocked))
+			after := sole(t, s, Filter{Job: "a"}.with(runtime.EvaluationBlocked))
 			if placed(s, "a") || !placed(s, urgent.ID) {
 				t.Fatalf("%d: a: %v, urgent: %v", i, placed(s, "a"), placed(s, urgent.ID))
 			}
@@ -335,7 +335,7 @@ func TestReblock(t *testing.T) {
 	})
 }
 
-func (f Filter) with(status EvaluationStatus) Filter { f.Status = string(status); return f }
+func (f Filter) with(status runtime.EvaluationStatus) Filter { f.Status = string(status); return f }
 
 // The broker isn't enabled before Restore: that is nothing to log at first.
 func TestDequeueErrorsAreQuietAtFirst(t *testing.T) {

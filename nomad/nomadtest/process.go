@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 )
 
@@ -36,7 +38,9 @@ func (p *process) start() error {
 		return err
 	}
 	cmd := exec.Command(p.binary, p.args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment, log, log
+	// The sockets of its plugins, which one that is killed leaves, go with its files.
+	cmd.Env = append(slices.Clip(environment), "TMPDIR="+filepath.Dir(p.log))
+	cmd.Stdout, cmd.Stderr = log, log
 	dying := p.mercy
 	if dying == 0 {
 		dying = syscall.SIGKILL

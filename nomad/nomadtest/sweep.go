@@ -24,22 +24,9 @@ func sweep(dir string) error {
 	// Found before the files go: the names of its allocations are those of its cgroups.
 	own := owned{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
 	err := own.killAll()
+	own.unmount()
 	own.removeGroups()
-	return errors.Join(err, own.removeFiles())
-}
-
-// removeFiles unmounts what is mounted below its directory, and removes it. The
-// table of mounts isn't read at one instant: while others mount and unmount, a
-// look at it can miss some, which is seen when their directories are busy.
-func (o owned) removeFiles() error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
-		o.unmount()
-		if err := os.RemoveAll(o.dir); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
-			return err
-		}
-	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 func names(dir string) []string {

@@ -2,22 +2,15 @@ package plain
 
 import (
 	"context"
-	"maps"
 
 	"github.com/hashicorp/nomad/api"
 )
 
 // An Allocation is an Exec: Nomad's own, in one task of an allocation.
 type Allocation struct {
-	Client *api.Client
-	ID     string // the allocation's
+	Client *api.Client // knows the namespace and the region
+	ID     string      // the allocation's
 	Task   string
-	// Node is the id of the allocation's node, which is asked directly; where it
-	// can't be reached that costs a second (api.ClientConnTimeout) every time. "":
-	// all goes through the server that Client knows.
-	Node string
-	// Query has the namespace and the region. It is copied.
-	Query api.QueryOptions
 }
 
 // Exec implements [Exec]. The api's own goroutines may call the writers for a
@@ -25,11 +18,7 @@ type Allocation struct {
 func (a Allocation) Exec(ctx context.Context, c Command) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	query := a.Query
-	query.Params = maps.Clone(a.Query.Params) // the api writes into it
-	if query.Params == nil {
-		query.Params = map[string]string{}
-	}
+	query := &api.QueryOptions{Params: map[string]string{}} // the api writes into it
 	sizes := make(chan api.TerminalSize)
 	if c.Resize != nil {
 		go func() { // ends with ctx
@@ -47,6 +36,6 @@ func (a Allocation) Exec(ctx context.Context, c Command) (int, error) {
 			}
 		}()
 	}
-	return a.Client.Allocations().Exec(ctx, &api.Allocation{ID: a.ID, NodeID: a.Node}, a.Task,
+	return a.Client.Allocations().Exec(ctx, &api.Allocation{ID: a.ID}, a.Task,
 		c.Terminal, c.Argv, c.Stdin, c.Stdout, c.Stderr, sizes, query.WithContext(ctx))
 }

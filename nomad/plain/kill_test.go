@@ -63,7 +63,7 @@ func (b *bed) gone(t *testing.T, pids []int) {
 
 func TestTimeLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: time.Second})
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 5 * time.Second})
 		pids := b.pids("group", "session", "naked", "far")
 		o := follow(s)
 		if o.stdout != "ready\n" || o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.err != nil {

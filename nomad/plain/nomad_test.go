@@ -86,7 +86,7 @@ func nomadBed(t testing.TB, driver string) *bed {
 	nomad := shared.Nomad(t)
 	allocation := allocate(t, nomad, driver)
 	b := &bed{t: t, env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
-	b.exec = plain.Allocation{Client: nomad.API(), ID: allocation.ID, Task: "runner", Node: allocation.NodeID}
+	b.exec = plain.Allocation{Client: nomad.API(), ID: allocation.ID, Task: "runner"}
 	b.name = allocation.ID
 	b.open()
 	t.Cleanup(func() { b.runner.Close() })
@@ -138,7 +138,7 @@ func TestNomadStdin(t *testing.T) {
 
 func TestNomadKill(t *testing.T) {
 	onNomad(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 2 * time.Second})
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 5 * time.Second})
 		o := follow(s)
 		if o.stdout != "ready\n" || o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.err != nil {
 			t.Errorf("%+v", o)

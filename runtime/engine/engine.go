@@ -156,25 +156,15 @@ func errStopping() error {
 
 // watch turns the cluster's hints into the pools'.
 func (e *Engine) watch(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := e.cluster.Watch(ctx, func(id runtime.EnvironmentID) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			for env, p := range e.pools {
-				if id == "" || id == env {
-					p.Hint()
-				}
+	_ = e.cluster.Watch(ctx, func(id runtime.EnvironmentID) { // until ctx ends
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for env, p := range e.pools {
+			if id == "" || id == env {
+				p.Hint()
 			}
-		})
-		if ctx.Err() != nil {
-			return
 		}
-		e.setHealth("cluster", HealthDegraded, "its events don't come: "+err.Error())
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-	}
+	})
 }
 
 // openPool makes and runs the pool of env, unless there is one. Known are its

@@ -208,7 +208,7 @@ func TestNeighboursAreNotBlamed(t *testing.T) {
 	r := b.claim(t, "a")
 	var ids []runtime.ExecutionID
 	for range 2 {
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "0.5"}})
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -329,17 +329,18 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "2.5"}})
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "6"}})
 	for range 3 {
 		<-time.After(600 * time.Millisecond) // it runs
+		asked := time.Now()
 		b.stop()
 		stored, err := b.fake.Runners(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range stored {
-			if s.ID == r.ID && time.Until(s.Claim.ExpiresAt) < 700*time.Millisecond {
-				t.Errorf("its stored claim expires in %s", time.Until(s.Claim.ExpiresAt))
+			if s.ID == r.ID && s.Claim.ExpiresAt.Sub(asked) < 700*time.Millisecond {
+				t.Errorf("its stored claim expires in %s", s.Claim.ExpiresAt.Sub(asked))
 			}
 		}
 		b.start(t)

@@ -262,8 +262,7 @@ func (s *session) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 			s.sized = true
 			s.record(ctx, stream, output.Record{Offset: event.Offset, Since: event.Time, Size: runtime.TerminalSize(event.Size)})
 		case agent.KindExited:
-			s.flush(ctx, stream)
-			return event.Exit, true
+			return event.Exit, s.flush(ctx, stream)
 		}
 	}
 }
@@ -297,13 +296,19 @@ func (s *session) record(ctx context.Context, stream *agent.Session, record outp
 
 // flush writes what was taken, and acknowledges it. What a full disk refuses
 // is lost, and the readers of the log see that it is; before that what is
-// finished is collected.
-func (s *session) flush(ctx context.Context, stream *agent.Session) {
+// finished is collected. It reports false where ctx ended before there was room:
+// then the agent still has it, for the server's next start.
+func (s *session) flush(ctx context.Context, stream *agent.Session) bool {
 	if s.log.Pending() == 0 {
-		return
+		return true
 	}
 	s.engine.makeRoom(ctx, output.DiskBytes(int64(s.log.Pending()))+output.DiskBytes(1))
-	if err := s.log.Flush(); err != nil {
+	if err := s.log.Flush(); err != nil && ctx.Err() != nil {
+		if stream != nil {
+			_ = stream.Close()
+		}
+		return false
+	} else if err != nil {
 		s.engine.counts.outputLost.Add(s.unwritten)
 		s.engine.outputFailing.Store(true)
 		s.engine.setHealth("output", HealthDegraded, "output is being lost: "+err.Error())
@@ -321,6 +326,7 @@ func (s *session) flush(ctx context.Context, stream *agent.Session) {
 		}
 	}
 	s.sized = false
+	return true
 }
 
 // weigh adds the exit and the host's evidence to the facts.

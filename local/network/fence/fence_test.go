@@ -376,17 +376,22 @@ func TestFence(t *testing.T) {
 		free, capped := join(t, "a", policy(0)), join(t, "b", p)
 		for _, send := range []bool{false, true} {
 			const bytes = 4 << 20
-			fast, err := free.Stream(networktest.Public4, bytes, send)
-			if err != nil {
-				t.Fatal(err)
-			}
-			slow, err := capped.Stream(networktest.Public4, bytes, send)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("send %t: %v, capped %v", send, fast, slow)
-			if slow < 500*time.Millisecond || slow < 4*fast {
-				t.Errorf("sending %t: 4 MiB take %v at 40 Mbit/s, and %v without that bound", send, slow, fast)
+			for try := 0; ; try++ { // a busy machine is slow without a bound, too
+				fast, err := free.Stream(networktest.Public4, bytes, send)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slow, err := capped.Stream(networktest.Public4, bytes, send)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("send %t: %v, capped %v", send, fast, slow)
+				if slow >= 500*time.Millisecond && slow >= 4*fast {
+					break
+				}
+				if try == 4 {
+					t.Fatalf("sending %t: 4 MiB take %v at 40 Mbit/s, and %v without that bound", send, slow, fast)
+				}
 			}
 		}
 	})

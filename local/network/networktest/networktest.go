@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/thread"
 )
 
 // alone names the variable of a test's second process.
@@ -194,19 +194,16 @@ func HostOf(t testing.TB, pid int) *Host {
 // Do calls a function in the namespace. Sockets that it makes stay there.
 func (h *Host) Do(f func()) {
 	h.t.Helper()
-	ended := make(chan struct{})
 	finished := false
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // and never unlocked: the thread ends, so no other finds itself there
+	thread.Do(func() {
 		if err := netns.Set(h.ns); err != nil {
 			h.t.Error(err)
 			return
 		}
 		f()
 		finished = true
-	}()
-	if <-ended; !finished { // it failed the test, maybe by Fatal
+	})
+	if !finished { // it failed the test, maybe by Fatal
 		h.t.FailNow()
 	}
 }

@@ -159,10 +159,11 @@ func (r *Resolver) serveUDP(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a := (*asker)(nil)
-		if err == nil {
-			a = r.find(from)
+		if err != nil {
+			pause(ctx)
+			continue
 		}
+		a := r.find(from)
 		if a == nil {
 			continue
 		}

@@ -10,10 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,13 +23,14 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
 )
 
 // Users that nobody on the machine is.
 const (
-	server   = 61_234
-	stranger = 61_235
+	server   = 61_236
+	stranger = 61_237
 )
 
 // TestMain is the worker, too, that a helper starts.
@@ -133,15 +132,12 @@ func (b *box) end(signal syscall.Signal) {
 
 // asUser runs do on a thread that is a user's, which ends with it.
 func asUser(uid int, do func()) {
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		runtime.LockOSThread()
+	thread.Do(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			panic(errno)
 		}
 		do()
 	})
-	ended.Wait()
 }
 
 func (b *box) dial(uid int) (conn *net.UnixConn, err error) {
