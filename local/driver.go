@@ -107,7 +107,7 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.e.groups, d.e.root, d.e.oomSeen, d.e.evidence = &groups, s.Root, kills, nil
+	d.e.counter, d.e.root, d.e.oomSeen, d.e.evidence = cgroup.NewCounter(groups), s.Root, kills, nil
 	d.e.slot, d.e.address = s.Slot, s.Address
 	return &handle{process: process, saved: text}, nil
 }

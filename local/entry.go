@@ -35,7 +35,7 @@ type entry struct {
 	address    netip.Addr           // at which the machine reaches it, with a network
 	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around
-	groups     *cgroup.Groups       // known while there is a sandbox
+	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
 	oomSeen    int64                // OOM kills that Evidence has told
 	oomAt      time.Time            // when the latest was counted
 	evidence   *runtime.Evidence

@@ -45,12 +45,12 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 // are being removed, those of commands go before the runner's own.
 func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	c.mu.Lock()
-	groups, isolation := e.groups, e.runner.Environment.Isolation
+	counter, isolation := e.counter, e.runner.Environment.Isolation
 	c.mu.Unlock()
-	if groups == nil {
+	if counter == nil {
 		return runtime.Evidence{}, errors.New("it was never made")
 	}
-	kills, hits, err := groups.Counts()
+	kills, hits, err := counter.Counts()
 	if err != nil {
 		return runtime.Evidence{}, err
 	}

@@ -28,7 +28,8 @@ func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
 		}
 	}
 	group := cgroup.Group{Dir: dir}
-	c, e := &Cluster{}, &entry{groups: &cgroup.Groups{Memory: group, Processes: group, CPU: group}}
+	groups := cgroup.Groups{Memory: group, Processes: group, CPU: group}
+	c, e := &Cluster{}, &entry{counter: cgroup.NewCounter(groups)}
 	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3}
 	if got, err := c.count(e); err != nil || got != want {
 		t.Fatalf("%+v, %v", got, err)
@@ -36,6 +37,11 @@ func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, cgroup.Commands)); err != nil {
 		t.Fatal(err)
 	}
+	e.counter.Close()
+	if got, err := c.count(e); err == nil || *e.evidence != want {
+		t.Errorf("%+v, %+v: it was %+v", got, e.evidence, want)
+	}
+	e.counter = cgroup.NewCounter(groups) // which finds the runner's own only
 	if got, err := c.count(e); err != nil || got != want || *e.evidence != want {
 		t.Errorf("%+v, %+v, %v: it was %+v", got, e.evidence, err, want)
 	}

@@ -80,8 +80,12 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 		return err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.entries, e.id)
+	counter := e.counter
 	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
+	c.mu.Unlock()
+	if counter != nil {
+		counter.Close()
+	}
 	return nil
 }

@@ -45,7 +45,8 @@ func confine(clone3 bool) (l *launcher, gaps []error) {
 		try("bounding capabilities of commands", err)
 	}
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
-	try("seccomp", loadFilter(denyList(clone3)))
+	t := judgements(clone3)
+	try("seccomp", loadFilter(assemble(architecture, &t)))
 	return l, gaps
 }
 

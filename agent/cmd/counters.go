@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 type counters struct {
 	trees map[string]int // by controller; of version 2 there is unifiedGroups alone
 	name  string
+	kept  *keptFiles // nil: none
 	start counts
 	peak  int64 // the most processes that were seen
 
@@ -37,10 +39,23 @@ type counts struct {
 	mostProcesses      int64
 }
 
+// keptFiles are the files of a group that were read once, by name. A command has
+// some twenty looks at them, most of whose cost would be the opening.
+type keptFiles struct {
+	mu   sync.Mutex // the watch looks, too
+	open map[string]int
+}
+
+func newKeptFiles() *keptFiles { return &keptFiles{open: map[string]int{}} }
+
+// peakFile can be reset by who may write to it.
+const peakFile = "memory.max_usage_in_bytes"
+
 // begin notes the counters before a command is started.
 func (c *counters) begin() {
-	if tree, ok := c.trees["memory"]; ok {
-		_ = write(tree, c.name+"/memory.max_usage_in_bytes", "0")
+	if fd, done := c.file("memory", peakFile); fd >= 0 {
+		_, _ = unix.Pwrite(fd, []byte("0"), 0)
+		done()
 	}
 	if c.unified() {
 		c.forgetPeak()
@@ -61,8 +76,9 @@ func (c *counters) now() (n counts) {
 	n.user = c.number("cpuacct", "cpuacct.usage_user", "")
 	n.system = c.number("cpuacct", "cpuacct.usage_sys", "")
 	if c.has("blkio") {
-		n.read = c.number("blkio", "blkio.throttle.io_service_bytes", "Read")
-		n.written = c.number("blkio", "blkio.throttle.io_service_bytes", "Write")
+		var buf [2048]byte
+		text := c.text(buf[:], "blkio", "blkio.throttle.io_service_bytes")
+		n.read, n.written = sum(text, "Read"), sum(text, "Write")
 	}
 	return n
 }
@@ -154,9 +170,13 @@ func (c *counters) mostMemory(end counts) int64 {
 
 // number reads a number: the only one of a file, or the sum of those on lines on
 // which it follows key. What can't be read is 0.
-func (c *counters) number(controller, file, key string) (all int64) {
+func (c *counters) number(controller, file, key string) int64 {
 	var buf [2048]byte
-	for line := range bytes.Lines(c.text(buf[:], controller, file)) {
+	return sum(c.text(buf[:], controller, file), key)
+}
+
+func sum(text []byte, key string) (all int64) {
+	for line := range bytes.Lines(text) {
 		name, value := []byte(nil), bytes.TrimSpace(line)
 		if i := bytes.LastIndexByte(value, ' '); i >= 0 {
 			name, value = value[:i], value[i+1:]
@@ -174,15 +194,40 @@ func (c *counters) number(controller, file, key string) (all int64) {
 
 // text reads a file of the group into buf.
 func (c *counters) text(buf []byte, controller, file string) []byte {
+	fd, done := c.file(controller, file)
+	if fd < 0 {
+		return nil
+	}
+	defer done()
+	n, _ := unix.Pread(fd, buf, 0)
+	return buf[:max(n, 0)]
+}
+
+// file returns a file of the group, -1 where there is none, and what is called
+// when it was read.
+func (c *counters) file(controller, file string) (fd int, done func()) {
 	tree := c.tree(controller)
 	if tree < 0 {
-		return nil
+		return -1, nil
 	}
-	fd, err := openIn(tree, c.name+"/"+file, unix.O_RDONLY)
+	if c.kept != nil {
+		c.kept.mu.Lock()
+		defer c.kept.mu.Unlock()
+		if fd, ok := c.kept.open[file]; ok {
+			return fd, func() {}
+		}
+	}
+	flags := unix.O_RDONLY
+	if file == peakFile {
+		flags = unix.O_RDWR
+	}
+	fd, err := openIn(tree, c.name+"/"+file, flags)
 	if err != nil {
-		return nil
+		return -1, nil
 	}
-	defer func() { _ = unix.Close(fd) }()
-	n, _ := unix.Read(fd, buf)
-	return buf[:max(n, 0)]
+	if c.kept != nil {
+		c.kept.open[file] = fd
+		return fd, func() {}
+	}
+	return fd, func() { _ = unix.Close(fd) }
 }

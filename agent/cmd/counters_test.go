@@ -32,7 +32,7 @@ func TestTimeThatNoTickSaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(tree) }()
-	c := counters{trees: map[string]int{"cpuacct": tree}, name: "x0"}
+	c := counters{trees: map[string]int{"cpuacct": tree}, name: "x0", kept: newKeptFiles()}
 
 	set("9000000000", "1000000000", "500000000")
 	c.begin()

@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// The filter is written out rather than made by go-seccomp-bpf, which lets
-// every call of a foreign architecture (int 0x80) through a list of what is
-// denied, and compares all 64 bits of an argument of which the kernel reads 32,
-// as in CVE-2019-7303.
+// The filter lets the calls of filter_calls.go through and no others. It is written
+// out rather than made by go-seccomp-bpf, which compares all 64 bits of an argument
+// of which the kernel reads 32, as in CVE-2019-7303.
 
 // Offsets in struct seccomp_data, of a little-endian machine.
 const (
@@ -32,90 +30,77 @@ const (
 	// Each kind of namespace that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+	// What a program may be as: a 32-bit machine's, an old kernel's, and with addresses
+	// that aren't random, as sanitizers and debuggers have it.
+	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
+	askPersona = 0xffffffff
 )
 
-// denyList is what user code in a runner may not call: all that isn't known
-// here, and of what is known what is denied. It has no capability for most of it
-// either; the rest has been the way into many kernels. docs/security.md lists it.
-// The agent itself needs clone3 where it starts commands with that (forkInto), and
-// refuses it to each of these then.
-func denyList(clone3 bool) []unix.SockFilter {
-	p := program{code: make([]unix.SockFilter, 0, 256)} // an idle agent keeps each size that it ever allocated
+// A judgement is what is done about a call.
+type judgement uint8
+
+const (
+	unlisted judgement = iota // ENOSYS, as on a kernel that doesn't have it: programs do without
+	allowed
+	refused // EPERM, as without privileges: what programs know of these calls
+	byFlags
+	byRequest
+	byPersona
+	byFamily
+)
+
+// tableSize is more than the highest number of a call that is listed: all later
+// ones are as the last in the table.
+const tableSize = 512
+
+// codeSize is room for the instructions of every table that there is.
+const codeSize = 256
+
+// A table has a judgement for each number of a call.
+type table [tableSize]judgement
+
+// judgements are those of this architecture. The agent itself needs clone3 where
+// it starts commands with that (forkInto), and refuses it to each of these then;
+// its flags lie in memory, where a filter can't look: C libraries fall back to
+// clone.
+func judgements(clone3 bool) (t table) {
+	for _, numbers := range [][]uint32{allowedCalls, allowedHere} {
+		for _, number := range numbers {
+			t[number] = allowed
+		}
+	}
+	for _, numbers := range [][]uint32{refusedCalls, refusedHere} {
+		for _, number := range numbers {
+			t[number] = refused
+		}
+	}
+	t[unix.SYS_CLONE] = byFlags
+	t[unix.SYS_IOCTL] = byRequest
+	t[unix.SYS_PERSONALITY] = byPersona
+	t[unix.SYS_SOCKET], t[unix.SYS_SOCKETPAIR] = byFamily, byFamily
+	if clone3 {
+		t[unix.SYS_CLONE3] = allowed
+	}
+	return t
+}
+
+// assemble writes the filter for a table: a tree of comparisons, since a list of
+// them would be gone through for each call that is judged by its arguments, and
+// on kernels before 5.11 for every call. docs/security.md tells what is in the
+// table.
+func assemble(architecture uint32, t *table) []unix.SockFilter {
+	p := program{code: make([]unix.SockFilter, 0, codeSize)} // an idle agent keeps each size that it ever allocated
 	p.load(dataArchitecture)
 	p.unless(architecture, killProcess)
 	p.load(dataNumber)
-	if runtime.GOARCH == "amd64" {
+	if architecture == unix.AUDIT_ARCH_X86_64 {
 		const x32 = 0x40000000
 		p.code = append(p.code, jump(unix.BPF_JGE, x32, 0, 1), ret(killProcess))
 	}
-	// What came to kernels after this list was looked through: programs have to do
-	// without, as on a kernel that doesn't have it.
-	p.code = append(p.code, jump(unix.BPF_JGT, lastKnown, 0, 1), ret(unknown))
-	for _, number := range denied {
-		p.when(number, ret(refuse))
-	}
-	// Its flags lie in memory, where a filter can't look: C libraries fall back
-	// to clone.
-	if !clone3 {
-		p.when(unix.SYS_CLONE3, ret(unknown))
-	}
-	p.when(unix.SYS_CLONE,
-		load(dataArgument0),
-		jump(unix.BPF_JSET, newNamespaces, 0, 1),
-		ret(refuse),
-		ret(allow))
-	// To push characters into a terminal that somebody else reads.
-	p.when(unix.SYS_IOCTL,
-		load(dataArgument1),
-		jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0),
-		jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1),
-		ret(refuse),
-		ret(allow))
-	// A network namespace doesn't hold every family of sockets: vsock reaches the
-	// hypervisor and other runners, and AF_ALG and the like are kernel to attack.
-	for _, number := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
-		p.when(number,
-			load(dataArgument0),
-			jump(unix.BPF_JEQ, unix.AF_UNIX, 6, 0),
-			jump(unix.BPF_JEQ, unix.AF_INET, 5, 0),
-			jump(unix.BPF_JEQ, unix.AF_INET6, 4, 0),
-			jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 2),
-			load(dataArgument2),
-			jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0), // what lists interfaces and addresses
-			ret(noFamily),
-			ret(allow))
-	}
-	p.code = append(p.code, ret(allow))
+	p.decide(t[:], 0)
 	return p.code
 }
-
-// lastKnown is the highest number of a call that was thought about: all later
-// ones, too, have the same on every architecture.
-const lastKnown = unix.SYS_RSEQ_SLICE_YIELD
-
-// denied are the calls that are refused whatever their arguments; those that
-// only one architecture has are in a file of its own.
-var denied = append([]uint32{
-	// Mounts, roots and namespaces.
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_UNSHARE, unix.SYS_SETNS,
-	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
-	unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, sysOpenTreeAttr, unix.SYS_LISTNS,
-	// Other processes.
-	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
-	unix.SYS_PROCESS_MADVISE,
-	// Subsystems with a history.
-	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
-	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
-	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
-	unix.SYS_LOOKUP_DCOOKIE, unix.SYS_VMSPLICE,
-	// The machine.
-	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
-	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SYSLOG, unix.SYS_NFSSERVCTL, unix.SYS_VHANGUP,
-	unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_SET_MEMPOLICY_HOME_NODE, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
-}, deniedHere...)
 
 // A program is a filter that is being written; the number of the call is in
 // its register between the parts.
@@ -128,10 +113,74 @@ func (p *program) unless(value, result uint32) {
 	p.code = append(p.code, jump(unix.BPF_JEQ, value, 1, 0), ret(result))
 }
 
-// when adds what is done for one call, which must end with a result.
-func (p *program) when(number uint32, then ...unix.SockFilter) {
-	p.code = append(p.code, jump(unix.BPF_JEQ, number, 0, uint8(len(then))))
-	p.code = append(p.code, then...)
+// decide adds what is done for the calls from first on. The tree's jumps have 8
+// bits, which it is small enough for: a test goes through all numbers.
+func (p *program) decide(t []judgement, first uint32) {
+	changes := 0
+	for i := 1; i < len(t); i++ {
+		if t[i] != t[i-1] {
+			changes++
+		}
+	}
+	if changes == 0 {
+		p.judge(t[0])
+		return
+	}
+	middle := 0
+	for range (changes + 1) / 2 {
+		middle = nextChange(t, middle)
+	}
+	at := len(p.code)
+	p.code = append(p.code, jump(unix.BPF_JGE, first+uint32(middle), 0, 0))
+	p.decide(t[:middle], first)
+	p.code[at].Jt = uint8(len(p.code) - at - 1)
+	p.decide(t[middle:], first+uint32(middle))
+}
+
+// nextChange returns where the judgement changes after i.
+func nextChange(t []judgement, i int) int {
+	for i++; t[i] == t[i-1]; i++ {
+	}
+	return i
+}
+
+// judge adds what is done for a call.
+func (p *program) judge(j judgement) {
+	switch j {
+	case allowed:
+		p.code = append(p.code, ret(allow))
+	case refused:
+		p.code = append(p.code, ret(refuse))
+	case byFlags:
+		p.code = append(p.code, load(dataArgument0), jump(unix.BPF_JSET, newNamespaces, 0, 1), ret(refuse), ret(allow))
+	case byRequest:
+		// To push characters into a terminal that somebody else reads.
+		p.code = append(p.code, load(dataArgument1),
+			jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0),
+			jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1),
+			ret(refuse),
+			ret(allow))
+	case byPersona:
+		p.code = append(p.code, load(dataArgument0),
+			jump(unix.BPF_JEQ, askPersona, 1, 0),
+			jump(unix.BPF_JSET, ^uint32(personas), 1, 0),
+			ret(allow),
+			ret(refuse))
+	case byFamily:
+		// A network namespace doesn't hold every family of sockets: vsock reaches the
+		// hypervisor and other runners, and AF_ALG and the like are kernel to attack.
+		p.code = append(p.code, load(dataArgument0),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 6, 0),
+			jump(unix.BPF_JEQ, unix.AF_INET, 5, 0),
+			jump(unix.BPF_JEQ, unix.AF_INET6, 4, 0),
+			jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 2),
+			load(dataArgument2),
+			jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0), // what lists interfaces and addresses
+			ret(noFamily),
+			ret(allow))
+	default:
+		p.code = append(p.code, ret(unknown))
+	}
 }
 
 func load(offset uint32) unix.SockFilter {

@@ -121,7 +121,7 @@ func openUnified(run int, name string, root bool, l *launcher) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name}}
+	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name, kept: newKeptFiles()}}
 	if io, err := openIn(dir, "io.stat", unix.O_RDONLY); err == nil {
 		one.counters.devices = true
 		_ = unix.Close(io)

@@ -32,5 +32,5 @@ func joinThread(trees map[string]int, name string, root bool, l *launcher) (*gro
 		}
 		return nil, err
 	}
-	return &group{name: name, fork: l.with(fork), counters: counters{trees: trees, name: name}}, nil
+	return &group{name: name, fork: l.with(fork), counters: counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }

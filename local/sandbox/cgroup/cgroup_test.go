@@ -80,6 +80,39 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
+// TestCounterReadsAnew: what files say now, although they stay open; and each time
+// by their names where they can't.
+func TestCounterReadsAnew(t *testing.T) {
+	g := files(t, nil)
+	set := func(oomKills, hits string) {
+		t.Helper()
+		for file, text := range map[string]string{"memory.events": "oom 9\noom_kill " + oomKills + "\n", "pids.events": "max " + hits + "\n"} {
+			if err := os.WriteFile(filepath.Join(g.Dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	early := NewCounter(Groups{Memory: g, Processes: g})
+	if _, _, err := early.Counts(); err == nil {
+		t.Error("it counts in files that aren't there")
+	}
+	set("1", "2")
+	c := NewCounter(Groups{Memory: g, Processes: g})
+	for _, want := range [][2]int64{{1, 2}, {30, 2}, {30, 400}} {
+		set(fmt.Sprint(want[0]), fmt.Sprint(want[1]))
+		for _, counter := range []*Counter{c, early} {
+			if kills, hits, err := counter.Counts(); kills != want[0] || hits != want[1] || err != nil {
+				t.Errorf("%d, %d, %v, want %v", kills, hits, err, want)
+			}
+		}
+	}
+	c.Close()
+	if kills, hits, err := c.Counts(); err == nil {
+		t.Errorf("it counts %d, %d after Close", kills, hits)
+	}
+	c.Close()
+}
+
 func TestCountsOfNothing(t *testing.T) {
 	for _, g := range []Group{{Dir: "/nonexistent"}, files(t, nil), files(t, map[string]string{"memory.events": "oom 1\n", "pids.events": "max 1\n"})} {
 		if kills, hits, err := (Groups{Memory: g, Processes: g, CPU: g}).Counts(); err == nil {

@@ -165,29 +165,45 @@ func (g Groups) checks(want Limits) (checks []check) {
 // groups and those of commands below, and how many forks it refused, since they
 // were made. Where nothing counts it is nothing.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
+	kills, hits := g.counted()
+	if oomKills, err = sum(kills, killKey); err == nil {
+		processLimitHits, err = sum(hits, hitKey)
+	}
+	return oomKills, processLimitHits, err
+}
+
+// Lines of the files that count.
+const (
+	killKey = "oom_kill"
+	hitKey  = "max"
+)
+
+// counted returns the files that count these.
+func (g Groups) counted() (kills, hits []string) {
 	file, parts := "memory.oom_control", g.Memory.parts() // counts what was killed in the very group
 	if g.Memory.V2 {
 		file, parts = "memory.events", parts[:1] // counts for the groups below, too
 	}
-	if oomKills, err = sum(parts, file, "oom_kill"); err != nil {
-		return 0, 0, err
-	}
+	kills = filesIn(parts, file)
 	parts = g.Processes.parts()
 	if _, err := os.Lstat(filepath.Join(g.Processes.Dir, "pids.events.local")); err == nil {
 		parts = parts[:1] // likewise, from Linux 6.11 on
 	}
-	if processLimitHits, err = sum(parts, "pids.events", "max"); err != nil {
-		return 0, 0, err
-	}
-	return oomKills, processLimitHits, nil
+	return kills, filesIn(parts, "pids.events")
 }
 
-func sum(dirs []string, file, key string) (all int64, err error) {
+func filesIn(dirs []string, file string) (paths []string) {
 	for _, dir := range dirs {
-		if dir == "" {
-			continue // there is no such controller
+		if dir != "" { // else there is no such controller
+			paths = append(paths, filepath.Join(dir, file))
 		}
-		n, err := value(filepath.Join(dir, file), key)
+	}
+	return paths
+}
+
+func sum(paths []string, key string) (all int64, err error) {
+	for _, path := range paths {
+		n, err := value(path, key)
 		if err != nil {
 			return 0, err
 		}
@@ -196,20 +212,27 @@ func sum(dirs []string, file, key string) (all int64, err error) {
 	return all, nil
 }
 
-// value returns the number on the line of a file that begins with key. Every
-// start of a command reads some of these, so it takes the shortest way.
+// countSize is more than such a file has.
+const countSize = 512
+
+// value returns the number on the line of a file that begins with key.
 func value(file, key string) (int64, error) {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, &os.PathError{Op: "open", Path: file, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var text [512]byte
+	var text [countSize]byte
 	n, err := unix.Read(fd, text[:])
 	if err != nil {
 		return 0, &os.PathError{Op: "read", Path: file, Err: err}
 	}
-	for line := range strings.Lines(string(text[:n])) {
+	return lineOf(file, text[:n], key)
+}
+
+// lineOf returns the number on the line of a file's text that begins with key.
+func lineOf(file string, text []byte, key string) (int64, error) {
+	for line := range strings.Lines(string(text)) {
 		if name, number, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && name == key {
 			return strconv.ParseInt(number, 10, 64)
 		}

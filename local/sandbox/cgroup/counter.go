@@ -1,0 +1,84 @@
+package cgroup
+
+import (
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Counter tells what Groups.Counts tells, to who asks again and again: the files
+// stay open, since opening them is most of what a look costs. It is safe for
+// concurrent use.
+type Counter struct {
+	groups Groups
+	once   sync.Once // opens the files
+	kept   bool      // they are open
+	kills  []*os.File
+	hits   []*os.File
+}
+
+// NewCounter returns one that has nothing open until it is asked.
+func NewCounter(g Groups) *Counter { return &Counter{groups: g} }
+
+// Counts is Groups.Counts. After Close it may fail.
+func (c *Counter) Counts() (oomKills, processLimitHits int64, err error) {
+	c.once.Do(c.open)
+	if !c.kept {
+		return c.groups.Counts()
+	}
+	if oomKills, err = sumOf(c.kills, killKey); err == nil {
+		processLimitHits, err = sumOf(c.hits, hitKey)
+	}
+	return oomKills, processLimitHits, err
+}
+
+// open opens all files, or none.
+func (c *Counter) open() {
+	kills, hits := c.groups.counted()
+	c.kept = true
+	for _, of := range []struct {
+		paths []string
+		files *[]*os.File
+	}{{kills, &c.kills}, {hits, &c.hits}} {
+		for _, path := range of.paths {
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				c.kept = false
+				c.close()
+				return
+			}
+			*of.files = append(*of.files, os.NewFile(uintptr(fd), path))
+		}
+	}
+}
+
+// Close closes the files.
+func (c *Counter) Close() {
+	c.once.Do(func() {})
+	c.close()
+}
+
+func (c *Counter) close() {
+	for _, files := range [][]*os.File{c.kills, c.hits} {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}
+}
+
+func sumOf(files []*os.File, key string) (all int64, err error) {
+	for _, f := range files {
+		var text [countSize]byte
+		n, err := f.ReadAt(text[:], 0)
+		if n == 0 {
+			return 0, err
+		}
+		number, err := lineOf(f.Name(), text[:n], key)
+		if err != nil {
+			return 0, err
+		}
+		all += number
+	}
+	return all, nil
+}
