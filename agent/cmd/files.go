@@ -20,6 +20,7 @@ type files struct {
 	root      int    // descriptor of /
 	workspace string // absolute and clean
 	names     names
+	foreign   *foreign // nil: all are the runner's
 }
 
 func newFiles(workspace string) (*files, error) {
@@ -44,7 +45,29 @@ func (f *files) absolute(p string) string {
 
 // open opens an absolute path, following links.
 func (f *files) open(p string, flags uint64) (int, error) {
-	return openat2(f.root, p, flags, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+	return f.openIn(f.root, p, flags, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// openIn opens what is the runner's as the agent, and all else as a command
+// would.
+func (f *files) openIn(dir int, p string, flags, resolve uint64) (int, error) {
+	fd, err := openat2(dir, p, flags, resolve)
+	if err != nil || !f.foreign.has(fd) {
+		return fd, err
+	}
+	_ = unix.Close(fd)
+	return asCommand(func() (int, error) { return openat2(dir, p, flags, resolve) })
+}
+
+// reopen opens a regular file for reading that is open without.
+func (f *files) reopen(fd int) (int, error) {
+	again := func() (int, error) {
+		return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	}
+	if f.foreign.has(fd) {
+		return asCommand(again)
+	}
+	return again()
 }
 
 func openat2(dir int, p string, flags, resolve uint64) (int, error) {
@@ -114,7 +137,7 @@ func (f *files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	case stat.Size-512*stat.Blocks > maxHole:
 		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "a sparse file, most of which isn't there"}
 	}
-	content, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	content, err := f.reopen(fd)
 	if err != nil {
 		return agent.FileInfo{}, nil, pathError(p, err)
 	}

@@ -90,7 +90,7 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 }
 
 func (l *listing) below(parent int, path, name string, depth int) error {
-	fd, err := openat2(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
+	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil // it went, or became something else: it was listed as it was

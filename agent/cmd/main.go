@@ -204,6 +204,11 @@ func serveOn(listener net.Listener, o options) error {
 		return err
 	}
 	host.noRoot, host.inner = o.noRoot, o.inner
+	if o.noRoot { // whose root is the machine's
+		if host.foreign, err = foreignTo(o.workspace, "/tmp"); err != nil {
+			return err
+		}
+	}
 	if o.groups != "" {
 		if host.groups, err = openGroups(o.groups, firstGroups, launcher); err != nil {
 			return err

@@ -187,6 +187,51 @@ func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
 	}
 }
 
+// The agent is the machine's root there. A client gets by it what a command may
+// read, and what is the runner's own.
+func TestATasksFilesAreItsOwn(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/tmp", "agent-task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	closed := filepath.Join(dir, "closed")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(closed, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"key": 0o600, "group": 0o640, "public": 0o644, "closed/public": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("text"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newTask(t)
+	b.sh(t, "ln -s "+dir+" dir; ln -s "+dir+"/key key")
+	b.put(t, agent.Write{Path: "/workspace/protected/f", Size: 4, Mode: 0o600}, "text")
+	for range 20 { // on whatever thread
+		for path, code := range map[string]agent.ErrorCode{
+			dir + "/public": "", "dir/public": "", "protected/f": "",
+			dir + "/key": agent.ErrDenied, "key": agent.ErrDenied, "dir/group": agent.ErrDenied, "dir/closed/public": agent.ErrDenied,
+		} {
+			_, content, err := b.read(t, path)
+			if code == "" && (err != nil || string(content) != "text") {
+				t.Errorf("%s: %q, %v", path, content, err)
+			}
+			if code != "" {
+				checkError(t, path, err, agent.Error{Code: code})
+			}
+		}
+	}
+	if all := b.list(t, agent.ListDir{Path: "dir", Recursive: true}); len(all) != 4 {
+		t.Errorf("it lists %+v", all)
+	}
+	err = agent.ListFiles(t.Context(), b.dial(t), agent.ListDir{Path: closed}, func(agent.FileInfo) error { return nil })
+	checkError(t, "a directory that only root lists", err, agent.Error{Code: agent.ErrDenied})
+}
+
 func TestTasksOfOneMachineAreApart(t *testing.T) {
 	a, b := newTask(t), newTask(t)
 	// Both are the first execution of their agent, so that both have its mark.
@@ -236,6 +281,11 @@ func TestATasksEndEndsEverything(t *testing.T) {
 		return n
 	}
 	await(t, "both sleep", func() bool { return sleeping() == 2 })
+	for range 100 { // a thread whose rights change forgets that it is to end
+		if _, _, err := b.read(t, "/etc/passwd"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	_ = syscall.Kill(b.pid, syscall.SIGKILL)
 	await(t, "nothing is left", func() bool { return sleeping() == 0 })
 }
