@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -31,8 +32,13 @@ func (c *Cluster) openImages() (err error) {
 	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
-	if c.direct == nil {
+	switch {
+	case c.direct == nil:
 		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
+	case c.ordinary():
+		users := c.direct.Users
+		config.Worker, config.Alone = c.direct.Work, users.Count == 0
+		config.Owners = fmt.Sprintf("%d users from %d and %d", min(users.Count, spec.UIDs), users.UID, users.GID)
 	}
 	if c.images, err = image.Open(config); err != nil {
 		return err

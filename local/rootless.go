@@ -20,13 +20,12 @@ func (c *Cluster) installRootless() {
 	users, err := launch.FindSubordinate()
 	switch {
 	case err != nil:
-		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, all those of a runner as one (%v)", err))
+		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, all those of a runner as one, to whom all files of container images belong (%v)", err))
 	case users.Count < 2*spec.UIDs:
 		c.losses = append(c.losses, "all runners have the same users, since /etc/subuid gives this one a single range")
 	default:
-		c.losses = append(c.losses, fmt.Sprintf("of more than %d runners some have the same users, since /etc/subuid gives this one no more ranges", users.Count/spec.UIDs))
+		c.losses = append(c.losses, fmt.Sprintf("of more than %d runners some have the same users, since /etc/subuid gives this one no more ranges, and all that are made from container images, since only root can map their owners", users.Count/spec.UIDs))
 	}
-	c.losses = append(c.losses, "container images can't be used: only root can map their owners")
 	c.trees = trees
 	c.ranges.Dir = filepath.Join(c.config.Dir, "uids")
 	c.direct.Users = users

@@ -40,7 +40,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
 	}
-	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q.Slot), Resources: *q.Resources, Root: rootOf(c, q)}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q)}
 	var policy network.Policy
 	if q.Network != nil {
 		var err error
