@@ -35,7 +35,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, err
 	}
 	listener := os.NewFile(3, "listener")
-	c.Machine.Undivided, c.Machine.Launchers = trees.Divisible(), trees.Launchers()
+	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
 	c.Machine.Lacks = trees.Lacks()
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
