@@ -112,6 +112,14 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	return nil
 }
 
+// lost says what runners don't have here, since this isn't root; "": nothing.
+func (s *Server) lost() string {
+	if here, ok := s.cluster.(*local.Cluster); ok {
+		return here.Lost()
+	}
+	return ""
+}
+
 // lastAttacks is of [engine.Config]: attacks are on runners of this machine.
 func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
 	if s.config.Cluster == clusterNomad {

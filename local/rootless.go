@@ -30,7 +30,7 @@ func (c *Cluster) installRootless() {
 	c.ranges.Dir = filepath.Join(c.config.Dir, "uids")
 	c.direct.Users = users
 	c.direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
-	if lost := c.lost(); lost != "" {
+	if lost := c.Lost(); lost != "" {
 		c.log.Warn(lost)
 	}
 }
@@ -51,8 +51,8 @@ func (c *Cluster) lacking() string {
 	return fmt.Sprintf("no limits of %s can be set for runners (%s)", strings.Join(lacks, ", "), why)
 }
 
-// lost says what runners of an ordinary user don't have; "": nothing.
-func (c *Cluster) lost() string {
+// Lost says what runners of an ordinary user don't have, in a line; "": nothing.
+func (c *Cluster) Lost() string {
 	all := slices.Clone(c.losses)
 	if lacking := c.lacking(); lacking != "" && c.config.MissingLimits {
 		all = append([]string{lacking}, all...)

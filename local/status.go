@@ -27,7 +27,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		MemoryMiB: int64(info.Totalram) * int64(info.Unit) >> 20,
 	}}
 	remarks := slices.Clone(c.tiers)
-	if lost := c.lost(); lost != "" {
+	if lost := c.Lost(); lost != "" {
 		remarks = append(remarks, lost)
 	}
 	if why := c.machine.Undivided; why != nil && len(c.machine.Lacks) == 0 {
