@@ -96,13 +96,13 @@ func control(dir string, more ...string) error {
 	if err != nil {
 		return err
 	}
-	wanted := "+pids +memory"
+	wanted := []string{"+pids", "+memory"}
 	for _, name := range more {
 		if slices.Contains(strings.Fields(string(has)), name) {
-			wanted += " +" + name
+			wanted = append(wanted, "+"+name)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(wanted), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(wanted, " ")), 0); err != nil {
 		return fmt.Errorf("control the groups below %s: %w", dir, err)
 	}
 	return nil
