@@ -70,7 +70,7 @@ func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir
 
 func TestSettle(t *testing.T) {
 	const owner = 1_234_567_890
-	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10})
+	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10, CPUQuota: 50_000, CPUPeriod: 100_000})
 	if pids, err := Processes(filepath.Join(dir, Agent)); err != nil || !slices.Equal(pids, []int{pid}) {
 		t.Errorf("the agent's group has %v (%v)", pids, err)
 	}
@@ -79,7 +79,7 @@ func TestSettle(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"run/memory.max": "67108864", "run/memory.swap.max": "0", "run/pids.max": "10", "run/x0/pids.max": "10", "run/rest/pids.max": "10",
-		"agent/cpu.weight": "1000", "run/cpu.weight": "100",
+		"agent/cpu.weight": "1000", "run/cpu.weight": "100", "run/cpu.max": "50000 100000",
 	} {
 		got, err := os.ReadFile(filepath.Join(dir, file))
 		if os.IsNotExist(err) && strings.Contains(file, "swap") {
