@@ -124,7 +124,7 @@ func TestAFullRunnerEndsItsBomb(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 20")()
-	if exit.Cause != agent.CauseProcessLimit || exit.Wall > 15*time.Second {
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Wall > 15*time.Second { // it may end by itself, of a refused fork
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
