@@ -162,6 +162,13 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 	}
 	p.end(t, syscall.SIGTERM, false)
 
+	// The doctor, whose image has such files too, leaves nothing.
+	line = s.ordinary("doctor", "--json", "--server", "http://127.0.0.1:1", "--data", filepath.Join(s.data, "doctor"))
+	out, _, _ := runProgram(t, nil, line[0], line[1:]...)
+	if left, _ := filepath.Glob(filepath.Join(s.data, "doctor*")); len(left) > 0 || !strings.Contains(out, "container images can be used") {
+		t.Errorf("the doctor leaves %q and says %s", left, out)
+	}
+
 	// Without the ids the image isn't what it was, and is unpacked anew.
 	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
 	p = serve(t, s.data, "env", append([]string{"PATH=" + filepath.Dir(s.program)}, whole(t, line)...)...)

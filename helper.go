@@ -43,6 +43,10 @@ func (helperCommand) Help() string {
 It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
 }
 
+// imageWorker is the program that has imageWorkerCommand: this one, whatever is in
+// its file by now.
+const imageWorker = "/proc/self/exe"
+
 // An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
 // work on an image.
 type imageWorkerCommand struct {

@@ -162,7 +162,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 	}
 	opened, err := local.New(ctx, local.Config{
 		Dir: filepath.Join(s.config.Data, "local"), Store: s.store, Logger: s.logger.Named("local"),
-		Agent: with.agent, Helper: with.helper, ImageWorker: "/proc/self/exe", HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
+		Agent: with.agent, Helper: with.helper, ImageWorker: imageWorker, HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
 		Overcommit: scheduler.Overcommit{CPU: s.config.CPUOvercommit, Memory: s.config.MemoryOvercommit},
 		Collect: scheduler.Collect{
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/local/image"
@@ -118,4 +119,14 @@ func (c *Cluster) imageChanged(digest string) {
 	for _, id := range changed {
 		c.changes.Send(id)
 	}
+}
+
+// RemoveImages deletes the images of an ordinary user's cluster that nobody uses any
+// more: others' ids may have files there. Dir is its Config's, and worker its
+// ImageWorker.
+func RemoveImages(ctx context.Context, dir, worker string) error {
+	users, _ := launch.FindSubordinate() // without any, all is this user's
+	direct := launch.Direct{Users: users, Worker: worker, Working: new(sync.WaitGroup)}
+	defer direct.Working.Wait()
+	return image.Remove(ctx, image.Config{Dir: filepath.Join(dir, "images"), Worker: direct.Work})
 }
