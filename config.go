@@ -21,7 +21,7 @@ import (
 // or a key of the settings file.
 type Config struct {
 	Listen           string   `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there is a --token-file. Port 0: any that is free. (${default}; $$${env})"`
-	Data             string   `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool; $$${env})"`
+	Data             string   `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
 	TokenFile        string   `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
 	Cluster          string   `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
 	AdvertiseURL     string   `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
@@ -232,11 +232,15 @@ const (
 func (c *Config) locate() error {
 	if c.Data == "" {
 		state := os.Getenv("XDG_STATE_HOME")
-		if state == "" && os.Geteuid() == 0 {
+		switch home := os.Getenv("HOME"); {
+		case state != "":
+		case os.Geteuid() == 0:
 			state = "/var/lib"
+		case home != "":
+			state = filepath.Join(home, ".local/state")
 		}
 		if !filepath.IsAbs(state) {
-			return &settingError{"data", c.Data, "a directory, since $XDG_STATE_HOME names none"}
+			return &settingError{"data", c.Data, "a directory, since neither $XDG_STATE_HOME nor $HOME names one"}
 		}
 		c.Data = filepath.Join(state, "rockpool")
 	}

@@ -26,6 +26,7 @@ type kernelPart struct {
 	try    func(ctx context.Context) (remark string, err error)
 	needed bool // without it there is no sandbox; else something else goes without
 	advice string
+	roots  bool // only root can try it; others' sandboxes don't need it, or show it
 }
 
 // kernelParts tries what sandboxes are made of, one by one, each in a throwaway
@@ -34,16 +35,19 @@ type kernelPart struct {
 func kernelParts(ctx context.Context, group string) (found []finding) {
 	container := "; in a container, start that with --privileged and --cgroupns=private"
 	all := []kernelPart{
-		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container},
-		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel that has all kinds of namespaces" + container},
-		{"mounts", inMounts(func(dir string) error { return unix.Mount("probe", dir, "tmpfs", unix.MS_NOSUID, "size=64k") }), true, "give this program CAP_SYS_ADMIN" + container},
-		{"overlays", inMounts(overlay), false, "load the kernel's module overlay; images of more than one layer may need it"},
-		{"idmapped mounts", inMounts(idmapped), false, "use Linux 5.12 or later; without it there are no container images"},
-		{"a process limit", func(ctx context.Context) (string, error) { return limitProcesses(ctx, group) }, true, "see that root may make control groups with the controller pids" + container},
-		{"seccomp", seccomp, true, "use a kernel with CONFIG_SECCOMP_FILTER"},
+		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
+		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel that has all kinds of namespaces" + container, false},
+		{"mounts", inMounts(func(dir string) error { return unix.Mount("probe", dir, "tmpfs", unix.MS_NOSUID, "size=64k") }), true, "give this program CAP_SYS_ADMIN" + container, true},
+		{"overlays", inMounts(overlay), false, "load the kernel's module overlay; images of more than one layer may need it", true},
+		{"idmapped mounts", inMounts(idmapped), false, "use Linux 5.12 or later; without it there are no container images", true},
+		{"a process limit", func(ctx context.Context) (string, error) { return limitProcesses(ctx, group) }, true, "see that root may make control groups with the controller pids" + container, true},
+		{"seccomp", seccomp, true, "use a kernel with CONFIG_SECCOMP_FILTER", false},
 	}
 	var works []string
 	for _, p := range all {
+		if p.roots && os.Geteuid() != 0 {
+			continue
+		}
 		remark, err := p.try(ctx)
 		switch {
 		case err == nil:

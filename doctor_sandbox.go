@@ -29,8 +29,9 @@ const (
 const slowSandbox = time.Second
 
 // examineSandbox starts a server as rockpool serve does, and looks at a runner
-// of it from inside and outside.
-func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
+// of it from inside and outside. Without root, limits that can't be set are a
+// failure unless they were accepted.
+func examineSandbox(ctx context.Context, config Config, accepted bool, tell func(...finding)) {
 	const name = "sandbox"
 	cache := filepath.Join(config.Data, "local", "images")
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
@@ -51,7 +52,10 @@ func examineSandbox(ctx context.Context, config Config, tell func(...finding)) {
 		if _, _, err := server.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
-		p := patient{client: server.Client(), group: server.config.CgroupParent}
+		if lost := server.lost(); lost != "" {
+			tell(warn("without root", "see docs/operations.md, \"An ordinary user\"", "%s", lost))
+		}
+		p := patient{client: server.Client(), group: server.config.CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
 		var took time.Duration
 		var err error
@@ -97,6 +101,8 @@ type patient struct {
 	client *client.Client
 	group  string // the server's cgroup
 	runner string
+
+	accepted bool // limits that can't be set without root
 }
 
 func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
@@ -169,7 +175,15 @@ func (p *patient) examine(ctx context.Context, tell func(...finding)) error {
 	for _, kind := range namespaces {
 		host[kind], _ = os.Readlink("/proc/self/ns/" + kind)
 	}
-	tell(judgeInside(facts, host)...)
+	found := judgeInside(facts, host)
+	if os.Geteuid() != 0 {
+		for i := range found {
+			if found[i].Name == "users" {
+				found[i] = judgeOrdinary(facts)
+			}
+		}
+	}
+	tell(found...)
 	limits := p.readBack()
 	tell(limits...)
 	for _, f := range limits {
@@ -229,9 +243,12 @@ func rangeApart(lines []string) bool {
 
 // readBack reads the limits where the kernel keeps them, and who is limited.
 func (p *patient) readBack() []finding {
-	trees, err := cgroup.Mounted()
-	if err != nil {
+	trees, err := runnersTrees()
+	if err != nil && os.Geteuid() == 0 {
 		return []finding{bad("limits", "mount the cgroup file system", "%v", err)}
+	}
+	if lacks := trees.Lacks(); os.Geteuid() != 0 && len(lacks) > 0 {
+		return []finding{p.judgeLacks(lacks, err)}
 	}
 	found := []finding{fine("commands", "each has control groups of its own: a limit is known by whom it stopped")}
 	if why := trees.Divisible(); why != nil {

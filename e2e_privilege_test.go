@@ -31,11 +31,17 @@ type separation struct {
 	t       testing.TB
 	program string // where that user can execute it
 	data    string
+	user    string // the server's, a number
 	helper  *exec.Cmd
 	said    bytes.Buffer
 }
 
 func newSeparation(t testing.TB) *separation {
+	t.Helper()
+	return newSeparationOf(t, serverUser)
+}
+
+func newSeparationOf(t testing.TB, user string) *separation {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rp-privilege-") // t.TempDir can't be entered by others
 	if err != nil {
@@ -43,9 +49,9 @@ func newSeparation(t testing.TB) *separation {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Setenv("HOME", dir) // root's is closed to that user
-	s := &separation{t: t, program: filepath.Join(dir, "rockpool"), data: filepath.Join(dir, "data")}
+	s := &separation{t: t, user: user, program: filepath.Join(dir, "rockpool"), data: filepath.Join(dir, "data")}
 	for _, line := range [][]string{
-		{"chmod", "755", dir}, {"install", "-m", "755", rockpool(t), s.program}, {"install", "-d", "-m", "700", "-o", serverUser, s.data},
+		{"chmod", "755", dir}, {"install", "-m", "755", rockpool(t), s.program}, {"install", "-d", "-m", "700", "-o", user, s.data},
 	} {
 		if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v: %s", line, err, out)
@@ -64,7 +70,7 @@ func (s *separation) socket() string { return s.data + ".sock" }
 
 func (s *separation) startHelper() {
 	s.t.Helper()
-	s.helper = exec.Command(s.program, "helper", "--user", serverUser, "--socket", s.socket(), "--state", s.data+".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data))
+	s.helper = exec.Command(s.program, "helper", "--user", s.user, "--socket", s.socket(), "--state", s.data+".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data))
 	s.helper.Stderr = &s.said
 	if err := s.helper.Start(); err != nil {
 		s.t.Fatal(err)
@@ -83,7 +89,7 @@ func (s *separation) endHelper(signal syscall.Signal) {
 // asUser returns a command line that runs one as the server's user, with no
 // privileges and no way to any.
 func (s *separation) asUser(line ...string) []string {
-	return append([]string{"setpriv", "--reuid", serverUser, "--regid", serverUser, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", s.program}, line...)
+	return append([]string{"setpriv", "--reuid", s.user, "--regid", s.user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", s.program}, line...)
 }
 
 func (s *separation) serve(args ...string) *process {

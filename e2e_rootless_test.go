@@ -1,18 +1,28 @@
 package main
 
 import (
+	"archive/tar"
+	"errors"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/image/imagetest"
 )
 
 // ordinary returns a command line that runs one as a user that isn't root, and has
 // nothing of its own.
 func (s *separation) ordinary(line ...string) []string {
-	return append([]string{"setpriv", "--reuid", serverUser, "--regid", serverUser, "--clear-groups", s.program}, line...)
+	return append([]string{"setpriv", "--reuid", s.user, "--regid", s.user, "--clear-groups", s.program}, line...)
 }
 
 // processes returns those of the server's user, as the machine counts, without
@@ -21,7 +31,7 @@ func (s *separation) processes() (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
-		if strings.Contains(string(text), "\nUid:\t"+serverUser+"\t") && !strings.Contains(string(text), "State:\tZ") {
+		if strings.Contains(string(text), "\nUid:\t"+s.user+"\t") && !strings.Contains(string(text), "State:\tZ") {
 			found = append(found, filepath.Base(filepath.Dir(file)))
 		}
 	}
@@ -69,6 +79,15 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("a privileged one: %+v", got)
 	}
 
+	reference, first := ownedImage(t)
+	p.change(t, object{"id": "image", "image": reference, "poolSize": 1})
+	if got := p.shell(t, p.claimLoosely(t, "image"), lookAround); got.stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+		t.Errorf("in a container image: %+v", got)
+	}
+	if left, err := os.ReadDir(filepath.Join(s.data, "local", "images", strings.Replace(first, ":", "-", 1), "root")); err != nil || len(left) == 0 {
+		t.Errorf("its files: %v (%v)", left, err)
+	}
+
 	// A server that was killed, and the next: what runs goes on, and can be ended.
 	p.end(t, syscall.SIGKILL, false)
 	if said := p.stderr.String(); strings.Count(said, lost) != 1 {
@@ -88,4 +107,83 @@ func TestE2EWithoutRoot(t *testing.T) {
 			t.Errorf("%s: %v (%v)", sub, left, err)
 		}
 	}
+}
+
+// ownedImage returns an image whose files are several users', and whose directories
+// not everybody may write to, in a registry of its own.
+func ownedImage(t *testing.T) (reference, digest string) {
+	t.Helper()
+	of := func(name string, mode int64, uid, gid int, content string) imagetest.Entry {
+		return imagetest.Entry{Header: tar.Header{Name: name, Mode: mode, Uid: uid, Gid: gid}, Content: []byte(content)}
+	}
+	lower := append(imagetest.Busybox(t),
+		of("shut/", 0o555, 0, 0, ""), of("shut/old", 0o644, 0, 0, "old"), of("shut/file", 0o755, 5, 6, "x"), of("roots", 0o600, 0, 0, "hidden"),
+		imagetest.Kind(tar.TypeChar, "device", ""))
+	upper := imagetest.Layer(t, imagetest.File("shut/.wh.old", ""), of("shut/own", 0o600, 70, 70, "new\n"))
+	made := imagetest.Image(t, v1.Config{User: "70:70", WorkingDir: "/shut"}, imagetest.Layer(t, lower...), upper)
+	return imagetest.NewRegistry(t, nil).Push(made, "owned:tag"), imagetest.Digest(t, made)
+}
+
+// lookAround prints what a program sees of ownedImage.
+const lookAround = `id -u; echo $(stat -c %u:%g /bin/busybox) $(stat -c '%u:%g %a' file); cat own
+	[ -e old ] || [ -e /device ] || echo hidden; touch /new 2>/dev/null || echo read-only`
+
+// TestE2EWithoutRootAmongOthers has the server of an ordinary user whom others' ids
+// were given make runners of a container image: its files are theirs.
+func TestE2EWithoutRootAmongOthers(t *testing.T) {
+	if _, err := exec.LookPath("newuidmap"); err != nil {
+		t.Skip("there is no newuidmap here: make vm has that")
+	}
+	text, err := os.ReadFile("/etc/subuid")
+	name, ids, _ := strings.Cut(strings.TrimSpace(string(text)), ":")
+	first, _, _ := strings.Cut(ids, ":")
+	owner, numbered := strconv.Atoi(first)
+	known, unknown := user.Lookup(name)
+	if err := errors.Join(err, numbered, unknown); err != nil {
+		t.Skipf("nobody has subordinate ids here: make vm has that (%v)", err)
+	}
+	s := newSeparationOf(t, known.Uid)
+	line := s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
+	p := serve(t, s.data, line[0], line[1:]...)
+	reference, digest := ownedImage(t)
+	p.change(t, object{"id": "image", "image": reference, "poolSize": 1})
+	runner := p.claimLoosely(t, "image")
+	if got := p.shell(t, runner, lookAround+"; cat /roots 2>/dev/null || echo closed"); got.stream("STDOUT") != "1000\n0:0 5:6 755\nnew\nhidden\nread-only\nclosed\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := p.run(t, object{"runnerId": runner, "shell": "id -u; cat /roots", "privileged": true}); got.stream("STDOUT") != "0\nhidden" {
+		t.Errorf("as root: %+v", got)
+	}
+	root := filepath.Join(s.data, "local", "images", strings.Replace(digest, ":", "-", 1), "root")
+	for name, want := range map[string]int{"": owner, "shut/file": owner + 5, "shut/own": owner + image.User} {
+		if info, err := os.Stat(filepath.Join(root, name)); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != want {
+			t.Errorf("%q isn't %d's on the machine: %+v, %v", name, want, info, err)
+		}
+	}
+	p.end(t, syscall.SIGTERM, false)
+
+	// The doctor, whose image has such files too, leaves nothing.
+	line = s.ordinary("doctor", "--json", "--server", "http://127.0.0.1:1", "--data", filepath.Join(s.data, "doctor"))
+	out, _, _ := runProgram(t, nil, line[0], line[1:]...)
+	if left, _ := filepath.Glob(filepath.Join(s.data, "doctor*")); len(left) > 0 || !strings.Contains(out, "container images can be used") {
+		t.Errorf("the doctor leaves %q and says %s", left, out)
+	}
+
+	// Without the ids the image isn't what it was, and is unpacked anew.
+	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
+	p = serve(t, s.data, "env", append([]string{"PATH=" + filepath.Dir(s.program)}, whole(t, line)...)...)
+	if got := p.shell(t, p.claimLoosely(t, "image"), lookAround); got.stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+		t.Errorf("without newuidmap: %+v", got)
+	}
+	p.end(t, syscall.SIGTERM, false)
+}
+
+// whole returns a command line whose program has its whole path.
+func whole(t *testing.T, line []string) []string {
+	t.Helper()
+	path, err := exec.LookPath(line[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{path}, line[1:]...)
 }

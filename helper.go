@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 )
 
 type helperCommand struct {
@@ -42,11 +43,23 @@ func (helperCommand) Help() string {
 It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
 }
 
-// An imageWorkerCommand is what a helper starts to work on an image.
-type imageWorkerCommand struct{}
+// imageWorker is the program that has imageWorkerCommand: this one, whatever is in
+// its file by now.
+const imageWorker = "/proc/self/exe"
+
+// An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
+// work on an image.
+type imageWorkerCommand struct {
+	AwaitUsers bool `hidden:""`
+}
 
 // Run works until its stdin, a connection to the server, ends.
-func (imageWorkerCommand) Run(cli.Streams) error {
+func (c imageWorkerCommand) Run(cli.Streams) error {
+	if c.AwaitUsers {
+		if err := launch.BecomeOwner(); err != nil {
+			return err
+		}
+	}
 	conn, err := net.FileConn(os.Stdin)
 	if err != nil {
 		return err

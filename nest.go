@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local"
 )
 
 // A nest is the directory of one private server. Who locked it is alive; what
@@ -154,5 +156,9 @@ func (n *nest) empty(ctx context.Context, clean bool, say sayer) error {
 			return n.dir.Close()
 		}
 	}
-	return errors.Join(os.RemoveAll(n.config.Data), n.dir.Close())
+	var err error
+	if os.Geteuid() != 0 {
+		err = local.RemoveImages(ctx, filepath.Join(n.config.Data, "local"), imageWorker)
+	}
+	return errors.Join(err, os.RemoveAll(n.config.Data), n.dir.Close())
 }

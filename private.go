@@ -18,9 +18,6 @@ import (
 // usePrivate is cli.Private's: a server that has one of the first environments
 // and keeps no runner of it warm, since one is all that is asked for.
 func usePrivate(ctx context.Context, environment string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("no server listens at %s, and to start one for this run alone needs root: use sudo, start one with `rockpool serve`, or name another with --server", cli.DefaultServer)
-	}
 	input, err := privateEnvironment(environment)
 	if err != nil {
 		return err
@@ -37,6 +34,9 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = runPrivate(ctx, config, logger, say, func(ctx context.Context, server *Server) error {
+		if lost := server.lost(); lost != "" {
+			say("%s", lost)
+		}
 		if _, _, err := server.Engine.PutEnvironment(ctx, input); err != nil {
 			return err
 		}
@@ -81,6 +81,9 @@ func privateConfig(file string) (Config, error) {
 		config.Listen, config.DebugAddress, config.OnStop = "127.0.0.1:0", "", stopRemoves
 		config.TokenFile, config.Cluster, config.AdvertiseURL, config.Nomad = "", clusterLocal, "", NomadConfig{}
 		config.SandboxHelper = "" // it is root's
+		if os.Geteuid() != 0 {
+			config.AcceptMissing = true // it is told, and the program is that of who runs it
+		}
 		if !given("log-level") {
 			config.LogLevel = "error" // the program's own output is what its user wants to see
 		}

@@ -112,6 +112,14 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	return nil
 }
 
+// lost says what runners don't have here, since this isn't root; "": nothing.
+func (s *Server) lost() string {
+	if here, ok := s.cluster.(*local.Cluster); ok {
+		return here.Lost()
+	}
+	return ""
+}
+
 // lastAttacks is of [engine.Config]: attacks are on runners of this machine.
 func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
 	if s.config.Cluster == clusterNomad {
@@ -154,7 +162,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 	}
 	opened, err := local.New(ctx, local.Config{
 		Dir: filepath.Join(s.config.Data, "local"), Store: s.store, Logger: s.logger.Named("local"),
-		Agent: with.agent, Helper: with.helper, HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
+		Agent: with.agent, Helper: with.helper, ImageWorker: imageWorker, HelperSocket: s.config.SandboxHelper, MissingLimits: s.config.AcceptMissing, CgroupParent: s.config.CgroupParent, Parallel: s.config.Parallel,
 		Overcommit: scheduler.Overcommit{CPU: s.config.CPUOvercommit, Memory: s.config.MemoryOvercommit},
 		Collect: scheduler.Collect{
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,

@@ -41,7 +41,7 @@ What follows -- is the command to run instead of a file:
 
 With --tty every key goes to the program: Ctrl-C interrupts it as on any terminal, and the window's size follows this one's. Without, Ctrl-C cancels the program and releases its runner; a second one leaves at once, and the runner is released by itself after a minute.
 
-Where no server was named and none listens at http://127.0.0.1:8080, root gets a private one, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time.
+Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
 
 Exit codes:
     the program's own, if it exited

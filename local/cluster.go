@@ -49,6 +49,7 @@ type Config struct {
 	Agent         []byte               // the agent's binary
 	Helper        []byte               // rockpool-sandbox's binary
 	Network       *Network             // what runners may have of the machine's; nil: nothing
+	ImageWorker   string               // a program that works as image.Work when helper.WorkerArgument is its argument, for who isn't root
 	HelperSocket  string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
 	CgroupParent  string               // "": "rockpool"; else one below it, such as "rockpool/test"
 	MissingLimits bool                 // runners are started without limits that can't be set, which Status tells
@@ -186,6 +187,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		c.direct = &launch.Direct{
 			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
 			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
+			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
 		if config.Network != nil {
 			c.direct.Config.Network = &config.Network.Offer
@@ -337,6 +339,9 @@ func (c *Cluster) Close() {
 
 func (c *Cluster) close() {
 	c.stopScheduling()
+	if c.direct != nil {
+		c.direct.Working.Wait()
+	}
 	for _, e := range c.placed {
 		e.task.Close()
 	}

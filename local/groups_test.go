@@ -118,6 +118,18 @@ func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
 	}
 }
 
+// TestAFullRunnerEndsItsBomb has one fork on as fast as it can while it is ended,
+// by an agent that has no more processor time than the bomb leaves it.
+func TestAFullRunnerEndsItsBomb(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 20")()
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Wall > 15*time.Second { // it may end by itself, of a refused fork
+		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
+	}
+	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
+}
+
 // TestAgentLivesInAFullRunner has more commands than groups fill the runner, so
 // that the bomb in the shared one isn't ended, and asks much of the agent
 // meanwhile.

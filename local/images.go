@@ -3,7 +3,9 @@ package local
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/local/image"
@@ -31,8 +33,13 @@ func (c *Cluster) openImages() (err error) {
 	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
-	if c.direct == nil {
+	switch {
+	case c.direct == nil:
 		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
+	case c.ordinary():
+		users := c.direct.Users
+		config.Worker, config.Alone = c.direct.Work, users.Count == 0
+		config.Owners = fmt.Sprintf("%d users from %d and %d", min(users.Count, spec.UIDs), users.UID, users.GID)
 	}
 	if c.images, err = image.Open(config); err != nil {
 		return err
@@ -112,4 +119,14 @@ func (c *Cluster) imageChanged(digest string) {
 	for _, id := range changed {
 		c.changes.Send(id)
 	}
+}
+
+// RemoveImages deletes the images of an ordinary user's cluster that nobody uses any
+// more: others' ids may have files there. Dir is its Config's, and worker its
+// ImageWorker.
+func RemoveImages(ctx context.Context, dir, worker string) error {
+	users, _ := launch.FindSubordinate() // without any, all is this user's
+	direct := launch.Direct{Users: users, Worker: worker, Working: new(sync.WaitGroup)}
+	defer direct.Working.Wait()
+	return image.Remove(ctx, image.Config{Dir: filepath.Join(dir, "images"), Worker: direct.Work})
 }

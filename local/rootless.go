@@ -20,18 +20,17 @@ func (c *Cluster) installRootless() {
 	users, err := launch.FindSubordinate()
 	switch {
 	case err != nil:
-		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, all those of a runner as one (%v)", err))
+		c.losses = append(c.losses, fmt.Sprintf("programs run as the server's own user, all those of a runner as one, to whom all files of container images belong (%v)", err))
 	case users.Count < 2*spec.UIDs:
 		c.losses = append(c.losses, "all runners have the same users, since /etc/subuid gives this one a single range")
 	default:
-		c.losses = append(c.losses, fmt.Sprintf("of more than %d runners some have the same users, since /etc/subuid gives this one no more ranges", users.Count/spec.UIDs))
+		c.losses = append(c.losses, fmt.Sprintf("of more than %d runners some have the same users, since /etc/subuid gives this one no more ranges, and all that are made from container images, since only root can map their owners", users.Count/spec.UIDs))
 	}
-	c.losses = append(c.losses, "container images can't be used: only root can map their owners")
 	c.trees = trees
 	c.ranges.Dir = filepath.Join(c.config.Dir, "uids")
 	c.direct.Users = users
 	c.direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
-	if lost := c.lost(); lost != "" {
+	if lost := c.Lost(); lost != "" {
 		c.log.Warn(lost)
 	}
 }
@@ -52,8 +51,8 @@ func (c *Cluster) lacking() string {
 	return fmt.Sprintf("no limits of %s can be set for runners (%s)", strings.Join(lacks, ", "), why)
 }
 
-// lost says what runners of an ordinary user don't have; "": nothing.
-func (c *Cluster) lost() string {
+// Lost says what runners of an ordinary user don't have, in a line; "": nothing.
+func (c *Cluster) Lost() string {
 	all := slices.Clone(c.losses)
 	if lacking := c.lacking(); lacking != "" && c.config.MissingLimits {
 		all = append([]string{lacking}, all...)

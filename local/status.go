@@ -19,7 +19,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB)}}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
-	if lost := c.lost(); lost != "" {
+	if lost := c.Lost(); lost != "" {
 		remarks = append(remarks, lost)
 	}
 	if why := c.machine.Undivided; why != nil && len(c.machine.Lacks) == 0 {

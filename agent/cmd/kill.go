@@ -65,10 +65,15 @@ func (p *process) waitGone(most time.Duration) {
 	}
 }
 
-// killAll kills until none is left. First all are stopped, again and again
-// until there is no new one: else some fork while others die. Stopped ones
-// still take room, so that a fork bomb at its limit of processes stands still.
+// killAll kills until none is left. Where the kernel can end a whole group, it
+// does. Else first all are stopped, again and again until there is no new one:
+// some would fork while others die. Stopped ones still take room, so that a fork
+// bomb at its limit of processes stands still.
 func (p *process) killAll() {
+	if _, err := peek(); err != unix.ECHILD && p.alone() && p.group.kill() { // before anything that takes time
+		p.waitDead()
+		return
+	}
 	if p.host.inner != nil && p.refusedInside() > 0 {
 		defer p.host.inner.hold()()
 	}
@@ -93,6 +98,16 @@ func (p *process) killAll() {
 		// They take a moment to die.
 		<-time.After(pause)
 		pause = min(2*pause, 10*time.Millisecond)
+	}
+}
+
+// waitDead returns when no member is left of a group that is killed.
+func (p *process) waitDead() {
+	pause := 100 * time.Microsecond
+	for len(p.members()) > 0 {
+		<-time.After(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+		p.group.kill() // what was being put there by its own fork
 	}
 }
 

@@ -39,6 +39,10 @@ type Config struct {
 	// Worker starts a process that may give files to any user of a range, and has it
 	// work on a directory (see Work); nil: this process may itself, and does.
 	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
+	// Owners names the range that Worker has, where there can be several.
+	Owners string
+	// Alone says that Worker has no range but one user, to whom it gives all files.
+	Alone  bool
 	Logger *zap.Logger
 	// Used returns the digests of the images that something is, or is to be, made
 	// from; nil where that isn't known now.
@@ -70,6 +74,7 @@ type stored struct {
 	Transfer  int64            `json:"transfer"`          // bytes that its layers were
 	Bytes     int64            `json:"bytes"`             // that it takes
 	Shifted   bool             `json:"shifted,omitempty"` // its files' owners are those of Config.Worker's range
+	Owners    string           `json:"owners,omitempty"`  // and which range that is
 	used      time.Time        // when it was seen in use last
 }
 
@@ -137,8 +142,8 @@ func (c *Cache) load(name string) error {
 	if directoryName(s.Pin.Digest) != name {
 		return fmt.Errorf("it says that it is %q", s.Pin.Digest)
 	}
-	if s.Shifted != (c.config.Worker != nil) {
-		return errors.New("its owners are those of another way to run the server, as root or not")
+	if s.Shifted != (c.config.Worker != nil) || s.Owners != c.config.Owners {
+		return errors.New("its owners are those of another way to run the server, as root or not, or of other users")
 	}
 	info, err := os.Stat(at)
 	if err != nil {

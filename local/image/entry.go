@@ -21,7 +21,10 @@ const (
 )
 
 // owner returns the user or group that a file gets, as the runner counts them.
-func owner(id int) int {
+func (u *unpacker) owner(id int) int {
+	if u.alone {
+		return 0
+	}
 	if id < 0 || id > maxID {
 		return nobody
 	}
@@ -109,7 +112,7 @@ func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err
 	if err := u.fill(file, content); err != nil {
 		return err
 	}
-	if err := file.Chown(owner(header.Uid), owner(header.Gid)); err != nil {
+	if err := file.Chown(u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
 	}
 	if err := file.Chmod(mode(header)); err != nil {
@@ -130,7 +133,7 @@ func (u *unpacker) directory(base string, header *tar.Header) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Chown(owner(header.Uid), owner(header.Gid)); err != nil {
+	if err := dir.Chown(u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
 	}
 	if err := dir.Chmod(mode(header)); err != nil {
@@ -146,7 +149,7 @@ func (u *unpacker) symlink(base string, header *tar.Header) error {
 	if err := u.parent.Symlink(header.Linkname, base); err != nil {
 		return err
 	}
-	return u.parent.Lchown(base, owner(header.Uid), owner(header.Gid))
+	return u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid))
 }
 
 // link makes a hard link to a file of the image.
@@ -179,7 +182,7 @@ func (u *unpacker) fifo(base string, header *tar.Header) error {
 	if err := unix.Mkfifoat(int(dir.Fd()), base, 0o600); err != nil {
 		return err
 	}
-	if err := u.parent.Lchown(base, owner(header.Uid), owner(header.Gid)); err != nil {
+	if err := u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
 	}
 	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody has changed what is there

@@ -53,7 +53,7 @@ func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64
 	if err != nil {
 		return nil, err
 	}
-	err = f.ask(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton})
+	err = f.ask(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton, c.config.Alone})
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}

@@ -86,3 +86,17 @@ func (c *Cache) remove(ctx context.Context, dir string) error {
 	}
 	return nil
 }
+
+// Remove deletes the images below config.Dir, whoever their files belong to, that
+// no Cache has any more.
+func Remove(ctx context.Context, config Config) error {
+	c := &Cache{config: config}
+	var err error
+	for _, pattern := range []string{"*", tempName + "/*", tempName + "/*/*"} {
+		roots, _ := filepath.Glob(filepath.Join(config.Dir, pattern, rootName)) // the pattern is right
+		for _, root := range roots {
+			err = errors.Join(err, c.remove(ctx, filepath.Dir(root)))
+		}
+	}
+	return err
+}

@@ -168,7 +168,7 @@ func pair(id int) map[int]int {
 
 // own gives files to those who have changed places with their owners.
 func (u *unpacker) own(ctx context.Context, swap swapping) error {
-	if swap.uids == nil && swap.gids == nil {
+	if u.alone || swap.uids == nil && swap.gids == nil {
 		return nil
 	}
 	done := map[uint64]bool{} // files with several links, by inode

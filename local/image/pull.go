@@ -343,7 +343,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := errors.Join(f.close(), room(f.disk())); err != nil {
 		return nil, err
 	}
-	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.disk(), Shifted: c.config.Worker != nil, used: time.Now()}
+	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.disk(), Shifted: c.config.Worker != nil, Owners: c.config.Owners, used: time.Now()}
 	return s, s.write(dir)
 }
 

@@ -31,6 +31,7 @@ const maxPath = 4096
 type unpacker struct {
 	root   *os.Root
 	limits Limits
+	alone  bool         // all files are root's: there is nobody else
 	room   func() error // whether there is still any on the disk, and time; asked every so often
 
 	stream  int64 // bytes that were read of the layers, unpacked
@@ -158,7 +159,7 @@ func (u *unpacker) top(header *tar.Header) error {
 	if header.Typeflag != tar.TypeDir {
 		return errors.New("it stands for the root directory, and is none")
 	}
-	if err := u.root.Lchown(".", owner(header.Uid), owner(header.Gid)); err != nil {
+	if err := u.root.Lchown(".", u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
 	}
 	return u.root.Chmod(".", mode(header)|0o555)

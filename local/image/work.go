@@ -32,6 +32,7 @@ const maxPacket = 64 << 10
 type beginning struct {
 	Limits   Limits   `json:"limits"`
 	Skeleton Skeleton `json:"skeleton"`
+	Alone    bool     `json:"alone,omitempty"` // the worker has one user
 }
 
 type finish struct {
@@ -131,7 +132,9 @@ func (w *worker) serve(ctx context.Context) error {
 		if err := json.Unmarshal(content, &b); err != nil {
 			return err
 		}
-		w.filler, err = newNearFiller(w.at, b.Limits, b.Skeleton, func(taken int64) error { return w.say(report{Disk: taken}) })
+		if w.filler, err = newNearFiller(w.at, b.Limits, b.Skeleton, func(taken int64) error { return w.say(report{Disk: taken}) }); err == nil {
+			w.filler.alone = b.Alone
+		}
 		return err
 	case kind == lastPacket && w.filler != nil:
 		var f finish

@@ -63,6 +63,14 @@ func (all Hierarchies) Launchers() int64 {
 	return Slots + 2
 }
 
+// ApartCPU reports whether commands' processor time can be limited apart from the
+// agent's: in version 2.
+func (all Hierarchies) ApartCPU() bool {
+	_, unified := all.unified()
+	h, ok := all.Controller("cpu")
+	return unified && ok && h.V2
+}
+
 // unified returns the tree of version 2 if sandboxes' groups are divided there.
 func (all Hierarchies) unified() (Hierarchy, bool) {
 	h, ok := all.Controller(partControllers[0])
@@ -173,12 +181,20 @@ func limitPart(controller, dir string, want Limits) error {
 // set writes a number to a file of a group, and reads it back. One that is
 // optional may not be there.
 func set(dir, file string, value int64, optional bool) error {
-	at, text := filepath.Join(dir, file), strconv.FormatInt(value, 10)
-	err := os.WriteFile(at, []byte(text), 0)
+	return setText(dir, file, strconv.FormatInt(value, 10), optional)
+}
+
+func setText(dir, file, text string, optional bool) error {
+	at := filepath.Join(dir, file)
+	f, err := os.OpenFile(at, os.O_WRONLY, 0) // one that isn't there isn't made, which the kernel would refuse
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if got, err := os.ReadFile(at); err != nil || strings.TrimSpace(string(got)) != text {

@@ -48,11 +48,16 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 			return fmt.Errorf("move the first process into its group: %w", err)
 		}
 	}
-	if err := errors.Join(control(dir), control(run)); err != nil {
+	if err := errors.Join(control(dir, "cpu", "io"), control(run, "io"), set(filepath.Join(dir, Agent), "cpu.weight", agentWeight, true)); err != nil {
 		return err
 	}
 	if err := errors.Join(set(run, "memory.max", want.Memory, false), set(run, "memory.swap.max", 0, true), set(run, "pids.max", want.Processes, false)); err != nil {
 		return err
+	}
+	if want.CPUQuota > 0 && all.ApartCPU() {
+		if err := setText(run, "cpu.max", fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod), false); err != nil {
+			return err
+		}
 	}
 	// What starts a process in a group must have the right to do so there, and in
 	// the group above that and the own.
@@ -64,6 +69,9 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 			return err
 		}
 		files = append(files, filepath.Join(slot, "cgroup.procs"), filepath.Join(slot, "memory.peak"))
+		if filepath.Base(slot) != rest { // one command's alone can be killed as a whole
+			files = append(files, filepath.Join(slot, "cgroup.kill"))
+		}
 	}
 	for _, file := range files {
 		if err := unix.Chown(file, owner, owner); err != nil && err != unix.ENOENT {
@@ -81,19 +89,26 @@ func slots(run string) (all []string) {
 }
 
 // control has the groups below one counted and limited: for processes and
-// memory, and for input and output where that can be. Processor time is counted
-// always, and is all theirs together to share.
-func control(dir string) error {
+// memory, and by further controllers where these can be had. Processor time is
+// counted always, and is all commands' together to share.
+func control(dir string, more ...string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
-	wanted := "+pids +memory"
-	if slices.Contains(strings.Fields(string(has)), "io") {
-		wanted += " +io"
+	wanted := []string{"+pids", "+memory"}
+	for _, name := range more {
+		if slices.Contains(strings.Fields(string(has)), name) {
+			wanted = append(wanted, "+"+name)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(wanted), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(wanted, " ")), 0); err != nil {
 		return fmt.Errorf("control the groups below %s: %w", dir, err)
 	}
 	return nil
 }
+
+// agentWeight is the agent's part of the sandbox's processor time beside 100 of all
+// commands together. Without a group's part of its own it would have that of one
+// process among them, and a bomb of forks keeps it from ending that.
+const agentWeight = 1000

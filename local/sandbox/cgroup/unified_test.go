@@ -70,7 +70,7 @@ func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir
 
 func TestSettle(t *testing.T) {
 	const owner = 1_234_567_890
-	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10})
+	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10, CPUQuota: 50_000, CPUPeriod: 100_000})
 	if pids, err := Processes(filepath.Join(dir, Agent)); err != nil || !slices.Equal(pids, []int{pid}) {
 		t.Errorf("the agent's group has %v (%v)", pids, err)
 	}
@@ -79,6 +79,7 @@ func TestSettle(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"run/memory.max": "67108864", "run/memory.swap.max": "0", "run/pids.max": "10", "run/x0/pids.max": "10", "run/rest/pids.max": "10",
+		"agent/cpu.weight": "1000", "run/cpu.weight": "100", "run/cpu.max": "50000 100000",
 	} {
 		got, err := os.ReadFile(filepath.Join(dir, file))
 		if os.IsNotExist(err) && strings.Contains(file, "swap") {
@@ -110,6 +111,9 @@ func TestSettle(t *testing.T) {
 	if err := as("echo $$ >run/x0/cgroup.procs && grep -q /run/x0 /proc/self/cgroup"); err != nil {
 		t.Errorf("into a group of commands: %v", err)
 	}
+	if err := as("sleep 100 & echo $! >run/x0/cgroup.procs && echo 1 >run/x0/cgroup.kill; wait $!; [ $? = 137 ]"); err != nil {
+		t.Errorf("end a command's group: %v", err)
+	}
 	for name, script := range map[string]string{
 		"out":                       "echo $$ >../cgroup.procs",
 		"to the top":                "echo $$ >../../cgroup.procs",
@@ -121,6 +125,7 @@ func TestSettle(t *testing.T) {
 		"a group":                   "mkdir run/x0/more",
 		"no controllers":            "echo -pids >run/cgroup.subtree_control",
 		"end all that is with this": "echo 1 >run/cgroup.kill",
+		"end what shares a group":   "echo 1 >run/rest/cgroup.kill",
 	} {
 		if err := as(script); err == nil {
 			t.Errorf("%s: done", name)

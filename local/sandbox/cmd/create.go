@@ -35,12 +35,12 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, err
 	}
 	listener := os.NewFile(3, "listener")
-	c.Machine.Undivided, c.Machine.Launchers = trees.Divisible(), trees.Launchers()
+	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
 	c.Machine.Lacks = trees.Lacks()
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
 	}
-	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q.Slot), Resources: *q.Resources, Root: rootOf(c, q)}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q)}
 	var policy network.Policy
 	if q.Network != nil {
 		var err error

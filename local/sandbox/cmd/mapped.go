@@ -23,18 +23,14 @@ func hold() {
 }
 
 // owned makes the files of an open tree belong to the sandbox's users: what
-// belongs to user owners + 1000 there, to the sandbox's user 1000. It is read-only, and
-// nothing in it gives privileges or is a device.
+// belongs to user owners + 1000 there, to the sandbox's user 1000.
 func owned(tree int, s *specs.Spec, owners int) error {
 	users, err := openUsers(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
 	defer users.Close()
-	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
-		Userns_fd: uint64(users.Fd()),
-	})
+	err = harmless(tree, users)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
 		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
 	}
@@ -42,6 +38,17 @@ func owned(tree int, s *specs.Spec, owners int) error {
 		return fmt.Errorf("map owners: %w", err)
 	}
 	return nil
+}
+
+// harmless makes an open tree read-only, and nothing in it gives privileges or is a
+// device. Where users isn't nil, its owners are those of that user namespace.
+func harmless(tree int, users *os.File) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if users != nil {
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(users.Fd())
+	}
+	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
 }
 
 // openUsers returns a user namespace with these mappings. A process has to be

@@ -40,10 +40,15 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 		return fmt.Errorf("clone the root's mount: %w", err)
 	}
 	defer func() { _ = unix.Close(tree) }()
-	if q.Image != "" {
-		if err := owned(tree, s, c.Owners); err != nil {
-			return err
-		}
+	switch {
+	case q.Image == "":
+	case c.Rootless != nil:
+		err = harmless(tree, nil)
+	default:
+		err = owned(tree, s, c.Owners)
+	}
+	if err != nil {
+		return err
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount the root: %w", err)

@@ -43,7 +43,7 @@ type Config struct {
 	Parent string `json:"parent"` // the group that sandboxes' groups are in
 	// What sandboxes may have of the network; nil: none has any.
 	Network *network.Offer `json:"network,omitempty"`
-	Worker  string         `json:"worker"` // a program that everybody can execute, and that works as image.Work when WorkerArgument is its argument
+	Worker  string         `json:"worker"` // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
 }
 
 // Files in Config.Dir, which are there before a daemon is.
@@ -51,10 +51,6 @@ const (
 	Program = "rockpool-sandbox"
 	Agent   = "agent"
 )
-
-// WorkerArgument is that of Config.Worker, whose stdin is the connection, and
-// descriptor 3 the directory.
-const WorkerArgument = "image-worker"
 
 // A daemon is a helper that listens.
 type daemon struct {

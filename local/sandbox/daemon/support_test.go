@@ -35,7 +35,7 @@ const (
 
 // TestMain is the worker, too, that a helper starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == daemon.WorkerArgument {
+	if len(os.Args) == 2 && os.Args[1] == helper.WorkerArgument {
 		conn, err := net.FileConn(os.Stdin)
 		if err == nil {
 			err = image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))

@@ -59,7 +59,7 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 		return err
 	}
 	defer peer.Close()
-	cmd := exec.CommandContext(ctx, d.config.Worker, WorkerArgument)
+	cmd := exec.CommandContext(ctx, d.config.Worker, helper.WorkerArgument)
 	cmd.Env = []string{"GOMEMLIMIT=256MiB"}
 	cmd.Dir = "/"
 	cmd.Stdin = peer

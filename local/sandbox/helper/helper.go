@@ -37,6 +37,14 @@ const Wait = "wait"
 // which.
 const Listen = "listen"
 
+// WorkerArgument is that of a program that works on an image (image.Work): its
+// stdin is the connection, and descriptor 3 the directory.
+const WorkerArgument = "image-worker"
+
+// AwaitUsers follows WorkerArgument where the program has to wait until it has its
+// users; see launch.BecomeOwner.
+const AwaitUsers = "--await-users"
+
 // Protocol is the version of what is said here. Both sides must have the same.
 const Protocol = 1
 
@@ -81,16 +89,20 @@ type Rootless struct {
 // Slots is how many sandboxes can have users apart from others'.
 func (r Rootless) Slots() int { return max(1, r.Users/spec.UIDs) }
 
-// Users returns the users of a sandbox, as the helper's own user namespace counts
-// them; nil: what root has for the slot. There the user itself is 0.
-func (c Config) Users(slot int) *spec.Users {
+// Users returns the users of the sandbox that q asks for, as the helper's own user
+// namespace counts them; nil: what root has for the slot. There the user itself is
+// 0. An image's files are the first range's, and only root could have them be
+// another's for a sandbox.
+func (c Config) Users(q *Request) *spec.Users {
 	switch r := c.Rootless; {
 	case r == nil:
 		return nil
 	case r.Users == 0:
 		return &spec.Users{First: 0, Count: 1}
+	case q.Image != "":
+		return &spec.Users{First: 1, Count: min(r.Users, spec.UIDs)}
 	default:
-		return &spec.Users{First: 1 + slot%r.Slots()*spec.UIDs, Count: min(r.Users, spec.UIDs)}
+		return &spec.Users{First: 1 + q.Slot%r.Slots()*spec.UIDs, Count: min(r.Users, spec.UIDs)}
 	}
 }
 

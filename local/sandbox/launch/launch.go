@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,7 +31,10 @@ type Direct struct {
 	// no helper of that server is still making a sandbox. Nil: none.
 	Lock *os.File
 
-	Users Subordinate // an ordinary user's, with Config.Rootless
+	// An ordinary user's, with Config.Rootless:
+	Users   Subordinate
+	Worker  string          // a program that works as image.Work when helper.WorkerArgument is its argument
+	Working *sync.WaitGroup // workers that haven't ended
 }
 
 // Create makes the sandbox that q asks for in a group, lets its first process

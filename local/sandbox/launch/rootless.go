@@ -95,14 +95,18 @@ func (l Direct) mapUsers(ctx context.Context, pid int) error {
 		}
 		return nil
 	}
-	for _, m := range []struct {
-		program, own string
-		first        int
-	}{{"newuidmap", uid, l.Users.UID}, {"newgidmap", gid, l.Users.GID}} {
-		said, err := exec.CommandContext(ctx, m.program, strconv.Itoa(pid), "0", m.own, "1", "1", strconv.Itoa(m.first), strconv.Itoa(l.Users.Count)).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", m.program, err, strings.TrimSpace(string(said)))
-		}
+	count := strconv.Itoa(l.Users.Count)
+	return errors.Join(
+		mapBy(ctx, "newuidmap", pid, "0", uid, "1", "1", strconv.Itoa(l.Users.UID), count),
+		mapBy(ctx, "newgidmap", pid, "0", gid, "1", "1", strconv.Itoa(l.Users.GID), count),
+	)
+}
+
+// mapBy has a program that may do so map ids of the user namespace of a process.
+func mapBy(ctx context.Context, program string, pid int, ids ...string) error {
+	said, err := exec.CommandContext(ctx, program, append([]string{strconv.Itoa(pid)}, ids...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(said)))
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type Machine struct {
 	// nil: they can.
 	Undivided error `json:"-"`
 	Launchers int64 `json:"-"` // how many of the agent's threads count among the commands then
+	ApartCPU  bool  `json:"-"` // their processor time is limited apart from the agent's then
 }
 
 // defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
@@ -28,7 +29,7 @@ const defaultCoreMHz = 2000
 
 // Inspect looks at this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), Lacks: trees.Lacks()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), ApartCPU: trees.ApartCPU(), Lacks: trees.Lacks()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")

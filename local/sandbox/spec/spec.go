@@ -195,22 +195,30 @@ const agentThreads = 16
 const (
 	agentRoomThreads = 32
 	agentRoomMemory  = 24 << 20 // bytes: what its heap is kept below
+	agentRoomCPU     = 20_000   // microseconds of CPU time per cpuPeriod
 )
 
 // Commands returns the limits of a sandbox's commands together, where they have
 // groups of their own.
 func Commands(r Resources, m Machine) cgroup.Limits {
-	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers}
+	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers, CPUQuota: quota(r, m), CPUPeriod: cpuPeriod}
+}
+
+func quota(r Resources, m Machine) int64 {
+	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
 }
 
 func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
+	quota := quota(r, m)
 	if m.Undivided == nil {
 		all := Commands(r, m)
 		memory, processes = all.Memory+agentRoomMemory, all.Processes+agentRoomThreads
+		if m.ApartCPU {
+			quota += agentRoomCPU
+		}
 	}
-	quota := max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
 	period := uint64(cpuPeriod)
 	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as Nomad does; the kernel's bounds
 	limits := &specs.LinuxResources{

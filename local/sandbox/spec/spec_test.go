@@ -35,6 +35,14 @@ func TestSpecLimits(t *testing.T) {
 		if got, err := Limits(divided, nil); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
+		apart := Machine{CoreMHz: c.core, Swap: c.swap, ApartCPU: true}
+		want = cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 32, CPUQuota: c.quota + 20_000, CPUPeriod: 100_000}
+		if got, err := Limits(New(s, apart), nil); err != nil || got != want {
+			t.Errorf("%+v, divided, with processor time apart: %+v, %v", c, got, err)
+		}
+		if got := Commands(s.Resources, apart); got.CPUQuota != c.quota {
+			t.Errorf("%+v, commands then: %+v", c, got)
+		}
 		spec := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Undivided: errors.New("no")})
 		want = cgroup.Limits{Memory: 256 << 20, Processes: 128 + agentThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := Limits(spec, nil); err != nil || got != want {
