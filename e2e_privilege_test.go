@@ -62,9 +62,18 @@ func newSeparation(t testing.TB) *separation {
 
 func (s *separation) socket() string { return s.data + ".sock" }
 
-func (s *separation) startHelper() {
+// startHelper starts one that may do what its unit says.
+func (s *separation) startHelper(args ...string) {
 	s.t.Helper()
-	s.helper = exec.Command(s.program, "helper", "--user", serverUser, "--socket", s.socket(), "--state", s.data+".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data))
+	unit, err := os.ReadFile("packaging/rockpool-helper.service")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, may, _ := strings.Cut(string(unit), "\nCapabilityBoundingSet=")
+	may, _, _ = strings.Cut(may, "\n")
+	line := []string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=-all," + strings.ToLower(strings.ReplaceAll("+"+strings.ReplaceAll(may, "CAP_", ""), " ", ",+")),
+		s.program, "helper", "--user", serverUser, "--socket", s.socket(), "--state", s.data + ".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data)}
+	s.helper = exec.Command(line[0], append(line[1:], args...)...)
 	s.helper.Stderr = &s.said
 	if err := s.helper.Start(); err != nil {
 		s.t.Fatal(err)

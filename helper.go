@@ -29,7 +29,8 @@ type helperCommand struct {
 	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
 
-	Networks OfferConfig `embed:"" prefix:"network-"`
+	Networks OfferConfig    `embed:"" prefix:"network-"`
+	Runtimes RuntimesConfig `embed:""`
 }
 
 // Help is what rockpool helper --help says beyond the flags.
@@ -107,6 +108,10 @@ func (c *helperCommand) config() (daemon.Config, error) {
 	if config.Worker, err = os.Executable(); err != nil {
 		return daemon.Config{}, err
 	}
+	if err := c.Runtimes.check(); err != nil {
+		return daemon.Config{}, err
+	}
+	config.Runtimes = c.Runtimes.parsed
 	if c.Network {
 		offer, err := c.Networks.offer()
 		if err != nil {
