@@ -128,7 +128,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	s := newSeparation(t)
 	s.startHelper("--gvisor-runtime", sandboxtest.GVisor(t))
 	p := apartOutlives(t, func() *process { return s.serve() })
-	p.put(t, object{"id": "plain", "poolSize": 0})
+	p.change(t, object{"id": "plain", "poolSize": 0})
 	plain := p.claimLoosely(t, "plain")
 	if got := p.shell(t, plain, "grep -c gvisor /proc/version"); got.stream("STDOUT") != "0\n" {
 		t.Errorf("without it: %+v", got)
@@ -156,7 +156,7 @@ func apartOutlives(t *testing.T, start func() *process) *process {
 	t.Helper()
 	p := start()
 	reference := imagetest.NewRegistry(t, nil).Push(busyboxImage(t, "1"), "busybox:tag")
-	p.put(t, object{"id": "apart", "isolation": "GVISOR", "image": reference, "poolSize": 2})
+	p.change(t, object{"id": "apart", "isolation": "GVISOR", "image": reference, "poolSize": 2})
 	runner := p.claimLoosely(t, "apart")
 	if got := p.shell(t, runner, "id -u; pwd; cat file /version; grep -c gvisor /proc/version; echo kept >/workspace/file"); got.stream("STDOUT") != "1000\n/srv\nhere1"+"1\n" {
 		t.Errorf("in its runner: %+v", got)
