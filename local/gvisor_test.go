@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -265,6 +266,58 @@ func TestGVisorLimits(t *testing.T) {
 	}
 	if r, ok := b.runner(id); ok && r.State == runtime.RunnerGone && r.GoneReason != runtime.GoneOutOfMemory {
 		t.Errorf("the runner is %+v", r)
+	}
+}
+
+// Why a runner ended is told from what the machine counted, whoever asked
+// meanwhile, and not from what it outlived.
+func TestGVisorEndsOfFullMemory(t *testing.T) {
+	b := withGVisor(t).run()
+	dies, lives := b.begin(gvisorEnvironment()), b.begin(gvisorEnvironment())
+
+	// The machine's kernel kills that of the runner.
+	pid := b.sentry(dies)
+	groups, err := b.trees.Of(pid)
+	if err == nil {
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hungry := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec python3 -c 'x = bytearray(1 << 28)'`, groups.Memory.Dir)
+	if err := hungry.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		if _, err := b.Evidence(t.Context(), dies); err != nil {
+			t.Fatal(err)
+		}
+		r, _ := b.runner(dies)
+		if r.State == runtime.RunnerGone {
+			if r.GoneReason != runtime.GoneOutOfMemory {
+				t.Errorf("its kernel was killed for memory, and it is %+v", r)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it is %+v", r)
+		}
+	}
+	_ = hungry.Process.Kill()
+	_ = hungry.Wait()
+
+	// One that outlived that, and ends of something else soon after.
+	if _, exit := b.sh(lives, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal == "" {
+		t.Fatalf("a program that needs 1 GiB of 128 MiB: %+v", exit)
+	}
+	if e, err := b.Evidence(t.Context(), lives); err != nil || e.OOMKills == 0 {
+		t.Fatal(e, err)
+	}
+	if err := unix.Kill(b.sentry(lives), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(lives, runtime.RunnerGone); r.GoneReason != runtime.GoneAgentDied {
+		t.Errorf("its kernel was killed, and it is %+v", r)
 	}
 }
 
