@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -65,15 +66,10 @@ func (s *separation) socket() string { return s.data + ".sock" }
 // startHelper starts one that may do what its unit says.
 func (s *separation) startHelper(args ...string) {
 	s.t.Helper()
-	unit, err := os.ReadFile("packaging/rockpool-helper.service")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, may, _ := strings.Cut(string(unit), "\nCapabilityBoundingSet=")
-	may, _, _ = strings.Cut(may, "\n")
-	line := []string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=-all," + strings.ToLower(strings.ReplaceAll("+"+strings.ReplaceAll(may, "CAP_", ""), " ", ",+")),
-		s.program, "helper", "--user", serverUser, "--socket", s.socket(), "--state", s.data + ".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data)}
-	s.helper = exec.Command(line[0], append(line[1:], args...)...)
+	line := sandboxtest.AsUnit(s.t, "rockpool-helper.service", append([]string{
+		s.program, "helper", "--user", serverUser, "--socket", s.socket(), "--state", s.data + ".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data),
+	}, args...)...)
+	s.helper = exec.Command(line[0], line[1:]...)
 	s.helper.Stderr = &s.said
 	if err := s.helper.Start(); err != nil {
 		s.t.Fatal(err)

@@ -62,9 +62,14 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	}
 	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Linked: l != nil}
 	// How fast it may be comes last: what starts has no program of a user's, and
-	// takes as much of the machine however small the runner is.
-	speed, unhurried := *s.Linux.Resources.CPU, limits
+	// takes as much of the machine however small the runner is. What its platform
+	// needs is opened by then.
+	speed, devices, unhurried := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
 	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, unhurried.CPUQuota = nil, nil, 0
+	if program.UsesKVM() {
+		major, minor := int64(10), int64(232)
+		s.Linux.Resources.Devices = append(slices.Clone(devices), specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rw"})
+	}
 	pid, err := program.RunGVisor(context.Background(), box, func(pid int) error { // before anything runs
 		if err := limit(pid, q, s); err != nil {
 			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
@@ -80,7 +85,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	if err := closeOutside(asker); err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
 	}
-	s.Linux.Resources.CPU = &speed
+	s.Linux.Resources.CPU, s.Linux.Resources.Devices = &speed, devices
 	err = limit(joined, q, s)
 	var groups cgroup.Groups
 	if err == nil {

@@ -136,6 +136,9 @@ func rootsAlone(info os.FileInfo) bool {
 // environment is that of every runtime.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
+// UsesKVM reports whether gVisor is told to use the machine's /dev/kvm.
+func (r Runtime) UsesKVM() bool { return slices.Contains(r.Flags, "--platform=kvm") }
+
 // flags are those of every command for a box.
 func (r Runtime) flags(name string, box Box) []string {
 	all := append([]string{}, r.Flags...)
