@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// resolverMount is where the file is mounted that says which name server a sandbox
-// with a network asks, likewise: what makes the sandbox may be a user that can't
-// come to where it is.
+// resolverMount is where the file is mounted, in the helper's own mount namespace
+// only, that says which name server a sandbox with a network asks: the sandbox's
+// root often can't come to where it is.
 const resolverMount = "/run/rockpool/resolv.conf"
 
 // A link is what a sandbox has of the network; nil: nothing.
