@@ -125,8 +125,9 @@ func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 // may do what its unit says, and has the runtime.
 func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	sandboxtest.NeedRoot(t)
+	gvisor := sandboxtest.GVisor(t) // before the test has another home, which has none
 	s := newSeparation(t)
-	s.startHelper("--gvisor-runtime", sandboxtest.GVisor(t))
+	s.startHelper("--gvisor-runtime", gvisor)
 	p := apartOutlives(t, func() *process { return s.serve() })
 	p.change(t, object{"id": "plain", "poolSize": 0})
 	plain := p.claimLoosely(t, "plain")
@@ -142,7 +143,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	if got := p.shell(t, apart, "echo still here"); got.stream("STDOUT") != "still here\n" {
 		t.Errorf("without a helper: %+v", got)
 	}
-	s.startHelper("--gvisor-runtime", sandboxtest.GVisor(t))
+	s.startHelper("--gvisor-runtime", gvisor)
 	p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": apart}, nil)
 	eventually(t, 20*time.Second, "it is removed", func() bool { return len(s.groupsOf(apart)) == 0 })
 	p.finish(t)
