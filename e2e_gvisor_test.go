@@ -3,14 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -102,6 +108,91 @@ func TestE2EGVisor(t *testing.T) {
 	if said := fmt.Sprint(health); !strings.Contains(said, "GVISOR can be had (runsc version") {
 		t.Errorf("health says %s", said)
 	}
+}
+
+// TestE2EGVisorOutlivesTheServer: what runs with it goes on while no server is
+// there, and what died then is replaced.
+func TestE2EGVisorOutlivesTheServer(t *testing.T) {
+	sandboxtest.NeedRoot(t)
+	data, gvisor := dataDir(t), sandboxtest.GVisor(t)
+	p := apartOutlives(t, func() *process {
+		return serve(t, data, rockpool(t), "serve", "--data", data, "--gvisor-runtime", gvisor)
+	})
+	p.finish(t)
+}
+
+// TestE2EGVisorWithoutPrivileges is that of a server that may do nothing. Its helper
+// may do what its unit says, and has the runtime.
+func TestE2EGVisorWithoutPrivileges(t *testing.T) {
+	sandboxtest.NeedRoot(t)
+	gvisor := sandboxtest.GVisor(t) // before the test has another home, which has none
+	s := newSeparation(t)
+	s.startHelper("--gvisor-runtime", gvisor)
+	p := apartOutlives(t, func() *process { return s.serve() })
+	p.change(t, object{"id": "plain", "poolSize": 0})
+	plain := p.claimLoosely(t, "plain")
+	if got := p.shell(t, plain, "grep -c gvisor /proc/version"); got.stream("STDOUT") != "0\n" {
+		t.Errorf("without it: %+v", got)
+	}
+	p.refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+		object{"in": object{"id": "other", "runtime": "crun"}}, runtime.CodeInvalidInput, "runtime")
+
+	// No command needs the helper, and what it can't remove now it removes later.
+	apart := p.claimLoosely(t, "apart")
+	s.endHelper(syscall.SIGKILL)
+	if got := p.shell(t, apart, "echo still here"); got.stream("STDOUT") != "still here\n" {
+		t.Errorf("without a helper: %+v", got)
+	}
+	s.startHelper("--gvisor-runtime", gvisor)
+	p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": apart}, nil)
+	eventually(t, 20*time.Second, "it is removed", func() bool { return len(s.groupsOf(apart)) == 0 })
+	p.finish(t)
+	if left, err := os.ReadDir(s.data + ".helper/held"); err != nil || len(left) > 0 {
+		t.Errorf("the helper still has %v (%v)", left, err)
+	}
+}
+
+// apartOutlives has runners with gVisor made from an image, and the server killed.
+func apartOutlives(t *testing.T, start func() *process) *process {
+	t.Helper()
+	p := start()
+	reference := imagetest.NewRegistry(t, nil).Push(busyboxImage(t, "1"), "busybox:tag")
+	p.change(t, object{"id": "apart", "isolation": "GVISOR", "image": reference, "poolSize": 2})
+	runner := p.claimLoosely(t, "apart")
+	if got := p.shell(t, runner, "id -u; pwd; cat file /version; grep -c gvisor /proc/version; echo kept >/workspace/file"); got.stream("STDOUT") != "1000\n/srv\nhere1"+"1\n" {
+		t.Errorf("in its runner: %+v", got)
+	}
+	script, want := countingTo(400, 4)
+	r := &reader{id: p.start(t, object{"runnerId": runner, "shell": script})}
+	before := p.full(t, "apart", 2)
+	delete(before, runner)
+	victim := slices.Sorted(maps.Keys(before))[0]
+	p.end(t, syscall.SIGKILL, false)
+	groups, err := cgroup.Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, _ := groups.Controller("pids")
+	pids, err := cgroup.Processes(filepath.Join(tree.Mount, p.cgroups, victim))
+	if err != nil || len(pids) == 0 {
+		t.Fatalf("of an idle runner run %v, %v", pids, err)
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	p = start()
+	after := p.full(t, "apart", 2)
+	if _, there := after[victim]; there || after[runner].State != "CLAIMED" {
+		t.Errorf("the runners are %+v, and were %+v", after, before)
+	}
+	if r.read(t.Context(), p.bed); r.got.String() != want || r.lost != 0 || r.end == nil || r.end.Outcome != "EXITED" {
+		t.Errorf("%d bytes, %d lost, of %d; %+v", r.got.Len(), r.lost, len(want), r.end)
+	}
+	if got := p.shell(t, runner, "cat /workspace/file"); got.stream("STDOUT") != "kept\n" {
+		t.Errorf("its file: %+v", got)
+	}
+	p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
+	return p
 }
 
 // TestE2ENoGVisor: without it an environment that asks for it is refused.

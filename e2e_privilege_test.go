@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -68,9 +69,13 @@ func newSeparationOf(t testing.TB, user string) *separation {
 
 func (s *separation) socket() string { return s.data + ".sock" }
 
-func (s *separation) startHelper() {
+// startHelper starts one that may do what its unit says.
+func (s *separation) startHelper(args ...string) {
 	s.t.Helper()
-	s.helper = exec.Command(s.program, "helper", "--user", s.user, "--socket", s.socket(), "--state", s.data+".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data))
+	line := sandboxtest.AsUnit(s.t, "rockpool-helper.service", append([]string{
+		s.program, "helper", "--user", s.user, "--socket", s.socket(), "--state", s.data + ".helper", "--data", s.data, "--cgroup-parent", cgroupsOf(s.data),
+	}, args...)...)
+	s.helper = exec.Command(line[0], line[1:]...)
 	s.helper.Stderr = &s.said
 	if err := s.helper.Start(); err != nil {
 		s.t.Fatal(err)

@@ -30,7 +30,8 @@ type helperCommand struct {
 	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
 
-	Networks OfferConfig `embed:"" prefix:"network-"`
+	Networks OfferConfig    `embed:"" prefix:"network-"`
+	Runtimes RuntimesConfig `embed:""`
 }
 
 // Help is what rockpool helper --help says beyond the flags.
@@ -40,7 +41,7 @@ func (helperCommand) Help() string {
     sudo rockpool helper --user rockpool
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
-It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
 }
 
 // imageWorker is the program that has imageWorkerCommand: this one, whatever is in
@@ -120,6 +121,10 @@ func (c *helperCommand) config() (daemon.Config, error) {
 	if config.Worker, err = os.Executable(); err != nil {
 		return daemon.Config{}, err
 	}
+	if err := c.Runtimes.check(); err != nil {
+		return daemon.Config{}, err
+	}
+	config.Runtimes = c.Runtimes.parsed
 	if c.Network {
 		offer, err := c.Networks.offer()
 		if err != nil {

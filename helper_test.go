@@ -38,6 +38,14 @@ func TestHelperSettings(t *testing.T) {
 	if err != nil || config.UID != 61234 || config.Images != data+"/local/images" || config.Parent != "/rockpool/x" || config.Socket != "/run/rockpool/sandbox.sock" {
 		t.Errorf("%+v, %v", config, err)
 	}
+	t.Setenv("ROCKPOOL_GVISOR_RUNTIME", "/usr/local/bin/runsc --debug")
+	if command, err = parseHelper(t, "--user", "61234", "--oci-runtimes", "runc=/usr/bin/runc"); err != nil {
+		t.Fatal(err)
+	}
+	config, err = command.config()
+	if all := config.Runtimes; err != nil || len(all) != 2 || all["gvisor"].Path != "/usr/local/bin/runsc" || all["runc"].Path != "/usr/bin/runc" {
+		t.Errorf("%+v, %v", all, err)
+	}
 	t.Setenv("LISTEN_FDS", "1")
 	t.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
 	if config, err = command.config(); err != nil || config.Socket != "" {
@@ -46,6 +54,7 @@ func TestHelperSettings(t *testing.T) {
 	for wrong, allowed := range map[string]string{
 		"--user=nobody-like-this": "useradd", "--user=root": "other than root", "--user=0": "other than root", "--user=-1": "a user",
 		"--socket=s": "an absolute path", "--state=/": "an absolute path", "--data=/x/../y": "an absolute path", "--cgroup-parent=system.slice": "rockpool, or",
+		"--gvisor-runtime=runsc": "an absolute path", "--oci-runtimes=gvisor=/bin/runsc": "but \"gvisor\"",
 	} {
 		arguments := []string{"--user", "61234", wrong}
 		command, err := parseHelper(t, arguments...)

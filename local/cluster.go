@@ -15,10 +15,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +59,7 @@ type Config struct {
 	Overcommit    scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect       scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep          bool                 // the end of Run leaves runners running, for the next server
-	Runtimes      oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others
+	Runtimes      oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others; not used with HelperSocket: they are the helper's
 	Images        image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
@@ -89,6 +91,7 @@ type Cluster struct {
 	network   *networking    // nil: no runner has one
 	noNetwork error          // why, where one is to be offered
 	offered   *network.Offer // by a helper that listens
+	runtimes  []string       // the names of those that can be asked for, sorted
 	direct    *launch.Direct // the launcher; nil: a helper that listens is asked
 	machine   spec.Machine
 	trees     cgroup.Hierarchies
@@ -186,9 +189,10 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	} else {
 		c.direct = &launch.Direct{
 			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
-			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir()},
+			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: maps.Clone(config.Runtimes)},
 			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
+		c.runtimes = slices.Sorted(maps.Keys(config.Runtimes))
 		if config.Network != nil {
 			c.direct.Config.Network = &config.Network.Offer
 		}

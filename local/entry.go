@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -36,8 +35,7 @@ type entry struct {
 	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around
 	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
-	oomSeen    int64                // OOM kills that Evidence has told
-	oomAt      time.Time            // when the latest was counted
+	oomSeen    int64                // OOM kills that it outlived
 	evidence   *runtime.Evidence
 	events     []runtime.TaskEvent // the latest; never changed in place
 }

@@ -35,10 +35,34 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	if err != nil {
 		return *last, nil
 	}
+	c.outlived(ctx, e, now)
+	return now, nil
+}
+
+// answerAfterKill is how long an agent may take to show that it outlived a kill for
+// memory.
+const answerAfterKill = 2 * time.Second
+
+// outlived notes that a runner outlived what the kernel killed in it for memory.
+// Where that may have been the runner's own kernel, which takes its time to end,
+// only its agent can tell that it wasn't.
+func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) {
+	c.mu.Lock()
+	killed := now.OOMKills > e.oomSeen
+	c.mu.Unlock()
+	if !killed {
+		return
+	}
+	if now.OwnKernel {
+		ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
+		defer cancel()
+		if c.ping(ctx, e.id) != nil {
+			return
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.oomSeen = max(e.oomSeen, now.OOMKills)
-	return now, nil
 }
 
 // count reads e's counters, and keeps them. They never fall back: while groups
@@ -59,9 +83,6 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	defer c.mu.Unlock()
 	if last := e.evidence; last != nil {
 		now.OOMKills, now.ProcessLimitHits = max(now.OOMKills, last.OOMKills), max(now.ProcessLimitHits, last.ProcessLimitHits)
-	}
-	if e.evidence == nil && now.OOMKills > e.oomSeen || e.evidence != nil && now.OOMKills > e.evidence.OOMKills {
-		e.oomAt = time.Now()
 	}
 	e.evidence = &now
 	return now, nil

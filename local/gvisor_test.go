@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -265,6 +266,50 @@ func TestGVisorLimits(t *testing.T) {
 	}
 	if r, ok := b.runner(id); ok && r.State == runtime.RunnerGone && r.GoneReason != runtime.GoneOutOfMemory {
 		t.Errorf("the runner is %+v", r)
+	}
+}
+
+// Why a runner ended is told from what the machine counted, whoever asked
+// meanwhile, and not from what it outlived.
+func TestGVisorEndsOfFullMemory(t *testing.T) {
+	b := withGVisor(t).run()
+	dies, lives := b.begin(gvisorEnvironment()), b.begin(gvisorEnvironment())
+
+	// One whose kernel doesn't answer after a kill, as while it is dying itself.
+	pid := b.sentry(dies)
+	groups, err := b.trees.Of(pid)
+	if err == nil {
+		err = unix.Kill(pid, unix.SIGSTOP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hungry := exec.CommandContext(t.Context(), "sh", "-c", `echo 1000 >/proc/self/oom_score_adj && echo $$ >"$0/cgroup.procs" && exec python3 -c 'x = bytearray(1 << 28)'`, groups.Memory.Dir)
+	if err := hungry.Run(); err == nil {
+		t.Fatal("it isn't limited")
+	}
+	if e, err := b.Evidence(t.Context(), dies); err != nil || e.OOMKills == 0 {
+		t.Fatal(e, err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(dies, runtime.RunnerGone); r.GoneReason != runtime.GoneOutOfMemory {
+		t.Errorf("its memory was full when it died, and it is %+v", r)
+	}
+
+	// One that outlived that, and ends of something else soon after.
+	if _, exit := b.sh(lives, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal == "" {
+		t.Fatalf("a program that needs 1 GiB of 128 MiB: %+v", exit)
+	}
+	if e, err := b.Evidence(t.Context(), lives); err != nil || e.OOMKills == 0 {
+		t.Fatal(e, err)
+	}
+	if err := unix.Kill(b.sentry(lives), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(lives, runtime.RunnerGone); r.GoneReason != runtime.GoneAgentDied {
+		t.Errorf("its kernel was killed, and it is %+v", r)
 	}
 }
 

@@ -146,10 +146,6 @@ type countHook struct {
 	e *entry
 }
 
-// oomJust is for how long a kill for memory is taken to be why a runner with a
-// kernel of its own ended.
-const oomJust = time.Second
-
 func (h *countHook) Name() string { return "count" }
 
 func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, response *taskrunner.ExitedResponse) error {
@@ -158,12 +154,12 @@ func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, respon
 	seen := h.e.oomSeen
 	h.c.mu.Unlock()
 	last, err := h.c.count(h.e)
-	h.c.mu.Lock()
-	// A kernel of its own dies of full memory whole, while executions are told of it.
-	just := last.OwnKernel && time.Since(h.e.oomAt) < oomJust
-	h.c.mu.Unlock()
-	if err == nil && (last.OOMKills > seen || just) {
+	switch {
+	case err != nil:
+	case last.OOMKills > seen:
 		response.End = &taskrunner.End{Reason: runtime.GoneOutOfMemory, Message: "the kernel killed the agent because the runner's memory was full"}
+	case last.OwnKernel && last.ProcessLimitHits > 0: // the commands' own limit is that kernel's, and met before
+		response.End.Message = "its kernel ended, after the machine's limit of processes around it was met"
 	}
 	return err
 }

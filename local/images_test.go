@@ -51,7 +51,16 @@ func (b *bench) awaitImage(pin runtime.ImagePin) runtime.ImageStatus {
 }
 
 func TestRunnerFromImage(t *testing.T) {
-	b := running(t)
+	running(t).runnersFromImage(runtime.IsolationNamespaces)
+}
+
+// What an image has is the same where its programs have a kernel of their own.
+func TestGVisorRunnerFromImage(t *testing.T) {
+	withGVisor(t).run().runnersFromImage(runtime.IsolationGVisor)
+}
+
+func (b *bench) runnersFromImage(isolation runtime.Isolation) {
+	t := b.t
 	registry := imagetest.NewRegistry(t, nil)
 	own := tar.Header{Name: "srv/secret", Mode: 0o600, Uid: 4321, Gid: 4321}
 	setuid := tar.Header{Name: "bin/setuid", Mode: 0o4755}
@@ -67,6 +76,7 @@ func TestRunnerFromImage(t *testing.T) {
 	)
 	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:tag")
 	env := b.imageEnvironment("image", reference)
+	env.Isolation = isolation
 	id := b.begin(env)
 	b.expect(id, "whoami; id -u; id -g; pwd", "runner\n1000\n1000\n/workspace")
 	b.expect(id, "cat /srv/secret; stat -c ' %u:%g:%a' /srv/secret /bin/setuid", "mine 1000:1000:600\n 0:0:755")

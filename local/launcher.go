@@ -16,6 +16,7 @@ type launcher interface {
 	Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error)
 	Remove(ctx context.Context, id, group string) error
 	Ask(ctx context.Context, group string, q helper.Request) error
+	Probe(ctx context.Context, runtime string) (version string, noTime bool, err error)
 }
 
 // greetWithin is how long a helper that listens is waited for: it may be starting
@@ -34,7 +35,7 @@ func (c *Cluster) greet(ctx context.Context) error {
 		case err == nil && answer.Parent != parent:
 			return fmt.Errorf("the sandbox helper makes runners' groups below %s, not below %s: let --cgroup-parent be the same for both", answer.Parent, parent)
 		case err == nil:
-			c.offered = answer.Network
+			c.offered, c.runtimes = answer.Network, answer.Runtimes
 			return nil
 		case !errors.As(err, &away):
 			return err

@@ -110,9 +110,6 @@ func (c *Cluster) supported(env runtime.Environment) error {
 	if n.Access {
 		field, must = "network.access", "be false"
 	}
-	if env.Isolation != runtime.IsolationNamespaces {
-		return runtime.Invalid(field, "must %s with %s: a network is given to runners of %s alone", must, env.Isolation, runtime.IsolationNamespaces)
-	}
 	if err := c.networkReady(); err != nil {
 		return runtime.Invalid(field, "must %s, since a network can't be had: %v", must, err)
 	}

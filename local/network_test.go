@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -137,17 +140,41 @@ func TestNetwork(t *testing.T) {
 		return
 	}
 	networktest.New(t)
-	t.Run("policy", testPolicy)
+	t.Run("policy", func(t *testing.T) { testPolicy(t, nil, networkEnvironment, "[Errno 113] No route to host") })
+	t.Run("policy with gVisor", func(t *testing.T) {
+		testPolicy(t, oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}, func(n runtime.Network) runtime.Environment {
+			env := networkEnvironment(n)
+			env.Isolation = runtime.IsolationGVisor
+			return env
+		}, "timed out")
+	})
+	t.Run("policy with runc", func(t *testing.T) {
+		path, err := exec.LookPath("runc")
+		if err != nil {
+			sandboxtest.Lacks(t, "no runc: %v", err)
+		}
+		testPolicy(t, oci.Runtimes{"runc": {Path: path}}, func(n runtime.Network) runtime.Environment {
+			env := networkEnvironment(n)
+			env.Runtime = "runc"
+			return env
+		}, "[Errno 113] No route to host")
+	})
 	t.Run("the next server", testNextServer)
 	t.Run("killed creates", testKilledCreates)
 	t.Run("a flush", testFlush)
 	t.Run("refused", testRefused)
 }
 
-func testPolicy(t *testing.T) {
-	b := networked(t).run()
-	open := b.begin(networkEnvironment(runtime.Network{Access: true}))
-	none := b.begin(hostEnvironment())
+// testPolicy tests runners that a runtime makes of environments with a network.
+// Who asks a name server of their own in vain is told so in their kernel's words.
+func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) runtime.Environment, inVain string) {
+	b := networked(t)
+	b.stop()
+	b.config.Runtimes = runtimes
+	b.open()
+	b.run()
+	open := b.begin(with(runtime.Network{Access: true}))
+	none := b.begin(with(runtime.Network{}))
 
 	t.Run("what is public is reached", func(t *testing.T) {
 		for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
@@ -158,9 +185,14 @@ func testPolicy(t *testing.T) {
 		b.expect(open, "ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort", "eth0\nlo")
 	})
 	t.Run("what is denied isn't", func(t *testing.T) {
+		other := b.begin(with(runtime.Network{ExposedPorts: []int{networktest.Port}}))
+		other4, other6, err := network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}.Addresses(b.slotOf(other))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, to := range []string{
 			networktest.LAN4, networktest.LAN6, networktest.Metadata, "fd00:ec2::254", "10.7.7.7", "100.64.7.7", "2002:c0a8:4d02::1", "::ffff:" + networktest.LAN4,
-			networktest.MachinePublic4, networktest.MachinePublic6, networktest.MachineLAN4, "10.213.0.1",
+			networktest.MachinePublic4, networktest.MachinePublic6, networktest.MachineLAN4, "10.213.0.1", other4.String(), other6.String(),
 		} {
 			b.tells(open, "tcp", to, networktest.Port, "refused")
 		}
@@ -175,24 +207,24 @@ func testPolicy(t *testing.T) {
 		b.expect(open, `python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' 2>&1 | tail -1 | cut -d: -f1`, "OSError") // no such family, says the seccomp filter
 	})
 	t.Run("names narrow", func(t *testing.T) {
-		id := b.begin(networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"Public.example", "private.example"}}))
+		id := b.begin(with(runtime.Network{Access: true, AllowNames: []string{"Public.example", "private.example"}}))
 		b.tells(id, "tcp", networktest.Public4, networktest.Port, "refused")
 		b.tells(id, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
 		b.tells(id, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4)
 		b.tells(id, "tcp", networktest.Other4, networktest.Port, "refused")
 		b.expect(id, "getent ahostsv4 another.example || echo unknown; getent ahostsv4 private.example || echo unknown", "unknown\nunknown")
 		b.tells(id, "tcp", networktest.LAN4, networktest.Port, "refused")
-		b.tells(id, "udp", "8.8.8.8", 53, "[Errno 113] No route to host")
+		b.tells(id, "udp", "8.8.8.8", 53, inVain)
 	})
 	t.Run("networks narrow", func(t *testing.T) {
-		id := b.begin(networkEnvironment(runtime.Network{Access: true, Allow: []string{networktest.Other4, "2a00:77::/64"}, BandwidthMbit: 10}))
+		id := b.begin(with(runtime.Network{Access: true, Allow: []string{networktest.Other4, "2a00:77::/64"}, BandwidthMbit: 10}))
 		b.tells(id, "tcp", networktest.Other4, networktest.Port, "you are "+networktest.MachinePublic4)
 		b.tells(id, "tcp", networktest.Public6, networktest.Port, "you are "+networktest.MachinePublic6)
 		b.tells(id, "tcp", networktest.Public4, networktest.Port, "refused")
 		b.expect(id, "getent ahostsv4 public.example || echo unknown", "unknown")
 	})
 	t.Run("ports", func(t *testing.T) {
-		id := b.begin(networkEnvironment(runtime.Network{ExposedPorts: []int{8000, 9000}}))
+		id := b.begin(with(runtime.Network{ExposedPorts: []int{8000, 9000}}))
 		r, _ := b.runner(id)
 		if len(r.Ports) != 2 || r.Ports[0].ExposedPort != 8000 || !strings.HasPrefix(r.Ports[0].Address, "127.0.0.1:20") {
 			t.Fatalf("%+v", r.Ports)

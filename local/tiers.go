@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +26,8 @@ type Tier struct {
 // Tiers looks which of the configured runtimes can be run, each for 5 s at
 // most.
 func (c *Cluster) Tiers(ctx context.Context) []Tier {
-	all := make([]Tier, 0, len(c.config.Runtimes))
-	for _, name := range slices.Sorted(maps.Keys(c.config.Runtimes)) {
+	all := make([]Tier, 0, len(c.runtimes))
+	for _, name := range c.runtimes {
 		t := Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
 		if name == oci.GVisor {
 			t = Tier{Isolation: runtime.IsolationGVisor}
@@ -44,7 +43,7 @@ func (c *Cluster) Tiers(ctx context.Context) []Tier {
 	var probing sync.WaitGroup
 	for i := range all {
 		t := &all[i]
-		probing.Go(func() { t.Version, t.NoTime, t.Err = c.config.Runtimes.Probe(ctx, t.name()) })
+		probing.Go(func() { t.Version, t.NoTime, t.Err = c.launcher.Probe(ctx, t.name()) })
 	}
 	probing.Wait()
 	return all
@@ -74,14 +73,12 @@ func (t Tier) String() string {
 
 // lookAtTiers has Status tell them, as they are at the server's start.
 func (c *Cluster) lookAtTiers(ctx context.Context) {
-	if c.direct == nil {
-		return
-	}
-	c.direct.Config.Runtimes = maps.Clone(c.config.Runtimes)
 	for _, t := range c.Tiers(ctx) {
-		r := c.config.Runtimes[t.name()]
-		r.NoTime = t.NoTime
-		c.direct.Config.Runtimes[t.name()] = r
+		if c.direct != nil {
+			r := c.direct.Config.Runtimes[t.name()]
+			r.NoTime = t.NoTime
+			c.direct.Config.Runtimes[t.name()] = r
+		}
 		c.tiers = append(c.tiers, t.String())
 		if t.Err != nil {
 			c.report("isolation", t.String())
@@ -96,19 +93,19 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 	if name == "" {
 		return nil
 	}
-	_, configured := c.config.Runtimes[name]
+	configured := slices.Contains(c.runtimes, name)
 	gvisor := env.Isolation == runtime.IsolationGVisor
-	switch {
-	case c.direct == nil && gvisor:
-		return runtime.Invalid("isolation", "must be %s: a server with a sandbox helper that listens (its setting sandbox-helper) can't have %s yet", runtime.IsolationNamespaces, env.Isolation)
-	case c.direct == nil:
-		return runtime.Invalid("runtime", "must be empty: a server with a sandbox helper that listens (its setting sandbox-helper) can't have other runtimes yet")
-	case !configured && gvisor:
-		return runtime.Invalid("isolation", "must be %s: this server has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, env.Isolation)
-	case !configured:
-		return runtime.Invalid("runtime", "must be empty, or one of this server's setting oci-runtimes (%s)", strings.Join(c.named(), ", "))
+	whose := "this server"
+	if c.direct == nil {
+		whose = "this server's sandbox helper"
 	}
-	if _, _, err := c.config.Runtimes.Probe(ctx, name); err != nil && gvisor {
+	switch {
+	case !configured && gvisor:
+		return runtime.Invalid("isolation", "must be %s: %s has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, whose, env.Isolation)
+	case !configured:
+		return runtime.Invalid("runtime", "must be empty, or one of %s's setting oci-runtimes (%s)", whose, strings.Join(c.named(), ", "))
+	}
+	if _, _, err := c.launcher.Probe(ctx, name); err != nil && gvisor {
 		return runtime.Invalid("isolation", "can't be %s now: %v", env.Isolation, err)
 	} else if err != nil {
 		return runtime.Invalid("runtime", "can't be %s now: %v", name, err)
@@ -118,6 +115,5 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 
 // named returns the names of runtimes that environments may name.
 func (c *Cluster) named() []string {
-	names := slices.Sorted(maps.Keys(c.config.Runtimes))
-	return slices.DeleteFunc(names, func(name string) bool { return name == oci.GVisor })
+	return slices.DeleteFunc(slices.Clone(c.runtimes), func(name string) bool { return name == oci.GVisor })
 }

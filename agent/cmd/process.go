@@ -84,12 +84,15 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 
 // execute starts the first of candidates that the kernel takes.
 func (h *host) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
-	launch := h.launcher.with(fork)
-	switch {
-	case p.group != nil:
+	launch := forkExec(fork)
+	if h.inner != nil { // whose kernel kills nobody for memory: the machine's does
+		launch = syscall.ForkExec
+	}
+	if !start.Privileged {
+		launch = h.launcher.with(launch)
+	}
+	if p.group != nil {
 		launch = p.group.fork
-	case start.Privileged:
-		launch = fork
 	}
 	if limits := start.Limits; limits != nil && *limits != (agent.Limits{}) {
 		return h.executeLimited(p, launch, start, candidates, attr)

@@ -20,8 +20,6 @@ func Supported(env runtime.Environment) error {
 		return runtime.Invalid("isolation", "must be %s or %s on a single machine", runtime.IsolationNamespaces, runtime.IsolationGVisor)
 	case env.Isolation == runtime.IsolationGVisor && env.Runtime != "":
 		return runtime.Invalid("runtime", "must be empty with %s, whose runtime is the server's setting gvisor-runtime", runtime.IsolationGVisor)
-	case env.Network.Used() && Runtime(env) != "":
-		return runtime.Invalid("network", "can be had with isolation %s and no runtime named only: other runtimes' runners have no network in this version", runtime.IsolationNamespaces)
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ func (l *pair) close() {
 	_ = l.ns.Close()
 }
 
-// raise gives both ends their addresses, routes and bandwidth, and raises them.
+// raise gives both ends their addresses, routes and bandwidth, and raises them, and
+// what the namespace has of its own.
 func (l *pair) raise() error {
 	v4, v6, err := l.policy.Pool.Addresses(l.policy.Slot)
 	if err != nil {
@@ -77,6 +78,13 @@ func (l *pair) raise() error {
 	its, err := l.within.LinkByName(inside)
 	if err != nil {
 		return err
+	}
+	own, err := l.within.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := l.within.LinkSetUp(own); err != nil {
+		return fmt.Errorf("raise lo: %w", err)
 	}
 	machine, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

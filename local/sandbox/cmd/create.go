@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/fence"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
@@ -28,9 +25,23 @@ const rootMount = "/run/rockpool/root"
 // create makes the sandbox, starts its first process, and reads back that the
 // limits hold. After an error something may be left, for remove.
 func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
-	if q.Runtime == oci.GVisor {
-		return createGVisor(c, q, trees)
+	l, err := linkOf(c, q)
+	if err != nil {
+		return helper.Answer{}, err
 	}
+	makeIt := createNamespaces
+	if q.Runtime == oci.GVisor {
+		makeIt = createGVisor
+	}
+	answer, err := makeIt(c, q, trees, l)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	return answer, l.tell(q, &answer)
+}
+
+// createNamespaces makes one whose kernel is the machine's.
+func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	if err := helper.CheckListener(3); err != nil {
 		return helper.Answer{}, err
 	}
@@ -40,21 +51,16 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
 	}
-	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q)}
-	var policy network.Policy
-	if q.Network != nil {
-		var err error
-		if policy, err = c.Policy(q); err != nil {
-			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
-		}
-		of.Resolver = filepath.Join(c.Root, spec.ResolverPath)
-	}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: l.resolver()}
 	s := spec.New(of, c.Machine)
 	limits, err := spec.Limits(s, c.Machine.Lacks)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
 	if err := mountRoot(c, q, s); err != nil {
+		return helper.Answer{}, err
+	}
+	if err := l.mountResolver(c); err != nil {
 		return helper.Answer{}, err
 	}
 	args, descriptors, err := divide(c, q, s, trees)
@@ -69,9 +75,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		}
 		groups, err := trees.Check(pid, c.Group(q.ID), limits)
 		if err != nil {
-			err = finalError{fmt.Errorf("the limits didn't take: %w", err)}
+			return cgroup.Groups{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
 		}
-		return groups, err
+		return groups, l.make(c, q, pid)
 	}
 	p := s.Process
 	p.Args = append(p.Args, args...)
@@ -124,19 +130,7 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err := container.Exec(); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
 	}
-	answer := helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}
-	if q.Network != nil { // nothing of a user's runs yet
-		switch err := fence.Make(c.Group(q.ID), state.InitProcessPid, policy); {
-		case errors.Is(err, fence.ErrUnread):
-			return helper.Answer{}, fmt.Errorf("the network: %w", err)
-		case err != nil:
-			return helper.Answer{}, finalError{fmt.Errorf("the network: %w", err)}
-		}
-		if answer.Address, _, err = policy.Pool.Addresses(q.Slot); err != nil {
-			return helper.Answer{}, err
-		}
-	}
-	return answer, nil
+	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }
 
 // owner is the sandbox's root, as the machine counts.

@@ -139,17 +139,8 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 			return err
 		}
 	}
+	if err := giveBack(c, q.ID); err != nil {
+		return err
+	}
 	return os.RemoveAll(filepath.Join(c.State, q.ID))
-}
-
-// networkOf does what there is to do with a sandbox's network while it lives.
-func networkOf(c helper.Config, q *helper.Request) error {
-	if q.Command == helper.Lease {
-		return fence.Lease(c.Group(q.ID), *q.Lease)
-	}
-	policy, err := c.Policy(q)
-	if err != nil { // such a network isn't offered any more
-		return finalError{err}
-	}
-	return fence.Verify(c.Group(q.ID), policy)
 }

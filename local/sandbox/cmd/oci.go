@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,16 +23,13 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// outsideMount is where the directory of an agent's socket is mounted, likewise.
-const outsideMount = "/run/rockpool/outside"
-
 // stateMount is where the sandbox's own directory is: what a runtime makes there
 // are sockets too, whose paths must be short.
 const stateMount = "/run/rockpool/state"
 
 // createGVisor makes a sandbox with a kernel of its own. Descriptor 3 is the
 // directory of its agent's socket.
-func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
+func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	runtime.LockOSThread() // whose end would be the runtime's
 	defer runtime.UnlockOSThread()
 	program, err := c.Runtimes.Find(oci.GVisor)
@@ -46,7 +42,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 	if lacks := trees.Lacks(); len(lacks) > 0 {
 		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(lacks, ", "))}
 	}
-	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true}, c.Machine)
+	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true, Resolver: l.resolver()}, c.Machine)
 	limits, err := spec.Limits(s, nil)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
@@ -54,32 +50,47 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) 
 	if err := mountRoot(c, q, s); err != nil {
 		return helper.Answer{}, err
 	}
+	if err := l.mountResolver(c); err != nil {
+		return helper.Answer{}, err
+	}
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
 	}
-	if err := mountOutside(s); err != nil {
+	asker, err := mountOutside(c, q, s)
+	if err != nil {
 		return helper.Answer{}, fmt.Errorf("the directory of the agent's socket: %w", err)
 	}
-	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s}
+	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Linked: l != nil}
+	// How fast it may be comes last: what starts has no program of a user's, and
+	// takes as much of the machine however small the runner is. What its platform
+	// needs is opened by then.
+	speed, devices, unhurried := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
+	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, unhurried.CPUQuota = nil, nil, 0
+	if program.UsesKVM() {
+		major, minor := int64(10), int64(232)
+		s.Linux.Resources.Devices = append(slices.Clone(devices), specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rw"})
+	}
 	pid, err := program.RunGVisor(context.Background(), box, func(pid int) error { // before anything runs
 		if err := limit(pid, q, s); err != nil {
 			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
 		}
-		if _, err := trees.Check(pid, c.Group(q.ID), limits); err != nil {
+		if _, err := trees.Check(pid, c.Group(q.ID), unhurried); err != nil {
 			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
 		}
-		return nil
+		return l.make(c, q, pid)
 	})
 	if err != nil {
 		return helper.Answer{}, told(oci.GVisor, err)
 	}
-	// The socket is there, and nothing of a user's has run. From now on the
-	// directory is closed to the sandbox's root: it is on the machine's disk, and who
-	// could make a socket in it could stand in for the agent.
-	if err := errors.Join(os.Chown(outsideMount, 0, -1), os.Chmod(outsideMount, 0o711)); err != nil {
+	if err := closeOutside(asker); err != nil {
 		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
 	}
-	groups, err := trees.Check(pid, c.Group(q.ID), limits)
+	s.Linux.Resources.CPU, s.Linux.Resources.Devices = &speed, devices
+	err = limit(joined, q, s)
+	var groups cgroup.Groups
+	if err == nil {
+		groups, err = trees.Check(pid, c.Group(q.ID), limits)
+	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
@@ -122,6 +133,9 @@ func field(pid, which int) (uint64, error) {
 	return strconv.ParseUint(string(fields[which]), 10, 64)
 }
 
+// joined stands for a process that is in the sandbox's groups already.
+const joined = 0
+
 // limit puts a process into the sandbox's groups, and sets their limits.
 func limit(pid int, q *helper.Request, s *specs.Spec) error {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
@@ -132,8 +146,10 @@ func limit(pid int, q *helper.Request, s *specs.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Apply(pid); err != nil {
-		return err
+	if pid != joined {
+		if err := m.Apply(pid); err != nil {
+			return err
+		}
 	}
 	return m.Set(config.Cgroups.Resources)
 }
@@ -147,56 +163,6 @@ func mountState(c helper.Config, q *helper.Request) error {
 		}
 	}
 	return unix.Mount(at, stateMount, "", unix.MS_BIND, "")
-}
-
-// mountOutside gives the directory of the agent's socket to the sandbox's root,
-// puts the agent into it, and both into the spec in the place of the agent's own
-// mount: one directory for both is what every root has. The server may come
-// here through its group, others can't.
-func mountOutside(s *specs.Spec) error {
-	i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == spec.AgentPath })
-	if i < 0 {
-		return errors.New("the spec doesn't say where the agent is")
-	}
-	program := s.Mounts[i].Source
-	var stat unix.Stat_t
-	if err := unix.Fstat(3, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return errors.New("descriptor 3 isn't a directory")
-	}
-	if entries, err := os.ReadDir("/proc/self/fd/3"); err != nil || len(entries) > 0 {
-		return errors.New("descriptor 3 isn't an empty directory")
-	}
-	dir, err := os.Readlink("/proc/self/fd/3")
-	if err != nil {
-		return err
-	}
-	root := int(s.Linux.UIDMappings[0].HostID)
-	if err := os.MkdirAll(outsideMount, 0o700); err != nil {
-		return err
-	}
-	// The descriptor is of another mount namespace: it can't be mounted itself.
-	if err := unix.Mount(dir, outsideMount, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
-	var mounted unix.Stat_t
-	if err := unix.Stat(outsideMount, &mounted); err != nil || mounted.Dev != stat.Dev || mounted.Ino != stat.Ino {
-		return errors.New("descriptor 3 isn't where its name says")
-	}
-	if err := errors.Join(os.Chown(outsideMount, root, -1), os.Chmod(outsideMount, 0o710)); err != nil {
-		return err
-	}
-	at := filepath.Join(outsideMount, path.Base(spec.AgentPath))
-	if err := os.WriteFile(at, nil, 0o644); err != nil {
-		return err
-	}
-	if err := unix.Mount(program, at, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
-	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
-		return err
-	}
-	s.Mounts[i] = specs.Mount{Destination: path.Dir(spec.AgentPath), Type: "bind", Source: outsideMount, Options: []string{"rbind", "rw", "nosuid", "nodev"}}
-	return nil
 }
 
 // createWith makes a sandbox with a runtime that knows runc's command line. It is

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
@@ -43,7 +45,9 @@ type Config struct {
 	Parent string `json:"parent"` // the group that sandboxes' groups are in
 	// What sandboxes may have of the network; nil: none has any.
 	Network *network.Offer `json:"network,omitempty"`
-	Worker  string         `json:"worker"` // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
+	// Programs that can be asked for by name, to make sandboxes.
+	Runtimes oci.Runtimes `json:"runtimes,omitempty"`
+	Worker   string       `json:"worker"` // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
 }
 
 // Files in Config.Dir, which are there before a daemon is.
@@ -137,7 +141,7 @@ func (d *daemon) open() (err error) {
 	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes)},
 		Lock:   d.lock,
 	}
 	for _, id := range gone {
@@ -149,6 +153,25 @@ func (d *daemon) open() (err error) {
 		}
 	}
 	return nil
+}
+
+// whole looks which of the runtimes know no time namespaces. One that can't be had
+// now is looked at no more: it is refused, or used as if it knew them.
+func whole(all oci.Runtimes) oci.Runtimes {
+	var mu sync.Mutex // guards known
+	known := oci.Runtimes{}
+	var probing sync.WaitGroup
+	for name, r := range all {
+		probing.Go(func() {
+			_, noTime, err := all.Probe(context.Background(), name)
+			r.NoTime = err == nil && noTime
+			mu.Lock()
+			defer mu.Unlock()
+			known[name] = r
+		})
+	}
+	probing.Wait()
+	return known
 }
 
 // takeLock waits for helpers that one that was killed left at work: each may

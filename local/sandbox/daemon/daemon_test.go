@@ -361,6 +361,7 @@ func TestSocketIsHandedOver(t *testing.T) {
 			t.Errorf("systemd's socket went: %v", err)
 		}
 	}
+	_ = os.Remove(b.config.Socket) // at which this test still listens
 	b.start()
 }
 

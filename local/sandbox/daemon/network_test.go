@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 )
 
@@ -28,6 +29,7 @@ func TestNetworksAreOffered(t *testing.T) {
 		t.Errorf("without an offer: %+v, %v", answer, err)
 	}
 	b.end(syscall.SIGTERM)
+	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}
 	b.config.Network = &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
 	b.start()
 	if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Network == nil || answer.Network.Pool != b.config.Network.Pool {
@@ -66,5 +68,14 @@ func TestNetworksAreOffered(t *testing.T) {
 	}
 	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
 		t.Errorf("%+v, %v", answer, err)
+	}
+	other := strings.Replace(apart("a"), `"resources"`, `"network":`+narrow+`,"resources"`, 1)
+	if answer, err := b.as(server, other, b.outside("a", server)); err != nil || answer.Error != "" || !network.DefaultPool4.Contains(answer.Address) {
+		t.Errorf("with gVisor: %+v, %v", answer, err)
+	}
+	for _, packet := range []string{verify("a", narrow), sandboxtest.Remove} {
+		if answer, err := b.as(server, packet); err != nil || answer.Error != "" {
+			t.Errorf("with gVisor, %s: %+v, %v", packet, answer, err)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 // Bounds of one request.
@@ -112,7 +115,7 @@ func (d *daemon) clean(ctx context.Context, id string) error {
 // obey reads a request and does it, or gives up where who asked goes away. It
 // returns, too, which sandbox was made.
 func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
-	q, file, err := receive(conn)
+	q, file, err := d.receive(conn)
 	if file != nil {
 		defer file.Close()
 	}
@@ -120,7 +123,10 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.An
 	case err != nil:
 		return helper.Answer{}, "", err
 	case q.Command == helper.Hello:
-		return helper.Answer{Parent: d.config.Parent, Network: d.config.Network}, "", nil
+		return helper.Answer{Parent: d.config.Parent, Network: d.config.Network, Runtimes: slices.Sorted(maps.Keys(d.config.Runtimes))}, "", nil
+	case q.Command == helper.Probe:
+		answer.Version, answer.NoTime, err = d.config.Runtimes.Probe(ctx, q.Runtime)
+		return answer, "", err
 	case q.Command == helper.Work:
 		return helper.Answer{}, "", d.work(ctx, conn, file)
 	}
@@ -163,8 +169,9 @@ func watch(conn *net.UnixConn, stop func()) (end func()) {
 }
 
 // receive reads the one packet of a connection, with what belongs to it: the
-// socket of a sandbox's agent, or a directory. The caller closes that.
-func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
+// socket of a sandbox's agent, or a directory for that, or one to work on. The
+// caller closes it.
+func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
 		return nil, nil, err
 	}
@@ -194,6 +201,9 @@ func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 		return refuse(errors.New("the user ids of a sandbox are this helper's to choose"))
 	}
 	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
+	if q.Command == helper.Create && q.Runtime == oci.GVisor {
+		check = d.checkOutside
+	}
 	if check == nil && len(files) == 0 {
 		return q, nil, nil
 	}
@@ -204,6 +214,20 @@ func receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 		return refuse(err)
 	}
 	return q, files[0], nil
+}
+
+// checkOutside returns an error unless a descriptor is a directory of the server's
+// user: others' aren't given to a sandbox. Whether it is empty is looked at when
+// nobody can change it any more.
+func (d *daemon) checkOutside(fd int) error {
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return err
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != d.config.UID {
+		return errors.New("the descriptor for the agent's socket isn't a directory of the server's")
+	}
+	return nil
 }
 
 // descriptors returns those that came with a packet.

@@ -100,14 +100,15 @@ func newBox(t *testing.T) *box {
 	return b
 }
 
-// start starts the helper, and returns when it answers.
+// start starts the helper, which may do what its unit says, and returns when it answers.
 func (b *box) start() {
 	b.t.Helper()
 	config, err := json.Marshal(b.config)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.cmd = exec.Command(filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(config))
+	line := sandboxtest.AsUnit(b.t, "rockpool-helper.service", filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(config))
+	b.cmd = exec.Command(line[0], line[1:]...)
 	b.cmd.Env, b.cmd.Stderr = []string{}, &b.said
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)

@@ -57,6 +57,7 @@ const (
 
 	// Of a helper that listens, without an id:
 	Hello = "hello" // say where sandboxes are made
+	Probe = "probe" // say whether a runtime can be had, by its name alone
 	Work  = "work"  // work on the directory that is sent along, as the owner of images' files (see image.Work)
 )
 
@@ -152,9 +153,15 @@ type Answer struct {
 	Groups  cgroup.Groups `json:"groups"`           // read back after the process joined
 	Address netip.Addr    `json:"address,omitzero"` // at which the machine reaches a sandbox with a network
 
-	// Of Hello: the group that sandboxes' groups are in, and what is offered them.
-	Parent  string         `json:"parent,omitempty"`
-	Network *network.Offer `json:"network,omitempty"`
+	// Of Hello: the group that sandboxes' groups are in, what is offered them, and
+	// the names of the runtimes that are configured.
+	Parent   string         `json:"parent,omitempty"`
+	Network  *network.Offer `json:"network,omitempty"`
+	Runtimes []string       `json:"runtimes,omitempty"`
+
+	// Of Probe; see oci.Runtimes.Probe.
+	Version string `json:"version,omitempty"`
+	NoTime  bool   `json:"noTime,omitempty"`
 }
 
 // ValidID reports whether id can name a sandbox: 1 to 64 letters, digits,
@@ -276,6 +283,12 @@ func (q Request) Check() error {
 		}
 		return nil
 	}
+	if q.Command == Probe {
+		if !ValidID(q.Runtime) || (q != Request{Protocol: q.Protocol, Command: Probe, Runtime: q.Runtime}) {
+			return errors.New("what is probed is the name of a runtime")
+		}
+		return nil
+	}
 	if !ValidID(q.ID) {
 		return fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
 	}
@@ -344,9 +357,6 @@ func (q Request) checkCreate() error {
 	}
 	if q.Lease != nil {
 		return errors.New("a sandbox that is made has no leases")
-	}
-	if q.Network != nil && q.Runtime != "" {
-		return fmt.Errorf("runtime %q gives no network", q.Runtime)
 	}
 	if q.Network != nil {
 		return q.Network.Check()

@@ -36,8 +36,8 @@ func TestNames(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
-	for _, good := range []string{sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Lease, sandboxtest.Verify} {
-		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" && q.Command != Hello {
+	for _, good := range []string{sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Probe, sandboxtest.Lease, sandboxtest.Verify} {
+		if q, err := Read(strings.NewReader(good)); err != nil || q.ID != "a" && q.Command != Hello && q.Command != Probe {
 			t.Errorf("%s: %+v, %v", good, q, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestReadConfig(t *testing.T) {
 
 // FuzzRead: whatever is read as a request asks for a sandbox that is one.
 func FuzzRead(f *testing.F) {
-	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Lease, sandboxtest.Verify) {
+	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Probe, sandboxtest.Lease, sandboxtest.Verify) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -88,7 +88,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		c := config()
-		if q.Command == Hello || q.Command == Work {
+		if q.Command == Hello || q.Command == Probe || q.Command == Work {
 			return
 		}
 		if path.Dir(c.Group(q.ID)) != c.Parent || path.Dir(path.Join(c.State, q.ID)) != c.State {

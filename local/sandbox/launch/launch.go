@@ -52,6 +52,11 @@ func (l Direct) Remove(ctx context.Context, id, group string) error {
 	return err
 }
 
+// Probe is oci.Runtimes.Probe.
+func (l Direct) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
+	return l.Config.Runtimes.Probe(ctx, name)
+}
+
 // Ask has the helper do what neither makes nor removes a sandbox.
 func (l Direct) Ask(ctx context.Context, group string, q helper.Request) error {
 	_, err := l.run(ctx, group, q)

@@ -39,6 +39,26 @@ func (r Remote) Hello(ctx context.Context) (helper.Answer, error) {
 	return r.ask(ctx, helper.Request{Command: helper.Hello}, nil)
 }
 
+// probeWithin is more than the helper lets a runtime take.
+const probeWithin = 15 * time.Second
+
+// Probe returns what a runtime of the helper's says of its version, and whether it
+// knows time namespaces; see oci.Runtimes.Probe.
+func (r Remote) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	answer, err := r.exchange(ctx, helper.Request{Command: helper.Probe, Runtime: name}, nil)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", false, context.Cause(ctx)
+	case err != nil:
+		return "", false, &UnreachableError{r.Socket, err}
+	case answer.Error != "":
+		return "", false, refused(answer)
+	}
+	return answer.Version, answer.NoTime, nil
+}
+
 // Create is as Direct's. The helper chooses the sandbox's users.
 func (r Remote) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	if err := r.owns(group, q.ID); err != nil {

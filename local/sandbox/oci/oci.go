@@ -77,7 +77,7 @@ func (r Runtime) knowsTime(ctx context.Context) bool {
 func (r Runtime) version(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	cmd := r.command(ctx, r.Path, append(r.flags(name, "/nonexistent"), "--version"))
+	cmd := r.command(ctx, r.Path, append(r.flags(name, Box{Dir: "/nonexistent"}), "--version"))
 	said, err := cmd.CombinedOutput()
 	line, _, _ := bytes.Cut(bytes.TrimSpace(said), []byte("\n"))
 	text := shorten(string(line))
@@ -136,17 +136,26 @@ func rootsAlone(info os.FileInfo) bool {
 // environment is that of every runtime.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
-// flags are those of every command; state is a directory of the sandbox's own.
-func (r Runtime) flags(name, state string) []string {
+// UsesKVM reports whether gVisor is told to use the machine's /dev/kvm.
+func (r Runtime) UsesKVM() bool { return slices.Contains(r.Flags, "--platform=kvm") }
+
+// flags are those of every command for a box.
+func (r Runtime) flags(name string, box Box) []string {
 	all := append([]string{}, r.Flags...)
 	if name == GVisor {
 		// What is needed comes last, so that no setting can weaken it: no network but
-		// lo; sockets on the machine can be made, in the one directory that is
-		// writable, but none used; the limits are around all of it (see Run); its own
-		// kernel limits processes.
-		all = append(all, "--network=none", "--host-uds=create", "--ignore-cgroups", "--in-sandbox-cgroup=v2", "--allow-flag-override=false")
+		// lo, or a stack of its own on the links that the box has, never the machine's;
+		// sockets on the machine can be made, in the one directory that is writable,
+		// but none used; the limits are around all of it (see Run); its own kernel
+		// limits processes.
+		network := "--network=none"
+		if box.Linked {
+			network = "--network=sandbox"
+		}
+		all = append(all, network, "--EXPERIMENTAL-xdp=off", "--net-raw=false", "--allow-packet-socket-write=false",
+			"--host-uds=create", "--ignore-cgroups", "--in-sandbox-cgroup=v2", "--allow-flag-override=false")
 	}
-	return append(all, "--root="+state)
+	return append(all, "--root="+box.state())
 }
 
 // shorten makes a line of what a program said.

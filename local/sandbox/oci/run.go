@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,11 @@ type Box struct {
 	Dir   string // its own, where all is kept that is known of it; who makes boxes deletes it
 	Spec  *specs.Spec
 	Files []*os.File // descriptors of the first process from 3 on; none with GVisor
+
+	// Linked: with GVisor, there will be links in the network namespace of the
+	// process that RunGVisor calls prepare with. What it has of these is made by
+	// then, with another runtime before the first process runs.
+	Linked bool
 }
 
 // JoinCommand is the first argument with which a program calls [Join].
@@ -47,11 +53,18 @@ func Join(args []string) error {
 }
 
 // RunGVisor makes a box with gVisor, and returns its process once its agent
-// serves. It calls limit with a process that has done nothing yet, and will be
+// serves. It calls prepare with a process that has done nothing yet, and will be
 // all that runs of the box: gVisor's kernel, its helpers, its memory. After an
-// error something may be left, in whatever limit has put the process into, and in
+// error something may be left, in whatever prepare has put the process into, and in
 // the box's directory. The caller's thread must live until it returns.
-func (r Runtime) RunGVisor(ctx context.Context, box Box, limit func(pid int) error) (pid int, err error) {
+func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) error) (pid int, err error) {
+	if box.Linked {
+		i := slices.IndexFunc(box.Spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
+		if i < 0 {
+			return 0, errors.New("the spec has no network namespace")
+		}
+		box.Spec.Linux.Namespaces[i].Path = "/proc/self/ns/net" // which is new: see below
+	}
 	if err := box.write(); err != nil {
 		return 0, err
 	}
@@ -75,17 +88,20 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, limit func(pid int) err
 	}
 	defer out.Close()
 	defer theirs.Close()
-	args := append(r.flags(GVisor, box.state()), "run", "--detach", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(), box.ID)
+	args := append(r.flags(GVisor, box), "run", "--detach", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(), box.ID)
 	cmd := r.command(ctx, "/proc/self/exe", append([]string{JoinCommand, r.Path}, args...))
 	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, theirs, theirs
 	cmd.ExtraFiles = []*os.File{hold}
+	if box.Linked {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	_ = theirs.Close()
 	_ = hold.Close()
-	if err := limit(cmd.Process.Pid); err != nil {
+	if err := prepare(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		return 0, err
@@ -127,7 +143,7 @@ func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid i
 	if err := box.write(); err != nil {
 		return 0, err
 	}
-	flags := r.flags(name, box.state())
+	flags := r.flags(name, box)
 	cmd := r.command(ctx, r.Path, append(flags, "create", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(),
 		"--preserve-fds="+strconv.Itoa(len(box.Files)), box.ID))
 	cmd.ExtraFiles = box.Files

@@ -98,6 +98,23 @@ func GVisor(t testing.TB) string {
 	return strings.TrimSpace(string(gvisor.data))
 }
 
+// AsUnit returns a command line that runs one with what a unit in packaging lets
+// its service do.
+func AsUnit(t testing.TB, unit string, line ...string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository(), "packaging", unit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, may, _ := strings.Cut(string(text), "\nCapabilityBoundingSet=CAP_")
+	may, _, found := strings.Cut(may, "\n")
+	if !found {
+		t.Fatalf("%s doesn't say what its service may do", unit)
+	}
+	set := "-all,+" + strings.ReplaceAll(strings.ToLower(may), " cap_", ",+")
+	return append([]string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=" + set}, line...)
+}
+
 // repository is where the sources are.
 func repository() string {
 	_, here, _, _ := runtime.Caller(0)

@@ -10,6 +10,7 @@ const (
 	Digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	Hello  = `{"protocol":1,"command":"hello"}`
 	Remove = `{"protocol":1,"command":"remove","id":"a"}`
+	Probe  = `{"protocol":1,"command":"probe","runtime":"gvisor"}`
 	Lease  = `{"protocol":1,"command":"lease","id":"a","lease":{"addresses":["20.0.0.1","2a00::1"]}}`
 	Verify = `{"protocol":1,"command":"verify","id":"a","slot":3,"network":{"egress":true,"narrow":true,"allow":["20.0.0.0/8"],"ports":[80],"bandwidth":5}}`
 	Create = `{"protocol":1,"command":"create","id":"a","slot":3,"image":"` + Digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
@@ -25,6 +26,11 @@ func Hostile() []string {
 		`{"protocol":1,"command":"create","id":"a","slot":1}`,
 		`{"protocol":1,"command":"hello","id":"a"}`,
 		`{"protocol":1,"command":"work","id":"a"}`,
+		`{"protocol":1,"command":"probe"}`,
+		`{"protocol":1,"command":"probe","runtime":"/usr/bin/runc"}`,
+		`{"protocol":1,"command":"probe","runtime":"gvisor","id":"a"}`,
+		`{"protocol":1,"command":"hello","runtime":"gvisor"}`,
+		`{"protocol":1,"command":"remove","id":"a","runtime":"gvisor"}`,
 		`{"command":"hello"}`,
 		strings.Repeat("[", 60000), strings.Repeat(`{"a":`, 10000),
 	}

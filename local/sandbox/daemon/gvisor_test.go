@@ -1,0 +1,193 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+)
+
+// withGVisor is a helper that has gVisor.
+func withGVisor(t *testing.T) *box {
+	t.Helper()
+	b := newBox(t)
+	b.end(syscall.SIGTERM)
+	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}
+	b.start()
+	return b
+}
+
+// apart is a request for a sandbox with a kernel of its own.
+func apart(id string) string {
+	return strings.Replace(good(id), `"resources"`, `"runtime":"gvisor","resources"`, 1)
+}
+
+// outside returns a directory for an agent's socket that is a user's, and opens it.
+func (b *box) outside(name string, uid int) *os.File {
+	b.t.Helper()
+	dir := filepath.Join(filepath.Dir(b.config.Dir), name)
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid)); err != nil {
+		b.t.Fatal(err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// ownerOf returns whose a file is.
+func ownerOf(t *testing.T, path string) int {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return int(stat.Uid)
+}
+
+// A server gets sandboxes of the runtimes that its helper has, by their names, and
+// has the directory of their agents' sockets back when nobody inside can write to
+// it any more.
+func TestRuntimesAreTheHelpers(t *testing.T) {
+	b := newBox(t)
+	dir := b.outside("a", server)
+	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
+		t.Errorf("without one: %+v, %v", answer, err)
+	}
+	if answer, err := b.as(server, sandboxtest.Probe); err != nil || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
+		t.Errorf("without one it says %+v, %v", answer, err)
+	}
+	b.end(syscall.SIGTERM)
+	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}
+	b.start()
+	if answer, err := b.as(server, sandboxtest.Hello); err != nil || strings.Join(answer.Runtimes, " ") != oci.GVisor {
+		t.Errorf("it has %+v, %v", answer, err)
+	}
+	if answer, err := b.as(server, sandboxtest.Probe); err != nil || !strings.HasPrefix(answer.Version, "runsc") {
+		t.Errorf("it says %+v, %v", answer, err)
+	}
+	answer, err := b.as(server, apart("a"), dir)
+	if err != nil || answer.Error != "" || answer.PID == 0 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	socket := filepath.Join(dir.Name(), spec.SocketName)
+	if ownerOf(t, dir.Name()) != server || ownerOf(t, socket) != server {
+		t.Errorf("the directory is user %d's, the socket user %d's", ownerOf(t, dir.Name()), ownerOf(t, socket))
+	}
+	asUser(server, func() {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = errors.Join(unix.Connect(fd, &unix.SockaddrUnix{Name: socket}), unix.Close(fd))
+		}
+		if err != nil {
+			t.Errorf("the server can't connect: %v", err)
+		}
+	})
+	b.end(syscall.SIGKILL)
+	b.start()
+	if err := unix.Kill(answer.PID, 0); err != nil {
+		t.Errorf("it ended with its helper: %v", err)
+	}
+	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	asUser(server, func() {
+		for _, name := range []string{"agent", spec.SocketName} { // the directory above is the test's
+			if err := os.Remove(filepath.Join(dir.Name(), name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// No directory but the server's own is given to a sandbox, and none with something
+// in it.
+func TestOthersDirectoriesAreLeft(t *testing.T) {
+	b := withGVisor(t)
+	full := b.outside("full", server)
+	if err := os.Symlink("/etc/passwd", filepath.Join(full.Name(), "agent")); err != nil {
+		t.Fatal(err)
+	}
+	moved := b.outside("moved", server)
+	if err := errors.Join(os.Rename(moved.Name(), moved.Name()+"-away"), os.Symlink("/mnt", moved.Name())); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]*os.File{
+		"root's": b.outside("roots", 0), "a stranger's": b.outside("strangers", stranger), "a sandbox's": b.outside("sandboxs", spec.FirstUID),
+		"one with a link in it": full, "a socket": agentSocket(t, "unix"),
+	} {
+		var before unix.Stat_t
+		if err := unix.Fstat(int(file.Fd()), &before); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := b.as(server, apart("a"), file); err != nil || answer.Error == "" {
+			t.Errorf("%s is taken: %+v, %v", name, answer, err)
+		}
+		var after unix.Stat_t
+		if err := unix.Fstat(int(file.Fd()), &after); err != nil || after.Uid != before.Uid {
+			t.Errorf("%s is user %d's now, and was %d's (%v)", name, after.Uid, before.Uid, err)
+		}
+		b.nothing()
+	}
+	if answer, err := b.as(server, good("a"), b.outside("own", server)); err != nil || answer.Error == "" {
+		t.Errorf("a directory in the place of a socket is taken: %+v, %v", answer, err)
+	}
+	if answer, err := b.as(server, apart("a"), moved); err != nil || answer.Error != "" {
+		t.Errorf("one that was moved is another's now: %+v, %v", answer, err) // its name says where it is
+	}
+	if uid := ownerOf(t, "/mnt"); uid != 0 {
+		t.Errorf("/mnt is user %d's", uid)
+	}
+	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+}
+
+// Whenever who asked leaves, and whenever the helper is killed, the directory is
+// the server's again in the end.
+func TestDirectoriesAreGivenBack(t *testing.T) {
+	b := withGVisor(t)
+	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
+	for i, patience := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
+		id := fmt.Sprintf("a%d", i)
+		dir := b.outside(id, server)
+		conn, err := b.dial(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := send(conn, apart(id), dir); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(patience)
+		if i >= 4 {
+			b.end(syscall.SIGKILL)
+		}
+		_ = conn.Close()
+		if i >= 4 {
+			b.start()
+		}
+		asUser(server, func() {
+			if err := remote.Remove(context.Background(), id, b.config.Parent+"/"+id); err != nil {
+				t.Errorf("after %v: %v", patience, err)
+			}
+		})
+		if uid := ownerOf(t, dir.Name()); uid != server {
+			t.Errorf("after %v the directory is user %d's", patience, uid)
+		}
+	}
+	b.nothing()
+}
