@@ -20,7 +20,7 @@ func TestSchemaHasTheSchedulersWords(t *testing.T) {
 	}
 	for enum, words := range map[string][]string{
 		"EvaluationType":    texts(scheduler.Types()...),
-		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.EvaluationTrigger(runtime.TriggerNodeChanged), runtime.EvaluationTrigger(runtime.TriggerPreempted), runtime.EvaluationTrigger(runtime.TriggerOther)), // the last three are Nomad's
+		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.TriggerNodeChanged, runtime.TriggerPreempted, runtime.TriggerOther), // the last three are Nomad's
 		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
 		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
 		"DesiredState":      texts(runtime.DesiredRun, runtime.DesiredStop),
