@@ -52,7 +52,7 @@ func clock() finding {
 }
 
 // manyFiles is what 1,000 runners with a few watchers each need.
-const manyFiles = 8192
+const manyFiles = 16384
 
 // openFiles looks at the hard limit: Go raises the other one to it by itself.
 func openFiles() finding {
@@ -61,7 +61,7 @@ func openFiles() finding {
 		return warn("open files", "", "their limit can't be read: %v", err)
 	}
 	if limit.Max < manyFiles {
-		return warn("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 8*manyFiles), "the server may have %d open: a runner takes about three, and a watcher one", limit.Max)
+		return warn("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server may have %d open: a runner takes up to eleven, and a watcher one", limit.Max)
 	}
 	return fine("open files", "the server may have %d open", limit.Max)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,7 +45,10 @@ func (c *doctorCommand) runApart(ctx context.Context, out, errs io.Writer) (int,
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Stdout, cmd.Stderr = out, errs
 	// In a group of its own, since a terminal's ^C would be its second signal, and end it at once.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET, Setpgid: true}
+	// It doesn't outlive this process, or rather the thread that starts it.
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute // it cleans up
 	err := cmd.Run()

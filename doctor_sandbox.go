@@ -272,7 +272,7 @@ func (p *patient) readBack() []finding {
 		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
 			members, _ = os.ReadFile(filepath.Join(agent, "cgroup.procs"))
 		}
-		if commands := filepath.Join(dir, cgroup.Commands); l.controller != "cpu" && isDir(commands) {
+		if commands := filepath.Join(dir, cgroup.Commands); (l.controller != "cpu" || tree.V2) && isDir(commands) {
 			dir = commands
 		}
 		if tree.V2 {

@@ -107,8 +107,11 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
+	if d.e.counter != nil {
+		d.e.counter.Close()
+	}
 	d.e.counter, d.e.root, d.e.oomSeen, d.e.evidence = cgroup.NewCounter(groups), s.Root, kills, nil
-	d.e.slot, d.e.address = s.Slot, s.Address
+	d.e.slot, d.e.address, d.e.fenced = s.Slot, s.Address, s.Address.IsValid()
 	return &handle{process: process, saved: text}, nil
 }
 
@@ -121,7 +124,16 @@ func (d *driver) Destroy(ctx context.Context) error {
 	}
 	defer func() { <-d.c.removals }()
 	_, _ = d.c.count(d.e) // the last look
-	return d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
+	d.c.mu.Lock()
+	d.e.fenced = false
+	d.c.mu.Unlock()
+	err := d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	if d.e.counter != nil && err == nil {
+		d.e.counter.Close() // what it told last stays known
+	}
+	return err
 }
 
 // saved is what is recorded of a sandbox that runs. It is short, since a claim

@@ -44,8 +44,8 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 const answerAfterKill = 2 * time.Second
 
 // outlived notes that a runner outlived what the kernel killed in it for memory.
-// Where that may have been the runner's own kernel, which takes its time to end,
-// only its agent can tell that it wasn't.
+// That may have been its agent, or the runner's own kernel, whose end takes its
+// time: only the agent can tell that it wasn't.
 func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) {
 	c.mu.Lock()
 	killed := now.OOMKills > e.oomSeen
@@ -53,12 +53,10 @@ func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) 
 	if !killed {
 		return
 	}
-	if now.OwnKernel {
-		ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
-		defer cancel()
-		if c.ping(ctx, e.id) != nil {
-			return
-		}
+	ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
+	defer cancel()
+	if c.ping(ctx, e.id) != nil {
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -86,7 +86,7 @@ func (t *touched) take() map[string]bool {
 // verifyNetworks ends those of some runners that aren't kept to their policy.
 func (c *Cluster) verifyNetworks(ctx context.Context, of func(*entry) bool) {
 	goesOn := func(e *entry) bool {
-		return e.runner.Environment.Network.Used() && e.address.IsValid() && !e.removing && e.runner.State.Before(runtime.RunnerStopping)
+		return e.runner.Environment.Network.Used() && e.fenced && !e.removing && e.runner.State.Before(runtime.RunnerStopping)
 	}
 	var all []*entry
 	c.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 // askWithin is how long anybody has for an answer: what is held off is refused at
 // once, or never answered.
-const askWithin = 2 * time.Second
+const askWithin = 10 * time.Second
 
 // askAll asks at each place, such as "tcp/20.0.0.2:7777", and says "answered" or
 // why it wasn't. With "mapped" the address of IPv4 is put into one of IPv6, as the
@@ -140,7 +140,7 @@ func flows(at string, most int) {
 		if err != nil {
 			break
 		}
-		_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
 		_, err = conn.Write([]byte("hello"))
 		if err == nil {
 			_, err = conn.Read(make([]byte, 16))

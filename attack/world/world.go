@@ -196,7 +196,7 @@ func batch(ctx context.Context, lines []string) error {
 // shows returns an error unless the machine is answered by everybody: what an
 // attacker doesn't reach would show nothing.
 func (w *World) shows(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	all := []string{Public4, Other4, Public6, Resolver, Machine4, Machine6, MachineLAN4, MachineLAN6, MachineLink}
 	for _, more := range [][]string{Private, Clouds, Carriers} {

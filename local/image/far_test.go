@@ -110,7 +110,7 @@ func TestStalledPull(t *testing.T) {
 				next.ServeHTTP(w, r)
 				return
 			}
-			for tick := time.NewTicker(10 * time.Millisecond); r.Context().Err() == nil; <-tick.C {
+			for tick := time.NewTicker(100 * time.Millisecond); r.Context().Err() == nil; <-tick.C {
 				_, _ = w.Write([]byte("x"))
 				w.(http.Flusher).Flush()
 			}
@@ -118,7 +118,7 @@ func TestStalledPull(t *testing.T) {
 	})
 	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
 		drips.Store(false)
-		b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Stall = time.Minute, 200*time.Millisecond; worker(c) })
+		b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Stall = time.Minute, 2*time.Second; worker(c) })
 		reference := registry.Push(image, "x:1")
 		pin, err := b.Resolve(t.Context(), reference)
 		if err != nil {

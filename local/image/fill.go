@@ -60,19 +60,22 @@ func (f *nearFiller) disk() int64 { return f.written + int64(f.entries)<<10 }
 
 func (f *nearFiller) close() error { return f.root.Close() }
 
-// goneWithin is how long a worker that was left may go on with a file.
+// goneWithin is how long a worker that was left may go on with a file, and how long
+// a server that ends goes on deleting.
 const goneWithin = 5 * time.Second
 
-// remove deletes a directory of the cache's, whoever its files belong to.
+// remove deletes a directory of the cache's, whoever its files belong to; once ctx
+// ends only for a moment more.
 func (c *Cache) remove(ctx context.Context, dir string) error {
 	err := os.RemoveAll(dir)
 	if c.config.Worker == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, goneWithin)
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, cancel) })()
 	for err != nil {
-		if failed := c.clear(ctx, dir); failed != nil {
+		if failed := c.clear(within, dir); failed != nil {
 			return failed
 		}
 		if err = os.RemoveAll(dir); err == nil {
@@ -80,7 +83,7 @@ func (c *Cache) remove(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-time.After(50 * time.Millisecond): // its end can't be waited for otherwise
-		case <-ctx.Done():
+		case <-within.Done():
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -73,9 +74,11 @@ const maxRedirects = 10
 func (v visit) leads(to *url.URL) error {
 	host := hostOf(to)
 	switch {
+	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // it would be looked up by another name
+		return broken("its registry leads to a name that isn't of ASCII", nil)
 	case !v.permits(host):
 		return broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't asked: --image-registries names who is", v.registry, host), nil)
-	case isLoopback(to.Hostname()) && !isLoopback(hostname(v.registry)):
+	case isLoopback(to.Hostname()) && host != v.registry && !slices.Contains(v.permitted, host) && !slices.Contains(v.plain, host):
 		return broken("its registry leads to this server's own machine", nil)
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy might go there
@@ -95,7 +98,8 @@ func (g *guard) permits(host string) bool {
 // connects returns an error where an address may not be what a host's name means.
 func (g *guard) connects(host string, ip netip.Addr) error {
 	named := slices.Contains(g.plain, host) || slices.Contains(g.permitted, host)
-	if named || !isMachines(ip) || ip.Unmap().IsLoopback() && isLoopback(hostname(host)) {
+	own := ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified()
+	if !isMachines(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
 		return nil
 	}
 	return broken(fmt.Sprintf("%.200s is an address that registries don't have (link-local, or a machine's own): --image-registries may name it", host), nil)
@@ -132,7 +136,7 @@ func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // machines are networks where no registry is: what answers there is the machine

@@ -75,7 +75,10 @@ func TestWhereRegistriesLead(t *testing.T) {
 	}{
 		{"registry.example.org", "https://localhost:1/token", nil, "own machine"},
 		{"registry.example.org", "http://127.0.0.1:1/metrics", nil, "own machine"},
-		{"127.0.0.1:2", "http://localhost:1/", nil, ""},
+		{"registry.example.org", "https://LOCALHOST:1/", nil, "own machine"},
+		{"registry.example.org", "https://１２７.0.0.1:1/", nil, "ASCII"},
+		{"127.0.0.1:2", "http://localhost:1/", nil, "own machine"},
+		{"127.0.0.1:2", "http://localhost:1/", []string{"127.0.0.1:2", "localhost:1"}, ""},
 		{"registry.example.org", "https://169.254.169.254/latest", nil, "link-local"},
 		{"registry.example.org", "https://[fe80::1]/", nil, "link-local"},
 		{"registry.example.org", "https://[::ffff:169.254.169.254]/", nil, "link-local"},

@@ -100,10 +100,12 @@ func TestLogins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_CONFIG", t.TempDir())
 			d := &door{token: c.token}
+			var named []string // of this machine's, no more is asked than a reference names
 			if c.token == "elsewhere" {
 				other := httptest.NewServer(http.HandlerFunc(d.serveToken))
 				defer other.Close()
 				d.token = strings.Replace(other.URL, "127.0.0.1", "localhost", 1) + "/token"
+				named = []string{strings.Replace(other.Listener.Addr().String(), "127.0.0.1", "localhost", 1)}
 			}
 			d.open.Store(true)
 			registry := imagetest.NewRegistry(t, d.wrap)
@@ -111,7 +113,7 @@ func TestLogins(t *testing.T) {
 			d.open.Store(false)
 			core, logs := observer.New(zapcore.DebugLevel)
 			var said []string
-			b := newBox(t, t.TempDir(), func(config *Config) { config.Logger = zap.New(core) })
+			b := newBox(t, t.TempDir(), func(config *Config) { config.Logger, config.Plain = zap.New(core), named })
 
 			for _, wrong := range []string{`{}`, withPassword("wrong-" + password), withPassword("half"), fmt.Sprintf(`{"identitytoken":"wrong-%s"}`, identity)} {
 				logIn(t, registry.Host, wrong)

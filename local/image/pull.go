@@ -244,6 +244,7 @@ const progressEvery = 250 * time.Millisecond
 
 // try pulls an image once.
 func (c *Cache) try(ctx context.Context, p *pull) error {
+	run := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Within, errSlow)
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -282,9 +283,9 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 		if ctx.Err() != nil {
 			err = errors.Join(context.Cause(ctx), err)
 		}
-		return errors.Join(err, c.remove(context.WithoutCancel(ctx), dir))
+		return errors.Join(err, c.remove(run, dir))
 	}
-	if err := c.remove(ctx, dir); err != nil { // it was there already
+	if err := c.remove(run, dir); err != nil { // it was there already
 		return err
 	}
 	c.config.Logger.Info("an image is here", zap.String("reference", s.Reference), zap.String("digest", p.digest),

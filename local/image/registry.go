@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -185,25 +186,44 @@ func refused(host string, ref name.Reference, answer *transport.Error) error {
 // without asking for the image again.
 var errLogin = errors.New("it is shown to others only")
 
-// scrubbed returns an error for the log without what could be a secret: what
-// follows the path of an address, and what a registry, or its token service, wrote.
+// scrubbed returns an error for the log without what could be a secret: all but
+// the host of an address, and what a registry, or its token service, wrote.
 func scrubbed(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	if errors.As(err, &answer) {
 		where := "a request"
 		if q := answer.Request; q != nil {
-			where = fmt.Sprintf("%s %s://%s%s", q.Method, q.URL.Scheme, q.URL.Host, q.URL.Path)
+			where = fmt.Sprintf("%s %s://%s", q.Method, q.URL.Scheme, q.URL.Host)
 		}
 		return fmt.Errorf("%.500s: status %d", where, answer.StatusCode)
 	}
 	if errors.As(err, &request) {
 		where := "?"
 		if u, failed := url.Parse(request.URL); failed == nil {
-			where = u.Scheme + "://" + u.Host + u.Path
+			where = u.Scheme + "://" + u.Host
 		}
-		return fmt.Errorf("%s %.500s: %w", request.Op, where, scrubbed(request.Err))
+		return fmt.Errorf("%s %.500s: %w", request.Op, where, unwritten(request.Err))
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return fmt.Errorf("%.500s", text)
+}
+
+// unwritten returns why a request failed, where that can't be words of whom it
+// was sent to: net/http repeats what it doesn't understand.
+func unwritten(err error) error {
+	var answer *transport.Error
+	var request *url.Error
+	var network *net.OpError
+	var name *net.DNSError
+	var told *runtime.Error
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &answer), errors.As(err, &request):
+		return scrubbed(err)
+	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &told), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	default:
+		return errors.New("its answer isn't HTTP, or leads nowhere")
+	}
 }

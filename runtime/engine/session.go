@@ -248,6 +248,9 @@ func (s *session) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 	defer stop()
 	for {
 		event, err := stream.Next()
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // the agent still has it, for the server's next start
+		}
 		if err != nil {
 			_ = stream.Close()
 			s.flush(ctx, nil)

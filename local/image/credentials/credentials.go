@@ -72,8 +72,8 @@ func (k Keychain) files() []string {
 	}
 	if dir := k.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		all = append(all, filepath.Join(dir, "containers", "auth.json"))
-	} else {
-		all = append(all, fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()))
+	} else if path := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()); mayBeThere(path) {
+		all = append(all, path)
 	}
 	if dir := k.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		all = append(all, filepath.Join(dir, "containers", "auth.json"))
@@ -81,6 +81,13 @@ func (k Keychain) files() []string {
 		all = append(all, filepath.Join(home, ".config", "containers", "auth.json"))
 	}
 	return all
+}
+
+// mayBeThere reports whether a file that nobody named is there for this user:
+// where root uses podman, its directory is root's alone.
+func mayBeThere(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrPermission)
 }
 
 // A file is what docker's config.json and podman's auth.json have in common.

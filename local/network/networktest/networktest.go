@@ -38,7 +38,11 @@ func Alone(t *testing.T) bool {
 	if os.Getenv(alone) == t.Name() {
 		return true
 	}
-	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=5m", "-test.count=1"}
+	timeout := 5 * time.Minute
+	if end, ok := t.Deadline(); ok {
+		timeout = max(timeout, time.Until(end)-10*time.Second)
+	}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=" + timeout.String(), "-test.count=1"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 )
@@ -66,13 +67,19 @@ func records(q dnsmessage.Question) (all []dnsmessage.Resource) {
 // upstream answers as a name server does, until the test ends.
 func upstream(t *testing.T, code dnsmessage.RCode) netip.AddrPort {
 	t.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
+	var udp net.PacketConn
+	var tcp net.Listener
+	for try := 0; tcp == nil; try++ { // the other protocol's port can be somebody's
+		var err error
+		if udp, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		if tcp, err = net.Listen("tcp", udp.LocalAddr().String()); err != nil {
+			_ = udp.Close()
+			if try == 100 {
+				t.Fatal(err)
+			}
+		}
 	}
 	answer := func(packet []byte, overTCP bool) []byte {
 		var m dnsmessage.Message
@@ -151,6 +158,12 @@ func newBench(t *testing.T, runner Runner, change func(*Config)) *bench {
 		change(&config)
 	}
 	r, err := New(config)
+	for range 100 { // the other protocol's port can be somebody's
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+		r, err = New(config)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

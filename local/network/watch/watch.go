@@ -18,7 +18,7 @@ const (
 	group     = 7  // of all changes of nftables
 	subsystem = 10 // nftables
 
-	newRule, deleteTable, deleteChain, deleteRule = 6, 2, 5, 8
+	newTable, deleteTable, newChain, deleteChain, newRule, deleteRule = 0, 2, 3, 5, 6, 8
 
 	headers   = unix.NLMSG_HDRLEN + 4
 	tableName = 1      // the attribute of each of these
@@ -66,8 +66,11 @@ func tables(messages []byte) (names []string) {
 		}
 		switch {
 		case kind>>8 != subsystem:
-		case kind&0xff == newRule, kind&0xff == deleteTable, kind&0xff == deleteChain, kind&0xff == deleteRule:
-			names = append(names, name(messages[headers:length]))
+		default:
+			switch kind & 0xff {
+			case newTable, deleteTable, newChain, deleteChain, newRule, deleteRule:
+				names = append(names, name(messages[headers:length]))
+			}
 		}
 		messages = messages[min(len(messages), align(length)):]
 	}

@@ -21,16 +21,16 @@ func message(kind uint16, table string) []byte {
 // TestTables: what the kernel tells of others' tables too is read to its end,
 // and what isn't understood may be about any.
 func TestTables(t *testing.T) {
-	three := slices.Concat(message(deleteTable, "rockpool-a"), message(newRule, "b"), message(0 /* a new table */, "c"), message(deleteChain, "rockpool"))
+	three := slices.Concat(message(deleteTable, "rockpool-a"), message(newRule, "b"), message(newTable, "c"), message(deleteChain, "rockpool"))
 	for _, test := range []struct {
 		name     string
 		messages []byte
 		want     []string
 	}{
 		{"nothing", nil, nil},
-		{"several", three, []string{"rockpool-a", "b", "rockpool"}},
+		{"several", three, []string{"rockpool-a", "b", "c", "rockpool"}},
 		{"another subsystem's", append(message(deleteTable, "a")[:5:5], append([]byte{1}, message(deleteTable, "a")[6:]...)...), nil},
-		{"one that is cut", three[:len(three)-4], []string{"rockpool-a", "b", ""}},
+		{"one that is cut", three[:len(three)-4], []string{"rockpool-a", "b", "c", ""}},
 		{"a length of nothing", slices.Concat(make([]byte, headers), three), []string{""}},
 	} {
 		if got := tables(test.messages); !slices.Equal(got, test.want) {

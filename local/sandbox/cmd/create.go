@@ -40,6 +40,24 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	return answer, l.tell(q, &answer)
 }
 
+// apart returns an error where a process shares a namespace with this one.
+func apart(pid int) error {
+	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
+		own, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			return err
+		}
+		its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		if err != nil {
+			return err
+		}
+		if its == own {
+			return fmt.Errorf("the runtime gave it no %s namespace of its own", kind)
+		}
+	}
+	return nil
+}
+
 // createNamespaces makes one whose kernel is the machine's.
 func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	if err := helper.CheckListener(3); err != nil {
@@ -68,6 +86,11 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		return helper.Answer{}, err
 	}
 	check := func(pid int) (cgroup.Groups, error) { // while it waits to be let go on
+		if q.Runtime != "" { // of which nobody knows what it does with a spec
+			if err := apart(pid); err != nil {
+				return cgroup.Groups{}, finalError{err}
+			}
+		}
 		if c.Machine.Undivided == nil {
 			if err := trees.Settle(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine)); err != nil {
 				return cgroup.Groups{}, finalError{fmt.Errorf("the commands' groups: %w", err)}

@@ -48,9 +48,11 @@ func (l *link) mountResolver(c helper.Config) error {
 	if l == nil {
 		return nil
 	}
-	if err := os.WriteFile(resolverMount, nil, 0o644); err != nil {
+	at, err := os.OpenFile(resolverMount, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
 		return err
 	}
+	_ = at.Close()
 	if err := unix.Mount(filepath.Join(c.Root, spec.ResolverPath), resolverMount, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount the name server's address: %w", err)
 	}

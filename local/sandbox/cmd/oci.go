@@ -82,9 +82,6 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	if err != nil {
 		return helper.Answer{}, told(oci.GVisor, err)
 	}
-	if err := closeOutside(asker); err != nil {
-		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
-	}
 	s.Linux.Resources.CPU, s.Linux.Resources.Devices = &speed, devices
 	err = limit(joined, q, s)
 	var groups cgroup.Groups
@@ -94,6 +91,10 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
 		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+	}
+	if err := closeOutside(asker, owner(s)); err != nil { // from now on programs can be started
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
 	}
 	spare(pid, groups.Processes.Dir)
 	return answered(pid, groups)

@@ -100,16 +100,22 @@ func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (asker int,
 }
 
 // closeOutside gives the directory back, with the socket that is in it. The agent
-// serves, and nothing of a user's has run.
-func closeOutside(asker int) error {
+// serves, and nothing of a user's has run. Until now both were the sandbox's
+// root's: another sandbox that was asked for with the same directory may have had
+// it given back meanwhile.
+func closeOutside(asker, root int) error {
+	var dir unix.Stat_t
+	if err := unix.Stat(outsideMount, &dir); err != nil || int(dir.Uid) != root {
+		return errors.New("somebody else has it")
+	}
 	socket, err := unix.Open(filepath.Join(outsideMount, spec.SocketName), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(socket) }()
 	var stat unix.Stat_t
-	if err := unix.Fstat(socket, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return errors.New("the agent's socket isn't one")
+	if err := unix.Fstat(socket, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK || int(stat.Uid) != root || stat.Nlink != 1 {
+		return errors.New("the agent's socket isn't one, or isn't the agent's")
 	}
 	return errors.Join(
 		unix.Fchownat(socket, "", asker, -1, unix.AT_EMPTY_PATH), // first: afterwards the asker could put another file there

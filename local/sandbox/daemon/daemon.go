@@ -50,6 +50,8 @@ type Config struct {
 	Worker   string       `json:"worker"` // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
 }
 
+const runDir = "/run/rockpool"
+
 // Files in Config.Dir, which are there before a daemon is.
 const (
 	Program = "rockpool-sandbox"
@@ -103,6 +105,13 @@ func (d *daemon) open() (err error) {
 		}
 	}
 	if err := RootsAlone(c.Dir); err != nil {
+		return err
+	}
+	// Where each request has its mounts, in a namespace of its own.
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return err
+	}
+	if err := RootsAlone(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {

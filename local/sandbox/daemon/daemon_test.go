@@ -398,7 +398,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 	b.start()
 }
 
-const work = `{"protocol":1,"command":"work"}`
+const work = `{"protocol":2,"command":"work"}`
 
 // TestWorkersAreNobody: whatever directory a server gives to one, it changes only
 // what everybody may, and what is that of images' owners.

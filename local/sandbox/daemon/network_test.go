@@ -23,7 +23,7 @@ func TestNetworksAreOffered(t *testing.T) {
 		return strings.Replace(good(id), `"resources"`, `"network":`+wish+`,"resources"`, 1)
 	}
 	verify := func(id, wish string) string {
-		return `{"protocol":1,"command":"verify","id":"` + id + `","network":` + wish + `}`
+		return `{"protocol":2,"command":"verify","id":"` + id + `","network":` + wish + `}`
 	}
 	if answer, err := b.as(server, wish("a", `{"egress":true}`), agentSocket(t, "unix")); err != nil || !answer.Final || !strings.Contains(answer.Error, "no network is offered") {
 		t.Errorf("without an offer: %+v, %v", answer, err)

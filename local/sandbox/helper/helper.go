@@ -46,7 +46,7 @@ const WorkerArgument = "image-worker"
 const AwaitUsers = "--await-users"
 
 // Protocol is the version of what is said here. Both sides must have the same.
-const Protocol = 1
+const Protocol = 2
 
 // The values of Request.Command.
 const (

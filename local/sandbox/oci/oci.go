@@ -47,8 +47,9 @@ func Parse(text string) (Runtime, error) {
 	return Runtime{Path: fields[0], Flags: fields[1:]}, nil
 }
 
-// probeWithin is how long a program may take to tell its version.
-const probeWithin = 5 * time.Second
+// probeWithin is how long a program may take to tell of itself. A server waits
+// longer for a helper that asks.
+const probeWithin = 4 * time.Second
 
 // Probe returns what the runtime of a name says of its version, and whether it
 // knows time namespaces. Its error is why there is no such runtime here, in words
@@ -58,6 +59,8 @@ func (all Runtimes) Probe(ctx context.Context, name string) (version string, noT
 	if err != nil {
 		return "", false, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
 	if version, err = r.version(ctx, name); err != nil || name == GVisor {
 		return version, false, err // its clocks begin with its kernel
 	}
@@ -67,16 +70,12 @@ func (all Runtimes) Probe(ctx context.Context, name string) (version string, noT
 // knowsTime asks what runc and its kin tell of themselves; those that don't are
 // taken to know less.
 func (r Runtime) knowsTime(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeWithin)
-	defer cancel()
 	var features struct{ Linux struct{ Namespaces []string } }
 	said, err := r.command(ctx, r.Path, []string{"features"}).Output()
 	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")
 }
 
 func (r Runtime) version(ctx context.Context, name string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeWithin)
-	defer cancel()
 	cmd := r.command(ctx, r.Path, append(r.flags(name, Box{Dir: "/nonexistent"}), "--version"))
 	said, err := cmd.CombinedOutput()
 	line, _, _ := bytes.Cut(bytes.TrimSpace(said), []byte("\n"))

@@ -8,29 +8,29 @@ import (
 // Requests of a server to the helper, as they are.
 const (
 	Digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	Hello  = `{"protocol":1,"command":"hello"}`
-	Remove = `{"protocol":1,"command":"remove","id":"a"}`
-	Probe  = `{"protocol":1,"command":"probe","runtime":"gvisor"}`
-	Lease  = `{"protocol":1,"command":"lease","id":"a","lease":{"addresses":["20.0.0.1","2a00::1"]}}`
-	Verify = `{"protocol":1,"command":"verify","id":"a","slot":3,"network":{"egress":true,"narrow":true,"allow":["20.0.0.0/8"],"ports":[80],"bandwidth":5}}`
-	Create = `{"protocol":1,"command":"create","id":"a","slot":3,"image":"` + Digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
+	Hello  = `{"protocol":2,"command":"hello"}`
+	Remove = `{"protocol":2,"command":"remove","id":"a"}`
+	Probe  = `{"protocol":2,"command":"probe","runtime":"gvisor"}`
+	Lease  = `{"protocol":2,"command":"lease","id":"a","lease":{"addresses":["20.0.0.1","2a00::1"]}}`
+	Verify = `{"protocol":2,"command":"verify","id":"a","slot":3,"network":{"egress":true,"narrow":true,"allow":["20.0.0.0/8"],"ports":[80],"bandwidth":5}}`
+	Create = `{"protocol":2,"command":"create","id":"a","slot":3,"image":"` + Digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
 )
 
 // Hostile returns requests that no server makes.
 func Hostile() []string {
 	all := []string{
 		"", "{}", "null", "[]", "true", "\x00", "{\"", Create + "{}", Remove + "x", Create[:40],
-		`{"protocol":1,"command":"remove","id":"a","more":1}`,
-		`{"protocol":1,"command":"remove","id":"a","slot":1}`,
-		`{"protocol":1,"command":"remove","id":"a","image":"` + Digest + `"}`,
-		`{"protocol":1,"command":"create","id":"a","slot":1}`,
-		`{"protocol":1,"command":"hello","id":"a"}`,
-		`{"protocol":1,"command":"work","id":"a"}`,
-		`{"protocol":1,"command":"probe"}`,
-		`{"protocol":1,"command":"probe","runtime":"/usr/bin/runc"}`,
-		`{"protocol":1,"command":"probe","runtime":"gvisor","id":"a"}`,
-		`{"protocol":1,"command":"hello","runtime":"gvisor"}`,
-		`{"protocol":1,"command":"remove","id":"a","runtime":"gvisor"}`,
+		`{"protocol":2,"command":"remove","id":"a","more":1}`,
+		`{"protocol":2,"command":"remove","id":"a","slot":1}`,
+		`{"protocol":2,"command":"remove","id":"a","image":"` + Digest + `"}`,
+		`{"protocol":2,"command":"create","id":"a","slot":1}`,
+		`{"protocol":2,"command":"hello","id":"a"}`,
+		`{"protocol":2,"command":"work","id":"a"}`,
+		`{"protocol":2,"command":"probe"}`,
+		`{"protocol":2,"command":"probe","runtime":"/usr/bin/runc"}`,
+		`{"protocol":2,"command":"probe","runtime":"gvisor","id":"a"}`,
+		`{"protocol":2,"command":"hello","runtime":"gvisor"}`,
+		`{"protocol":2,"command":"remove","id":"a","runtime":"gvisor"}`,
 		`{"command":"hello"}`,
 		strings.Repeat("[", 60000), strings.Repeat(`{"a":`, 10000),
 	}
@@ -61,8 +61,8 @@ func Hostile() []string {
 			put(field, name+":"+value)
 		}
 	}
-	for _, protocol := range []string{"0", "2", "-1", `"1"`} {
-		put(`"protocol":1`, `"protocol":`+protocol)
+	for _, protocol := range []string{"0", "1", "3", "-1", `"2"`} {
+		put(`"protocol":2`, `"protocol":`+protocol)
 	}
 	for _, runtime := range []string{"/usr/bin/runc", "../runc", "runc --root=/", " "} {
 		put(`"slot":3`, `"runtime":"`+runtime+`"`)
@@ -84,10 +84,10 @@ func Hostile() []string {
 	for _, more := range []string{
 		``, `,"lease":{}`, `,"lease":{"addresses":[]}`, `,"lease":{"addresses":["::ffff:1.2.3.4"]}`, `,"lease":{"addresses":["fe80::1%eth0"]}`, `,"lease":{"addresses":["20.0.0.1"]},"slot":1`,
 	} {
-		all = append(all, `{"protocol":1,"command":"lease","id":"a"`+more+`}`)
+		all = append(all, `{"protocol":2,"command":"lease","id":"a"`+more+`}`)
 	}
 	for _, more := range []string{``, `,"slot":1`, `,"network":{"ports":[0]}`, `,"network":{},"slot":-1`, `,"network":{},"image":"` + Digest + `"`} {
-		all = append(all, `{"protocol":1,"command":"verify","id":"a"`+more+`}`)
+		all = append(all, `{"protocol":2,"command":"verify","id":"a"`+more+`}`)
 	}
-	return append(all, fmt.Sprintf(`{"protocol":1,"command":"remove","id":"%s"}`, strings.Repeat("a", 65000)))
+	return append(all, fmt.Sprintf(`{"protocol":2,"command":"remove","id":"%s"}`, strings.Repeat("a", 65000)))
 }
