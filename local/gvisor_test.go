@@ -394,7 +394,7 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "no program for this machine"},
 		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "others than root"},
 		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
-		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 5s"},
+		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 4s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
