@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -124,10 +125,7 @@ func leftovers(data, cgroups string) []string {
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/cgroup")
 	for _, path := range processes {
-		text, _ := os.ReadFile(path)
-		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
-		// A zombie is dead; to reap it is up to init.
-		if strings.Contains(string(text), "/"+cgroups+"/") && !strings.Contains(string(stat), ") Z ") {
+		if text, _ := os.ReadFile(path); sandboxtest.Within(string(text), cgroups) {
 			left = append(left, "process "+path)
 		}
 	}

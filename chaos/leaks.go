@@ -50,8 +50,12 @@ func belongs(dir, group, data string) string {
 		return ""
 	}
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if strings.Contains(string(groups), "/"+group+"/") {
-		return "in " + group
+	for line := range strings.Lines(string(groups)) {
+		// A group is deleted once all in it are past their ends; the first process
+		// of a PID namespace isn't a zombie yet then.
+		if strings.Contains(line, "/"+group+"/") && !strings.HasSuffix(line, " (deleted)\n") {
+			return "in " + group
+		}
 	}
 	for _, link := range []string{"exe", "cwd", "root"} {
 		if at, err := os.Readlink(filepath.Join(dir, link)); err == nil && strings.HasPrefix(at, data+"/") {

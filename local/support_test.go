@@ -250,11 +250,7 @@ func (b *bench) processes() []string {
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
 		exe, _ := os.Readlink(filepath.Join(filepath.Dir(file), "exe"))
-		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
-		if strings.Contains(string(stat), ") Z ") {
-			continue // ended; the machine's first process takes note of it soon
-		}
-		if strings.Contains(string(text), b.config.CgroupParent+"/") || strings.HasPrefix(exe, b.config.Dir) {
+		if sandboxtest.Within(string(text), b.config.CgroupParent) || strings.HasPrefix(exe, b.config.Dir) {
 			found = append(found, filepath.Base(filepath.Dir(file)))
 		}
 	}
