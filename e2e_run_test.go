@@ -423,7 +423,7 @@ func TestE2ERunCommand(t *testing.T) {
 	}
 	binary := rockpool(t)
 	out, errout, code := runProgram(t, strings.NewReader("input"), binary, "run", "--server", b.url, "--env", "python", "--stdin", program)
-	if out != "hello input\n" || errout != "oops\n" || code != 3 {
+	if out != "hello input\n" || atOnce(errout) != "oops\n" || code != 3 {
 		t.Errorf("%q, %q, %d", out, errout, code)
 	}
 	if out, errout, code := runProgram(t, nil, binary, "run", "--server", b.url, "--env", "shell", "--time-limit", "1", "--", "sleep", "9"); code != 124 || !strings.Contains(errout, "time limit") {
