@@ -303,10 +303,9 @@ func eventually(t testing.TB, patience time.Duration, what string, ok func() boo
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
-		if ok() {
-			return
+	for end := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
-	t.Fatalf("not within %s: %s", patience, what)
 }

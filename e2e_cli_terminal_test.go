@@ -105,7 +105,15 @@ func (s *screen) types(t testing.TB, keys string) {
 
 func (s *screen) sees(t testing.TB, text string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	if !s.shows(t, text, 20*time.Second) {
+		t.Fatalf("no %q; the screen shows %q", text, s.seen)
+	}
+}
+
+// shows waits for a text, and reports whether it came.
+func (s *screen) shows(t testing.TB, text string, patience time.Duration) bool {
+	t.Helper()
+	late := time.After(patience)
 	for !strings.Contains(s.seen, text) {
 		select {
 		case more, ok := <-s.read:
@@ -114,10 +122,11 @@ func (s *screen) sees(t testing.TB, text string) {
 			}
 			s.seen += more
 		case <-late:
-			t.Fatalf("no %q; the screen shows %q", text, s.seen)
+			return false
 		}
 	}
 	_, s.seen, _ = strings.Cut(s.seen, text)
+	return true
 }
 
 // ends waits for the command's end, with this code, and looks whether the

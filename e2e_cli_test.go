@@ -253,7 +253,7 @@ func privately(t *testing.T) (environ []string, state string) {
 func TestE2EPrivateServer(t *testing.T) {
 	privately(t)
 	out, errs, code := runProgram(t, strings.NewReader("fed"), rockpool(t), "run", "--env", "shell", "--stdin", "--", "sh", "-c", "cat; exit 9")
-	if out != "fed" || code != 9 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "starting one for this run alone") {
+	if out != "fed" || code != 9 || strings.Count(atOnce(errs), "\n") != 1 || !strings.Contains(errs, "starting one for this run alone") {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	if _, errs, code := runProgram(t, nil, rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `"shell"`) {

@@ -234,9 +234,13 @@ func TestE2ECopyGoesOnOverCuts(t *testing.T) {
 func TestE2ECopyShowsItsProgressOnATerminal(t *testing.T) {
 	b := e2e(t)
 	runner := b.claim(t, "shell")
-	s := onScreen(t, nil, "sh", "-c", `(head -c 1000000 /dev/zero; sleep 0.5; head -c 1000000 /dev/zero) | exec "$0" runner cp --server "$1" - "$2:zeros"`, rockpool(t), b.url, runner)
-	s.sees(t, "zeros: 1.")
+	seen := filepath.Join(t.TempDir(), "seen")
+	s := onScreen(t, nil, "sh", "-c", `(head -c 1500000 /dev/zero; until [ -e "$3" ]; do echo; sleep 0.05; done) | exec "$0" runner cp --server "$1" - "$2:zeros"`, rockpool(t), b.url, runner, seen)
+	s.sees(t, "zeros: 1.5")
 	s.sees(t, " MB/s")
+	if err := os.WriteFile(seen, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.ends(t, 0)
 	if !strings.HasSuffix(s.seen, "\r\x1b[K") {
 		t.Errorf("the line stays: %q", s.seen)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,14 +31,8 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) Config {
 		}
 		return path
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
 	config := valid(t)
-	config.Listen, config.AdvertiseURL, config.Cluster = address, "http://"+address, clusterNomad
+	config.Listen, config.AdvertiseURL, config.Cluster = n.Spare(), "http://"+n.Spare(), clusterNomad
 	config.TokenFile = write("token", "correct-horse-battery")
 	config.AlertThreshold, config.AlertTimeout = 0.5, 1
 	ca, cert, key := n.TLS()

@@ -45,6 +45,12 @@ func runProgram(t testing.TB, stdin io.Reader, name string, args ...string) (std
 	return out.String(), errout.String(), cmd.ProcessState.ExitCode()
 }
 
+var waitingLine = regexp.MustCompile(`(?m)^rockpool: waiting for a runner of .*\n`)
+
+// atOnce returns what a program says where it needn't wait for a runner: on a busy
+// machine it may have to, and says so.
+func atOnce(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
+
 // A process is bin/rockpool serve, or what runs it, as a user starts it.
 type process struct {
 	bed

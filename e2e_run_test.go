@@ -54,18 +54,32 @@ func TestE2EOutcomesAndOutput(t *testing.T) {
 func TestE2ECharactersArriveWhole(t *testing.T) {
 	b := e2e(t)
 	runner := b.claim(t, "python")
-	// Each byte of a four-byte character in a write of its own, 1 ms apart.
+	want := strings.Repeat("häßlich 🐟\n", 20)
+	var text string
+	for range 10 { // a busy machine may keep the program from its next byte for too long, but not always
+		text = b.charactersApart(t, runner, want)
+		if text == want {
+			return
+		}
+	}
+	t.Errorf("%q", text)
+}
+
+// charactersApart has a program write each byte of 20 lines on its own, 1 ms
+// apart, and returns the text that arrived. All bytes must have.
+func (b bed) charactersApart(t *testing.T, runner, want string) (text string) {
+	t.Helper()
 	got := b.run(t, object{"runnerId": runner, "command": []string{"python3", "-c", `
 import os, time
 for b in "häßlich 🐟\n".encode() * 20:
     os.write(1, bytes([b])); time.sleep(0.001)`}})
-	var text string
 	for _, c := range got.Output.Chunks {
 		text += c.Text
 	}
-	if want := strings.Repeat("häßlich 🐟\n", 20); text != want || got.stream("STDOUT") != want {
-		t.Errorf("%q", text)
+	if got.stream("STDOUT") != want {
+		t.Errorf("%q", got.stream("STDOUT"))
 	}
+	return text
 }
 
 var nasty = []string{
@@ -409,7 +423,7 @@ func TestE2ERunCommand(t *testing.T) {
 	}
 	binary := rockpool(t)
 	out, errout, code := runProgram(t, strings.NewReader("input"), binary, "run", "--server", b.url, "--env", "python", "--stdin", program)
-	if out != "hello input\n" || errout != "oops\n" || code != 3 {
+	if out != "hello input\n" || atOnce(errout) != "oops\n" || code != 3 {
 		t.Errorf("%q, %q, %d", out, errout, code)
 	}
 	if out, errout, code := runProgram(t, nil, binary, "run", "--server", b.url, "--env", "shell", "--time-limit", "1", "--", "sleep", "9"); code != 124 || !strings.Contains(errout, "time limit") {

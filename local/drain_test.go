@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -20,22 +21,15 @@ func (b *bench) drain(draining bool) {
 func (b *bench) wantDraining(claimed, leaving int) runtime.Draining {
 	b.t.Helper()
 	var d *runtime.Draining
-	for ctx, after := b.t.Context(), uint64(0); ; {
-		status, err := b.Status(ctx)
+	b.eventually(fmt.Sprintf("%d are claimed, and %d leave", claimed, leaving), func() bool {
+		status, err := b.Status(b.t.Context())
 		if err != nil || status.Draining == nil || len(status.Problems) != 1 || status.Problems[0].Subject != "draining" {
 			b.t.Fatalf("%+v %v", status, err)
 		}
-		if d = status.Draining; d.Claimed == claimed && d.Leaving == leaving {
-			return *d
-		}
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		now, err := b.scheduler.Wait(ctx, after) // each end is told there
-		cancel()
-		if err != nil {
-			b.t.Fatalf("%+v, want %d and %d", *d, claimed, leaving)
-		}
-		after = now.Index()
-	}
+		d = status.Draining
+		return d.Claimed == claimed && d.Leaving == leaving
+	})
+	return *d
 }
 
 func claimOf(epoch int) runtime.Claim { return runtime.Claim{Epoch: epoch, ClaimedAt: time.Now()} }

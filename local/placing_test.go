@@ -42,20 +42,14 @@ func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtim
 // whyWaiting waits until a runner says what it waits for.
 func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	b.t.Helper()
-	for after := uint64(0); ; {
-		r, _ := b.runner(id)
-		if r.State != runtime.RunnerStarting {
+	var r runtime.Runner
+	b.eventually("it says what it waits for", func() bool { // which the scheduler's state alone doesn't
+		if r, _ = b.runner(id); r.State != runtime.RunnerStarting {
 			b.t.Fatalf("it doesn't wait: %+v", r)
 		}
-		if r.Message != "" {
-			return r.Message
-		}
-		now, err := b.scheduler.Wait(b.t.Context(), after)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		after = now.Index()
-	}
+		return r.Message != ""
+	})
+	return r.Message
 }
 
 func TestRunnersWaitForRoom(t *testing.T) {

@@ -310,6 +310,18 @@ func (b *bench) await(id runtime.RunnerID, state runtime.RunnerState) runtime.Ru
 	}
 }
 
+// eventually waits for a condition that has to be looked for.
+func (b *bench) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(20 * time.Second); !ok(); <-look.C {
+		if time.Now().After(end) {
+			b.t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
 func (b *bench) runner(id runtime.RunnerID) (runtime.Runner, bool) {
 	b.t.Helper()
 	all, err := b.Runners(b.t.Context(), "")

@@ -160,9 +160,7 @@ func newBed(t testing.TB, processes int) *bed {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if b.cgroup != "" {
-			if err := os.Remove(b.cgroup); err != nil {
-				t.Errorf("cgroup: %v", err)
-			}
+			await(t, "its cgroup is removed", func() bool { return os.Remove(b.cgroup) == nil }) // what ended may still be in it
 		}
 	})
 	if processes > 0 {

@@ -80,16 +80,15 @@ func newTask(t *testing.T, flags ...string) *bed {
 	return b
 }
 
-func await(t *testing.T, what string, ok func() bool) {
+func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
-		if ok() {
-			return
+	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
 		}
 	}
-	t.Fatalf("never: %s", what)
 }
 
 // up waits until a session's program has said so.

@@ -230,6 +230,10 @@ func (n *Nomad) Address() string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, n.slot.ports.server.http)
 }
 
+// Spare is an address for a server that has to say where it is before it listens:
+// nobody else takes it until Close.
+func (n *Nomad) Spare() string { return address(n.slot.ports.spare) }
+
 // Dir has everything of it: what its tasks are is in client/alloc below.
 func (n *Nomad) Dir() string { return n.dir }
 

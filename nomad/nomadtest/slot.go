@@ -23,6 +23,7 @@ type slot struct {
 
 type ports struct {
 	server, client, second agentPorts
+	spare                  int // for a server of the test's
 	first, last            int // for tasks
 }
 
@@ -30,7 +31,7 @@ type agentPorts struct{ http, rpc, serf int }
 
 const (
 	slots     = 24
-	firstPort = 11000 // nine of ten for each slot
+	firstPort = 11000 // ten for each slot
 	taskPort  = 12000
 	taskPorts = 400 // for each slot
 )
@@ -81,6 +82,7 @@ func lockSlot(dir string, n int) (*slot, error) {
 		server: agentPorts{http: at, rpc: at + 1, serf: at + 2},
 		client: agentPorts{http: at + 3, rpc: at + 4, serf: at + 5},
 		second: agentPorts{http: at + 6, rpc: at + 7, serf: at + 8},
+		spare:  at + 9,
 		first:  tasks, last: tasks + taskPorts - 1,
 	}}, nil
 }
@@ -95,7 +97,7 @@ func (s *slot) usable() bool {
 	if dir := strings.TrimSpace(string(text)); dir != "" && sweep(dir) != nil {
 		return false
 	}
-	for port := s.ports.server.http; port <= s.ports.second.serf; port++ {
+	for port := s.ports.server.http; port <= s.ports.spare; port++ {
 		l, err := net.Listen("tcp", address(port))
 		if err != nil {
 			return false

@@ -83,8 +83,11 @@ func (o owned) owns(proc string) bool {
 		return false // a zombie is dead: to reap it is up to its parent
 	}
 	groups, _ := os.ReadFile(filepath.Join(proc, "cgroup"))
-	if o.names(string(groups)) {
-		return true
+	for line := range strings.Lines(string(groups)) {
+		// Who is in a group that is deleted is past its end, and will be a zombie.
+		if o.names(line) && !strings.HasSuffix(line, " (deleted)\n") {
+			return true
+		}
 	}
 	program, _ := os.Readlink(filepath.Join(proc, "exe"))
 	program = filepath.Base(program)

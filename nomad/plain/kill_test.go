@@ -49,9 +49,15 @@ setsid env -i PATH="$PATH" sh -c 'echo $$ >far; sleep 1000; :' &
 while [ ! -s session ] || [ ! -s naked ] || [ ! -s far ]; do sleep 0.01; done
 `
 
+// gone waits for the end of processes, which were told to end: what is past its
+// end isn't a zombie at once. None of them ends by itself meanwhile.
 func (b *bed) gone(t *testing.T, pids []int) {
 	t.Helper()
+	end := time.Now().Add(5 * time.Second)
 	for _, pid := range pids {
+		for lives(pid) && time.Now().Before(end) {
+			<-time.After(10 * time.Millisecond)
+		}
 		if lives(pid) {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -39,7 +39,8 @@ func TestFence(t *testing.T) {
 		a := join(t, "a", policy(0))
 		for _, protocol := range []string{"tcp", "udp"} {
 			for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
-				if said, err := a.Ask(protocol, to, networktest.Port); said != "you are "+as {
+				said, err := patiently(func() (string, error) { return a.Ask(protocol, to, networktest.Port) })
+				if said != "you are "+as {
 					t.Errorf("%s %s: %q, %v", protocol, to, said, err)
 				}
 			}
@@ -66,7 +67,7 @@ func TestFence(t *testing.T) {
 			"2002:c0a8:4d02::1", "64:ff9b::c0a8:4d02", "2001::7", "::ffff:"+networktest.LAN4,
 			networktest.MachinePublic4, networktest.MachinePublic6, networktest.MachineLAN4, "fd77::1", "169.254.1.1", "10.213.0.1",
 		) {
-			if _, err := networktest.Ask("tcp", to, networktest.Port); err != nil {
+			if _, err := patiently(func() (string, error) { return networktest.Ask("tcp", to, networktest.Port) }); err != nil {
 				t.Errorf("the machine itself doesn't reach %s (%v), so this shows nothing", to, err)
 			}
 			reaches(t, a, to, false)
@@ -82,7 +83,7 @@ func TestFence(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 		})
-		if said, err := networktest.Ask("tcp", "10.213.0.2", networktest.Port); said != "you are 10.213.0.1" {
+		if said, err := patiently(func() (string, error) { return networktest.Ask("tcp", "10.213.0.2", networktest.Port) }); said != "you are 10.213.0.1" {
 			t.Errorf("the machine: %q, %v", said, err)
 		}
 		if said, err := w.Outside.Ask("tcp", "10.213.0.2", networktest.Port); err == nil {
@@ -95,7 +96,7 @@ func TestFence(t *testing.T) {
 		a := join(t, "a", p)
 		a.Serve(8000)
 		a.Serve(8001)
-		if said, err := networktest.Ask("tcp", "10.213.0.2", 8000); said != "you are 10.213.0.1" {
+		if said, err := patiently(func() (string, error) { return networktest.Ask("tcp", "10.213.0.2", 8000) }); said != "you are 10.213.0.1" {
 			t.Errorf("%q, %v", said, err)
 		}
 		if said, err := networktest.Ask("tcp", "10.213.0.2", 8001); err == nil {
@@ -259,7 +260,7 @@ func TestFence(t *testing.T) {
 		}
 		b := join(t, "b", policy(1)) // another's don't count
 		reaches(t, b, networktest.Public4, true)
-		if said, err := b.Ask("udp", names, 53); err != nil {
+		if said, err := patiently(func() (string, error) { return b.Ask("udp", names, 53) }); err != nil {
 			t.Errorf("another's: %q, %v", said, err)
 		}
 	})

@@ -231,6 +231,7 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	socket := agentSocket(t, "unix")
+	before := b.descriptors()
 	for i, patience := range []time.Duration{0, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond} {
 		id := fmt.Sprintf("a%d", i)
 		conn, err := b.dial(server)
@@ -248,6 +249,7 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 			}
 		})
 	}
+	b.settle(before) // what nobody waits for may have been made after it was removed
 	b.nothing()
 	asUser(server, func() {
 		if err := remote.Remove(context.Background(), "a", "/rockpool/a"); err == nil {

@@ -1,8 +1,12 @@
-import { act, cleanup, renderHook, waitFor } from "@testing-library/react";
+import { act, cleanup, configure, renderHook, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import { executionsOf } from "../pages/executions/useexecutions";
 import { runnersOf } from "../pages/runners/userunners";
 import { usePages } from "./pages";
+
+// Thousands of rows take a busy machine a while.
+configure({ asyncUtilTimeout: 20_000 });
+vi.setConfig({ testTimeout: 60_000 });
 
 afterEach(() => {
   cleanup();
