@@ -32,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/roots"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
@@ -104,14 +105,14 @@ func (d *daemon) open() (err error) {
 			return fmt.Errorf("the network: %w", err)
 		}
 	}
-	if err := RootsAlone(c.Dir); err != nil {
+	if err := roots.Alone(c.Dir); err != nil {
 		return err
 	}
 	// Where each request has its mounts, in a namespace of its own.
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	if err := RootsAlone(runDir); err != nil {
+	if err := roots.Alone(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -249,7 +250,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := RootsAlone(dir); err != nil {
+	if err := roots.Alone(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {
@@ -270,23 +271,4 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
-}
-
-// RootsAlone returns an error unless nobody but root can put something into a
-// directory, or another in its place.
-func RootsAlone(dir string) error {
-	for at := dir; ; at = filepath.Dir(at) {
-		var info unix.Stat_t
-		if err := unix.Lstat(at, &info); err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		// What is root's stays in a sticky directory.
-		others := info.Mode&0o022 != 0 && (at == dir || info.Mode&unix.S_ISVTX == 0)
-		if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Uid != 0 || others {
-			return fmt.Errorf("%s must be a directory of root's that nobody else can write to", at)
-		}
-		if at == "/" {
-			return nil
-		}
-	}
 }
