@@ -29,7 +29,9 @@ func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 		var workers sync.WaitGroup
 		t.Cleanup(workers.Wait)
 		test(t, func(c *Config) {
-			c.Worker = func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir, asItself) }
+			c.Worker = func(_ context.Context, dir *os.File) (*net.UnixConn, error) {
+				return startWorker(&workers, dir, asItself)
+			}
 		})
 	})
 }
@@ -71,8 +73,10 @@ func TestFarRoomEnds(t *testing.T) {
 	var workers sync.WaitGroup
 	t.Cleanup(workers.Wait)
 	c := &Cache{config: Config{
-		Image:  Limits{Bytes: 1 << 20, Entries: 1 << 20},
-		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir, asItself) },
+		Image: Limits{Bytes: 1 << 20, Entries: 1 << 20},
+		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) {
+			return startWorker(&workers, dir, asItself)
+		},
 	}}
 	f, err := c.farFiller(t.Context(), dir, func(int64) error { return runtime.Errorf(runtime.CodeStorageFull, "no more") })
 	if err != nil {
