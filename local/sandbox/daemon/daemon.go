@@ -123,7 +123,7 @@ func (d *daemon) open() (err error) {
 	if d.lock, err = os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := takeLock(d.lock); err != nil {
+	if err := launch.TakeLock(d.lock); err != nil {
 		return fmt.Errorf("another helper, or what one left at work, is using %s: %w", c.Dir, err)
 	}
 	if d.trees, err = cgroup.Mounted(); err != nil {
@@ -184,21 +184,9 @@ func whole(all oci.Runtimes) oci.Runtimes {
 	return known
 }
 
-// takeLock waits for helpers that one that was killed left at work: each may
-// take as long as removing may.
-func takeLock(file *os.File) error {
-	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
 // sweep returns the sandboxes that aren't there any more and still have something,
 // and deletes the root directories that no other was made around.
-func (d *daemon) sweep() (gone []string, failed error) {
+func (d *daemon) sweep() (gone []string, err error) {
 	held, err := d.holds.all()
 	if err != nil {
 		return nil, err
@@ -211,16 +199,7 @@ func (d *daemon) sweep() (gone []string, failed error) {
 			gone = append(gone, id)
 		}
 	}
-	roots, err := filepath.Glob(filepath.Join(d.config.Dir, "roots", "*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, root := range roots {
-		if !slices.Contains(used, filepath.Base(root)) {
-			failed = errors.Join(failed, spec.RemoveRoot(root))
-		}
-	}
-	return gone, failed
+	return gone, spec.SweepRoots(filepath.Join(d.config.Dir, "roots"), used)
 }
 
 // alive reports whether a sandbox has a group anywhere.
