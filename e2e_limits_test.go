@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -49,6 +52,85 @@ func TestE2EMemoryLimit(t *testing.T) {
 	}
 	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
 		t.Errorf("the runner didn't live: %+v", got)
+	}
+}
+
+// TestE2EAgentsMemory: what ends with an agent that the kernel kills for memory is
+// told so, and what ends with one that somebody kills isn't, though its runner's
+// memory was full before.
+func TestE2EAgentsMemory(t *testing.T) {
+	b := e2e(t)
+	full, killed := b.claim(t, "python"), b.claim(t, "python")
+	b.limitRead(t, "memory", killed)
+	if got := b.run(t, object{"runnerId": killed, "command": []string{"python3", "-c", "x = bytearray(1 << 30)"}}); got.Outcome != "MEMORY_LIMIT" {
+		t.Errorf("a command of 1 GiB: %s: %s", got.Outcome, got.Message)
+	}
+	for range 3 { // a busy machine's agent may not have shown in time that it lives
+		b.shell(t, killed, "exit 1")
+	}
+	for _, end := range []struct {
+		runner, reason, event string
+		of                    func(t *testing.T, runner string)
+	}{
+		{full, "OUT_OF_MEMORY", "OUT_OF_MEMORY", b.fillMemory},
+		{killed, "AGENT_DIED", "GONE", func(t *testing.T, runner string) {
+			_, agent := b.agentOf(t, runner)
+			if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		running := b.start(t, object{"runnerId": end.runner, "command": []string{"sleep", "60"}})
+		eventually(t, 20*time.Second, "an execution begins", func() bool {
+			var out struct{ Execution struct{ State string } }
+			b.call(t, `query($id: ID!) { execution(id: $id) { state } }`, object{"id": running}, &out)
+			return out.Execution.State == "RUNNING"
+		})
+		end.of(t, end.runner)
+		if got := b.await(t, running); got.Outcome != "RUNNER_GONE" || got.GoneReason != end.reason {
+			t.Errorf("%s: the execution is %s %s: %s", end.reason, got.Outcome, got.GoneReason, got.Message)
+		}
+		eventually(t, 10*time.Second, "the runner's end is told: "+end.event, func() bool {
+			var out struct {
+				Cluster struct{ TaskEvents []struct{ Kind string } }
+			}
+			b.call(t, `query($id: ID!) { cluster { taskEvents(runnerId: $id) { kind } } }`, object{"id": end.runner}, &out)
+			return slices.ContainsFunc(out.Cluster.TaskEvents, func(e struct{ Kind string }) bool { return e.Kind == end.event })
+		})
+	}
+}
+
+// agentOf returns a runner's agent, and the group of all its memory.
+func (b bed) agentOf(t *testing.T, runner string) (group string, pid int) {
+	t.Helper()
+	groups := cmp.Or(b.groups, e2eCgroups)
+	group = filepath.Join("/sys/fs/cgroup/memory", groups, runner)
+	if _, err := os.Stat(group); err != nil {
+		group = filepath.Join("/sys/fs/cgroup", groups, runner, "agent")
+	}
+	text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		t.Fatalf("%s: %v", group, err)
+	}
+	return group, pid
+}
+
+// fillMemory has a process of the machine fill a runner's memory with a file, so
+// that the kernel kills the agent first. It isn't begun before the limit that ends
+// it was read.
+func (b bed) fillMemory(t *testing.T, runner string) {
+	t.Helper()
+	group, agent := b.agentOf(t, runner)
+	b.limitRead(t, "memory", runner)
+	script := `echo 1000 >/proc/$1/oom_score_adj && echo $$ >"$2/cgroup.procs" && grep -q "$3" /proc/self/cgroup && exec python3 -c '
+import os
+file, mib = os.memfd_create("full"), bytes(1 << 20)
+for i in range(1024): os.write(file, mib)'`
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", strconv.Itoa(agent), group, runner).CombinedOutput(); err == nil || len(out) > 0 {
+		t.Fatalf("its memory isn't limited: %v: %s", err, out)
 	}
 }
 

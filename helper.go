@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
 type helperCommand struct {
@@ -151,7 +152,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := daemon.RootsAlone(c.State); err != nil { // what is there is executed
+	if err := roots.Alone(c.State); err != nil { // what is there is executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network"
@@ -224,7 +223,7 @@ func (c *Cluster) open(ctx context.Context) error {
 	if c.lock, err = os.OpenFile(filepath.Join(c.config.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := takeLock(c.lock); err != nil {
+	if err := launch.TakeLock(c.lock); err != nil {
 		return fmt.Errorf("another server, or a rockpool-sandbox that one left, is using %s: %w", c.config.Dir, err)
 	}
 	if c.runners, err = os.Open(filepath.Join(c.config.Dir, "runners")); err != nil {
@@ -282,19 +281,6 @@ func (c *Cluster) buildRoot(ctx context.Context) error {
 	}
 	c.config.Agent = nil // installed, like the helper
 	return nil
-}
-
-// takeLock waits for the helpers of a server that was killed: what they make
-// must be there before it can be removed. One that removes a sandbox may wait 5 s
-// for its processes.
-func takeLock(file *os.File) error {
-	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // install puts the helper where it can be executed. What is missing isn't an

@@ -111,7 +111,10 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 		d.e.counter.Close()
 	}
 	d.e.counter, d.e.root, d.e.oomSeen, d.e.evidence = cgroup.NewCounter(groups), s.Root, kills, nil
-	d.e.slot, d.e.address, d.e.fenced = s.Slot, s.Address, s.Address.IsValid()
+	d.e.slot, d.e.address = s.Slot, s.Address
+	if s.Address.IsValid() {
+		d.e.fenced = s.Start
+	}
 	return &handle{process: process, saved: text}, nil
 }
 
@@ -125,7 +128,7 @@ func (d *driver) Destroy(ctx context.Context) error {
 	defer func() { <-d.c.removals }()
 	_, _ = d.c.count(d.e) // the last look
 	d.c.mu.Lock()
-	d.e.fenced = false
+	d.e.fenced = 0
 	d.c.mu.Unlock()
 	err := d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
 	d.c.mu.Lock()

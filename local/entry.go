@@ -32,7 +32,7 @@ type entry struct {
 	lost       bool                 // it wasn't there when this server came
 	leaked     bool                 // what is left of it could not be removed
 	address    netip.Addr           // at which the machine reaches it, with a network
-	fenced     bool                 // its packet filter is to be there
+	fenced     uint64               // when the sandbox started whose packet filter is to be there; 0: there is none
 	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around
 	counter    *cgroup.Counter      // of its groups, known while there is a sandbox

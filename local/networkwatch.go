@@ -86,24 +86,24 @@ func (t *touched) take() map[string]bool {
 // verifyNetworks ends those of some runners that aren't kept to their policy.
 func (c *Cluster) verifyNetworks(ctx context.Context, of func(*entry) bool) {
 	goesOn := func(e *entry) bool {
-		return e.runner.Environment.Network.Used() && e.fenced && !e.removing && e.runner.State.Before(runtime.RunnerStopping)
+		return e.runner.Environment.Network.Used() && e.fenced != 0 && !e.removing && e.runner.State.Before(runtime.RunnerStopping)
 	}
-	var all []*entry
+	all := map[*entry]uint64{}
 	c.mu.Lock()
 	for _, e := range c.entries {
 		if of(e) && goesOn(e) {
-			all = append(all, e)
+			all[e] = e.fenced
 		}
 	}
 	c.mu.Unlock()
-	for _, e := range all {
+	for e, asked := range all {
 		err := c.verifyNetwork(ctx, e)
 		var refusal *launch.RefusalError
 		if !errors.As(err, &refusal) || !refusal.Changed {
 			continue // it is as it was, or nobody could find out
 		}
 		c.mu.Lock()
-		ended := !goesOn(e) // meanwhile, and its filter is gone with it
+		ended := !goesOn(e) || e.fenced != asked // meanwhile, and its filter is gone with it: it may have been started again
 		c.mu.Unlock()
 		if ended {
 			continue

@@ -3,12 +3,10 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -192,7 +190,7 @@ func (c *Cluster) sweepRanges() error {
 }
 
 // sweepRoots deletes the root directories that no sandbox was made around.
-func (c *Cluster) sweepRoots() (failed error) {
+func (c *Cluster) sweepRoots() error {
 	if c.direct == nil {
 		return nil
 	}
@@ -202,15 +200,5 @@ func (c *Cluster) sweepRoots() (failed error) {
 		used = append(used, e.root)
 	}
 	c.mu.Unlock()
-	roots, err := filepath.Glob(filepath.Join(c.rootsDir(), "*"))
-	if err != nil {
-		return err
-	}
-	for _, root := range roots {
-		if slices.Contains(used, filepath.Base(root)) {
-			continue
-		}
-		failed = errors.Join(failed, spec.RemoveRoot(root))
-	}
-	return failed
+	return spec.SweepRoots(c.rootsDir(), used)
 }

@@ -1,7 +1,10 @@
 package local
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,6 +67,36 @@ func TestRuntime(t *testing.T) {
 	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc can be had (runc version") {
 		t.Errorf("%+v, %v", status, err)
 	}
+}
+
+// Of a runtime that leaves programs with the machine's network nothing is run.
+func TestRuntimeThatKeepsNothingApart(t *testing.T) {
+	b, env := withRunc(t)
+	b.stop()
+	careless := filepath.Join(t.TempDir(), "careless")
+	script := fmt.Sprintf(`#!/bin/sh
+for a; do
+	case $a in --bundle=*) sed -i 's/{"type":"network"},//; s/,{"type":"network"}//' "${a#*=}/config.json" ;; esac
+done
+exec %s "$@"
+`, b.config.Runtimes["runc"].Path)
+	if err := os.WriteFile(careless, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.config.Runtimes = oci.Runtimes{"runc": {Path: careless}}
+	b.open()
+	b.run()
+	id := runtime.NewRunnerID()
+	if err := b.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "no net namespace of its own") {
+		t.Errorf("a runner of it is %+v", r)
+	}
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	b.noRunnerLeft()
 }
 
 // What the settings don't name can't be asked for, and a runner goes on with the

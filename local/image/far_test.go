@@ -29,13 +29,17 @@ func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 		var workers sync.WaitGroup
 		t.Cleanup(workers.Wait)
 		test(t, func(c *Config) {
-			c.Worker = func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir) }
+			c.Worker = func(_ context.Context, dir *os.File) (*net.UnixConn, error) {
+				return startWorker(&workers, dir, asItself)
+			}
 		})
 	})
 }
 
-// startWorker has a worker work in this process.
-func startWorker(workers *sync.WaitGroup, dir *os.File) (*net.UnixConn, error) {
+func asItself(do func()) { do() }
+
+// startWorker has a worker work in this process, as who calls what they are given.
+func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func startWorker(workers *sync.WaitGroup, dir *os.File) (*net.UnixConn, error) {
 	workers.Go(func() {
 		defer own.Close()
 		defer ends[1].Close()
-		_ = Work(context.Background(), ends[1], own) // who asked hears of it
+		as(func() { _ = Work(context.Background(), ends[1], own) }) // who asked hears of it
 	})
 	return ends[0], nil
 }
@@ -69,8 +73,10 @@ func TestFarRoomEnds(t *testing.T) {
 	var workers sync.WaitGroup
 	t.Cleanup(workers.Wait)
 	c := &Cache{config: Config{
-		Image:  Limits{Bytes: 1 << 20, Entries: 1 << 20},
-		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) { return startWorker(&workers, dir) },
+		Image: Limits{Bytes: 1 << 20, Entries: 1 << 20},
+		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) {
+			return startWorker(&workers, dir, asItself)
+		},
 	}}
 	f, err := c.farFiller(t.Context(), dir, func(int64) error { return runtime.Errorf(runtime.CodeStorageFull, "no more") })
 	if err != nil {

@@ -65,8 +65,14 @@ func (f *nearFiller) close() error { return f.root.Close() }
 const goneWithin = 5 * time.Second
 
 // remove deletes a directory of the cache's, whoever its files belong to; once ctx
-// ends only for a moment more.
+// ends only for a moment more. It gives up what is left once nobody may be at work
+// there any more: it belongs to users that the server doesn't have now.
 func (c *Cache) remove(ctx context.Context, dir string) error {
+	return c.removeAfter(ctx, dir, goneWithin)
+}
+
+// removeAfter is remove where who was left works for no longer than gone.
+func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration) error {
 	err := os.RemoveAll(dir)
 	if c.config.Worker == nil {
 		return err
@@ -74,11 +80,12 @@ func (c *Cache) remove(ctx context.Context, dir string) error {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, cancel) })()
-	for err != nil {
+	for until := time.Now().Add(gone); err != nil; {
+		last := time.Now().After(until)
 		if failed := c.clear(within, dir); failed != nil {
 			return failed
 		}
-		if err = os.RemoveAll(dir); err == nil {
+		if err = os.RemoveAll(dir); err == nil || last {
 			break
 		}
 		select {
@@ -87,7 +94,7 @@ func (c *Cache) remove(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // Remove deletes the images below config.Dir, whoever their files belong to, that

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
 // mountRoot mounts what the sandbox is made around at rootMount.
@@ -27,12 +28,21 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(rootMount, 0o755); err != nil {
+	run := filepath.Dir(rootMount)
+	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
+	}
+	if c.Rootless == nil { // else /run is the helper's own
+		if err := roots.Alone(run); err != nil {
+			return finalError{err}
+		}
 	}
 	// The sandbox's root, who isn't the machine's, goes through it; the server may
 	// have made it under its umask.
-	if err := os.Chmod(filepath.Dir(rootMount), 0o755); err != nil {
+	if err := os.Chmod(run, 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(rootMount, 0o755); err != nil {
 		return err
 	}
 	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)

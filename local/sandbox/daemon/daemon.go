@@ -32,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/roots"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
@@ -104,14 +105,14 @@ func (d *daemon) open() (err error) {
 			return fmt.Errorf("the network: %w", err)
 		}
 	}
-	if err := RootsAlone(c.Dir); err != nil {
+	if err := roots.Alone(c.Dir); err != nil {
 		return err
 	}
 	// Where each request has its mounts, in a namespace of its own.
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	if err := RootsAlone(runDir); err != nil {
+	if err := roots.Alone(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -122,7 +123,7 @@ func (d *daemon) open() (err error) {
 	if d.lock, err = os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := takeLock(d.lock); err != nil {
+	if err := launch.TakeLock(d.lock); err != nil {
 		return fmt.Errorf("another helper, or what one left at work, is using %s: %w", c.Dir, err)
 	}
 	if d.trees, err = cgroup.Mounted(); err != nil {
@@ -183,21 +184,9 @@ func whole(all oci.Runtimes) oci.Runtimes {
 	return known
 }
 
-// takeLock waits for helpers that one that was killed left at work: each may
-// take as long as removing may.
-func takeLock(file *os.File) error {
-	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
 // sweep returns the sandboxes that aren't there any more and still have something,
 // and deletes the root directories that no other was made around.
-func (d *daemon) sweep() (gone []string, failed error) {
+func (d *daemon) sweep() (gone []string, err error) {
 	held, err := d.holds.all()
 	if err != nil {
 		return nil, err
@@ -210,16 +199,7 @@ func (d *daemon) sweep() (gone []string, failed error) {
 			gone = append(gone, id)
 		}
 	}
-	roots, err := filepath.Glob(filepath.Join(d.config.Dir, "roots", "*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, root := range roots {
-		if !slices.Contains(used, filepath.Base(root)) {
-			failed = errors.Join(failed, spec.RemoveRoot(root))
-		}
-	}
-	return gone, failed
+	return gone, spec.SweepRoots(filepath.Join(d.config.Dir, "roots"), used)
 }
 
 // alive reports whether a sandbox has a group anywhere.
@@ -249,7 +229,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := RootsAlone(dir); err != nil {
+	if err := roots.Alone(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {
@@ -270,23 +250,4 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
-}
-
-// RootsAlone returns an error unless nobody but root can put something into a
-// directory, or another in its place.
-func RootsAlone(dir string) error {
-	for at := dir; ; at = filepath.Dir(at) {
-		var info unix.Stat_t
-		if err := unix.Lstat(at, &info); err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		// What is root's stays in a sticky directory.
-		others := info.Mode&0o022 != 0 && (at == dir || info.Mode&unix.S_ISVTX == 0)
-		if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Uid != 0 || others {
-			return fmt.Errorf("%s must be a directory of root's that nobody else can write to", at)
-		}
-		if at == "/" {
-			return nil
-		}
-	}
 }

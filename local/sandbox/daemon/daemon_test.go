@@ -397,6 +397,26 @@ func TestPlacesMustBeRoots(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
+	text, err := json.Marshal(b.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]string{
+		"somebody's":       "chown 61237 /run/rockpool",
+		"a group's":        "chmod 775 /run/rockpool",
+		"a link":           "mv /run/rockpool /run/elsewhere; ln -s elsewhere /run/rockpool",
+		"everybody's /run": "chmod 777 /run",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		cmd := exec.CommandContext(ctx, "sh", "-ec", "mount -t tmpfs -o mode=755 run /run; mkdir /run/rockpool; "+run+`; exec "$0" "$@"`,
+			filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), "must be root's") {
+			t.Errorf("where sandboxes are mounted, %s: %v\n%s", name, err, out)
+		}
+	}
 	b.start()
 }
 

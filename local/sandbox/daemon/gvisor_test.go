@@ -126,8 +126,13 @@ func TestOthersDirectoriesAreLeft(t *testing.T) {
 	if err := errors.Join(os.Rename(moved.Name(), moved.Name()+"-away"), os.Symlink("/mnt", moved.Name())); err != nil {
 		t.Fatal(err)
 	}
+	// Its name, as the kernel tells it, is another's by the time it is looked up.
+	swapped, victim := b.outside("swapped", server), b.outside("victim", 0)
+	if err := errors.Join(os.Remove(swapped.Name()), os.Symlink(victim.Name(), swapped.Name()+" (deleted)")); err != nil {
+		t.Fatal(err)
+	}
 	for name, file := range map[string]*os.File{
-		"root's": b.outside("roots", 0), "a stranger's": b.outside("strangers", stranger), "a sandbox's": b.outside("sandboxs", spec.FirstUID),
+		"one with a link in its place": swapped, "root's": b.outside("roots", 0), "a stranger's": b.outside("strangers", stranger), "a sandbox's": b.outside("sandboxs", spec.FirstUID),
 		"one with a link in it": full, "a socket": agentSocket(t, "unix"),
 	} {
 		var before unix.Stat_t
@@ -151,6 +156,12 @@ func TestOthersDirectoriesAreLeft(t *testing.T) {
 	}
 	if uid := ownerOf(t, "/mnt"); uid != 0 {
 		t.Errorf("/mnt is user %d's", uid)
+	}
+	if info, err := victim.Stat(); err != nil || info.Mode().Perm() != 0o700 || ownerOf(t, victim.Name()) != 0 {
+		t.Errorf("the directory that a link led to is %v and user %d's (%v)", info.Mode(), ownerOf(t, victim.Name()), err)
+	}
+	if entries, err := os.ReadDir(victim.Name()); err != nil || len(entries) > 0 {
+		t.Errorf("in it are %v, %v", entries, err)
 	}
 	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
 		t.Errorf("%+v, %v", answer, err)

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
@@ -35,6 +37,19 @@ type Direct struct {
 	Users   Subordinate
 	Worker  string          // a program that works as image.Work when helper.WorkerArgument is its argument
 	Working *sync.WaitGroup // workers that haven't ended
+}
+
+// TakeLock takes Lock for a server, and waits for the helpers of one that was
+// killed: what they make must be there before it can be removed. One that removes a
+// sandbox may wait 5 s for its processes.
+func TakeLock(file *os.File) error {
+	const patience, pause = 6 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // Create makes the sandbox that q asks for in a group, lets its first process

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
 // GVisor is the name of the runtime whose sandboxes have a kernel of their own.
@@ -112,24 +114,10 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
 	}
-	if !rootsAlone(info) {
-		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it: give the file to root, with mode 755", name)
+	if roots.Alone(r.Path) != nil {
+		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it, or a directory that it is in: give it to root, with mode 755, and put it where only root can write, such as /usr/local/bin", name)
 	}
-	for dir := filepath.Dir(r.Path); ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err != nil || !rootsAlone(info) {
-			return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it, or a directory that it is in: put it where only root can write, such as /usr/local/bin", name)
-		}
-		if dir == "/" {
-			return r, nil
-		}
-	}
-}
-
-// rootsAlone reports whether nobody but root can change a file, or what is in a
-// directory that is root's. (What is root's stays in a sticky directory.)
-func rootsAlone(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stat.Uid == 0 && (info.Mode()&0o022 == 0 || info.IsDir() && info.Mode()&os.ModeSticky != 0)
+	return r, nil
 }
 
 // environment is that of every runtime.

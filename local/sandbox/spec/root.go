@@ -1,10 +1,12 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -83,6 +85,21 @@ func RemoveRoot(dir string) error {
 		}
 	}
 	return os.RemoveAll(dir)
+}
+
+// SweepRoots deletes the roots in a directory but for those that are used, by
+// their names.
+func SweepRoots(dir string, used []string) (failed error) {
+	roots, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		if !slices.Contains(used, filepath.Base(root)) {
+			failed = errors.Join(failed, RemoveRoot(root))
+		}
+	}
+	return failed
 }
 
 func matches(patterns []string) []string {
