@@ -16,7 +16,8 @@ help: ## print this
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 build: agent sandbox prober web ## build bin/rockpool with all it embeds
-	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
+	@echo 'build bin/rockpool'
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
 
 can-build:
 	@scripts/needs go cc
@@ -33,10 +34,12 @@ agent:
 	done
 
 sandbox:
-	CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
+	@echo 'build the sandbox helper'
+	@CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
 
 prober:
-	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
+	@echo 'build the prober'
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
 
 web:
 	@scripts/web build
