@@ -88,6 +88,7 @@ baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that
 	@BREAKING=$(BREAKING) scripts/conformance baseline
 
 install: ## install what was built, and the units for systemd, below DESTDIR
+	@[ -x bin/rockpool ] || { echo 'there is no bin/rockpool yet: make build' >&2; exit 1; }
 	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system packaging/rockpool.service packaging/rockpool-helper.service packaging/rockpool-helper.socket
 	install -D -m 644 packaging/rockpool-unprivileged.conf $(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf

@@ -254,4 +254,7 @@ func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
 	if !strings.Contains(told, "cgroup") {
 		t.Errorf("%s", told)
 	}
+	if statusOf(findings, networkAccess) != "" {
+		t.Errorf("where there is no sandbox, a network was tried: %+v", findings)
+	}
 }
