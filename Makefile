@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent sandbox prober web run dev nomad gvisor test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -13,10 +13,19 @@ GO_BUILD := go build -trimpath -buildvcs=$(VCS)
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 help: ## print this
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 build: agent sandbox prober web ## build bin/rockpool with all it embeds
-	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
+	@echo 'build bin/rockpool'
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o bin/rockpool .
+
+can-build:
+	@scripts/needs go cc
+
+as-root:
+	@scripts/needs root
+
+agent sandbox prober: can-build
 
 agent:
 	@for arch in $(ARCHES); do \
@@ -25,25 +34,23 @@ agent:
 	done
 
 sandbox:
-	@scripts/needs cc
-	CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
+	@echo 'build the sandbox helper'
+	@CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
 
 prober:
-	CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
+	@echo 'build the prober'
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
 
 web:
 	@scripts/web build
 
-run: build ## serve on http://127.0.0.1:8080 with warm runners, data in ./data (as root)
-	@scripts/needs root
+run: as-root build ## serve on http://127.0.0.1:8080 with warm runners, data in ./data (as root)
 	@exec bin/rockpool serve --data $(DATA) --on-stop remove
 
-dev: build ## serve as run does, with everything in the log
-	@scripts/needs root
+dev: as-root build ## serve as run does, with everything in the log
 	@exec bin/rockpool serve --data $(DATA) --on-stop remove --log-level debug
 
-nomad: ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS='-acl -tls -drivers docker'
-	@scripts/needs root
+nomad: as-root ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS='-acl -tls -drivers docker'
 	@go build -o bin/nomadtest ./nomad/nomadtest/cmd && exec bin/nomadtest $(NOMADFLAGS)
 
 gvisor: ## build gVisor's runsc once, in some minutes, and say where it is: for the setting gvisor-runtime, to try it out
@@ -55,24 +62,19 @@ test: ## run every check and test, with real sandboxes (as root)
 vm: build ## test with version 2 of cgroups, systemd and without root, in a virtual machine (as root)
 	@scripts/vm
 
-e2e: build ## use the dashboard in a real browser, with real sandboxes (as root)
-	@scripts/needs root
+e2e: as-root build ## use the dashboard in a real browser, with real sandboxes (as root)
 	@scripts/web e2e
 
-screenshots: build ## make pictures of the dashboard's pages in docs/screenshots (as root)
-	@scripts/needs root
+screenshots: as-root build ## make pictures of the dashboard's pages in docs/screenshots (as root)
 	@scripts/web screenshots
 
-lighthouse: build ## have Lighthouse judge the overview; it fails under 95 (as root)
-	@scripts/needs root
+lighthouse: as-root build ## have Lighthouse judge the overview; it fails under 95 (as root)
 	@scripts/web lighthouse
 
-bench: build ## measure it all beside its floors, in some minutes (as root); BENCHFLAGS='--row claim --quick', CLUSTER=nomad
-	@scripts/needs root
+bench: as-root build ## measure it all beside its floors, in some minutes (as root); BENCHFLAGS='--row claim --quick', CLUSTER=nomad
 	@scripts/bench $(CLUSTER) $(BENCHFLAGS)
 
-chaos: build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'; CLUSTER=nomad
-	@scripts/needs root
+chaos: as-root build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'; CLUSTER=nomad
 	@$(if $(filter nomad,$(CLUSTER)),go build -o bin/nomadtest ./nomad/nomadtest/cmd,true)
 	@exec bin/rockpool chaos $(if $(filter nomad,$(CLUSTER)),--nomad bin/nomadtest) $(CHAOSFLAGS)
 
@@ -86,6 +88,7 @@ baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that
 	@BREAKING=$(BREAKING) scripts/conformance baseline
 
 install: ## install what was built, and the units for systemd, below DESTDIR
+	@[ -x bin/rockpool ] || { echo 'there is no bin/rockpool yet: make build' >&2; exit 1; }
 	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system packaging/rockpool.service packaging/rockpool-helper.service packaging/rockpool-helper.socket
 	install -D -m 644 packaging/rockpool-unprivileged.conf $(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf

@@ -28,11 +28,14 @@ const (
 // slowSandbox is how long one may take to make before a pool has a hard time.
 const slowSandbox = time.Second
 
+// sandboxMade is the name of the finding about making one.
+const sandboxMade = "sandbox"
+
 // examineSandbox starts a server as rockpool serve does, and looks at a runner
 // of it from inside and outside. Without root, limits that can't be set are a
 // failure unless they were accepted.
 func examineSandbox(ctx context.Context, config Config, accepted bool, tell func(...finding)) {
-	const name = "sandbox"
+	const name = sandboxMade
 	cache := filepath.Join(config.Data, "local", "images")
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {

@@ -141,7 +141,7 @@ func TestE2EDoctor(t *testing.T) {
 			t.Errorf("%s is %q: %+v", name, got, findings)
 		}
 	}
-	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gvisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes",
+	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gVisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes",
 		"memory", "pids", "cpu", "memory limit", "process limit"} {
 		if got := statusOf(findings, name); got != verdictOK {
 			t.Errorf("%s is %q: %+v", name, got, findings)
@@ -253,5 +253,8 @@ func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
 	}
 	if !strings.Contains(told, "cgroup") {
 		t.Errorf("%s", told)
+	}
+	if statusOf(findings, networkAccess) != "" {
+		t.Errorf("where there is no sandbox, a network was tried: %+v", findings)
 	}
 }

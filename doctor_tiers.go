@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -27,9 +28,17 @@ func examineTiers(ctx context.Context, server *Server, p *patient) []finding {
 		all = append(all, examineTier(ctx, server, p, tier))
 	}
 	if !gvisor {
-		all = append(all, fine("gVisor", "environments with the isolation GVISOR are refused: the setting gvisor-runtime names no program"))
+		all = append(all, noGVisor())
 	}
 	return all
+}
+
+func noGVisor() finding {
+	const refused = "environments with the isolation GVISOR are refused: the setting gvisor-runtime names no program"
+	if path, err := exec.LookPath("runsc"); err == nil {
+		return fine("gVisor", "%s; %s is one", refused, path)
+	}
+	return fine("gVisor", refused)
 }
 
 func examineTier(ctx context.Context, server *Server, p *patient, tier local.Tier) finding {
