@@ -77,7 +77,7 @@ const waits = `exec perl -e 'select undef, undef, undef, 0.05 until -e "/workspa
 func eventually(is func() bool) bool {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(20 * time.Second); !is(); <-look.C {
+	for end := time.Now().Add(time.Minute); !is(); <-look.C {
 		if time.Now().After(end) {
 			return false
 		}
