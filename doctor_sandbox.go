@@ -17,12 +17,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// The limits of the doctor's sandbox: small, since they are going to be
-// overstepped.
+// The limits of the doctor's sandbox: small where they are going to be
+// overstepped, and that before the time is up on a slow machine, too.
 const (
 	doctorMemoryMiB = 64
 	doctorProcesses = 32
-	doctorCPUMHz    = 500
+	doctorCPUMHz    = 2000
 )
 
 // slowSandbox is how long one may take to make before a pool has a hard time.

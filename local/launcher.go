@@ -19,15 +19,20 @@ type launcher interface {
 	Probe(ctx context.Context, runtime string) (version string, noTime bool, err error)
 }
 
-// greetWithin is how long a helper that listens is waited for: it may be starting
-// too.
-const greetWithin = 5 * time.Second
+// How long a helper that listens is waited for: it may be starting too. Where
+// systemd listens for it, the connection is there before it is.
+const (
+	reachWithin = 5 * time.Second
+	greetWithin = 30 * time.Second
+)
 
 // greet finds out whether the helper that listens is the one that is meant.
 func (c *Cluster) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
 	remote := launch.Remote{Socket: c.config.HelperSocket}
+	silent := &launch.UnreachableError{Socket: remote.Socket, Err: fmt.Errorf("it has said nothing for %s", greetWithin)}
+	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, silent)
+	defer cancel()
+	reached := time.After(reachWithin)
 	for {
 		answer, err := remote.Hello(ctx)
 		var away *launch.UnreachableError
@@ -42,6 +47,8 @@ func (c *Cluster) greet(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(100 * time.Millisecond): // whether it listens can't be waited for otherwise
+		case <-reached:
+			return err
 		case <-ctx.Done():
 			return err
 		}

@@ -123,10 +123,13 @@ func sparse(path string) {
 }
 
 // spin uses so many processors for so many milliseconds, and tells how much it
-// was given of them, and whether that is more than so many percent of one.
+// was given of them meanwhile, and whether that is more than so many percent of
+// one. Who is held back ends later, and was slow to start: neither counts as
+// what it had in the milliseconds that it asked for.
 func spin(threads, milliseconds, most int) {
 	runtime.GOMAXPROCS(threads)
-	end := time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
+	began, before := time.Now(), processorTime()
+	end := began.Add(time.Duration(milliseconds) * time.Millisecond)
 	ended := make(chan struct{})
 	for range threads {
 		go func() {
@@ -138,14 +141,20 @@ func spin(threads, milliseconds, most int) {
 	for range threads {
 		<-ended
 	}
-	var usage unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
-	used := (usage.Utime.Nano() + usage.Stime.Nano()) / int64(milliseconds) / 10_000
+	used := processorTime() - before
+	percent := int64(100 * used / time.Since(began))
 	share := "within"
-	if used > int64(most) {
+	if percent > int64(most) {
 		share = "beyond"
 	}
-	say("had", strconv.FormatInt(used, 10), "% of a processor,", share, "its share")
+	say("had", strconv.FormatInt(percent, 10), "% of a processor,", share, "its share")
+}
+
+// processorTime is what all threads had since the start.
+func processorTime() time.Duration {
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func openBomb(most int) {
