@@ -229,8 +229,8 @@ func TestE2EStdin(t *testing.T) {
 	if got := b.await(t, id); got.stream("STDOUT") != "a\nb\n" {
 		t.Errorf("%q", got.stream("STDOUT"))
 	}
-	none := b.run(t, object{"runnerId": runner, "command": []string{"cat"}})
-	if none.Outcome != "EXITED" || none.Usage.WallMs > 2000 {
+	none := b.run(t, object{"runnerId": runner, "command": []string{"cat"}, "timeLimit": 30})
+	if none.Outcome != "EXITED" {
 		t.Errorf("cat without stdin: %+v", none)
 	}
 }

@@ -113,10 +113,26 @@ func TestRemoveAtAnyTime(t *testing.T) {
 	}
 }
 
+// TestManyAtOnce also shows that their end waits for nothing: it takes less than
+// their start, which others who use the machine hold up as well.
 func TestManyAtOnce(t *testing.T) {
+	for try := 1; ; try++ {
+		start, end := startAndEndMany(t)
+		if end <= start {
+			return
+		}
+		if try == 3 {
+			t.Fatalf("the end took %s, and the start %s", end, start)
+		}
+	}
+}
+
+func startAndEndMany(t *testing.T) (start, end time.Duration) {
+	t.Helper()
 	b := running(t)
 	ids := make([]runtime.RunnerID, 20)
 	var starting sync.WaitGroup
+	began := time.Now()
 	for i := range ids {
 		ids[i] = runtime.NewRunnerID()
 		for range 2 { // the second one finds it known
@@ -138,11 +154,10 @@ func TestManyAtOnce(t *testing.T) {
 	if len(slots) != len(ids) {
 		t.Errorf("%d runners share %d ranges of user ids", len(ids), len(slots))
 	}
-	began := time.Now()
+	start = time.Since(began)
+	began = time.Now()
 	b.stop()
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the end took %s", took)
-	}
+	return start, time.Since(began)
 }
 
 func TestLongDirectory(t *testing.T) {

@@ -16,22 +16,21 @@ func (b *bed) left(t testing.TB) string {
 	return b.sh(t, `for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) tr '\0' ' ' <$p/cmdline; echo;; esac; done 2>/dev/null | grep -v -e '^tr ' -e '^grep ' -e '^sh -c for' -e '^$'`).stdout
 }
 
+// TestTimeLimit counts what the command still does: a busy machine holds it up as
+// it does the agent. When the agent decides is told by its clock (serve's
+// TestTimeLimit).
 func TestTimeLimit(t *testing.T) {
 	b := newBed(t, 0)
-	begin := time.Now()
 	r, err := b.start(t, agent.Start{
-		Argv:      []string{"sh", "-c", "setsid sleep 1001 & (setsid sh -c 'sleep 1002 & sleep 1003' &) ; echo on; sleep 4"},
+		Argv:      []string{"sh", "-c", "setsid sleep 1001 & (setsid sh -c 'sleep 1002 & sleep 1003' &) ; while echo on; do sleep 0.1; done"},
 		Env:       testEnv,
 		TimeLimit: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took < time.Second || took > 3500*time.Millisecond { // it sleeps for 4 s
-		t.Errorf("took %v", took)
-	}
-	if r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.stdout != "on\n" {
-		t.Errorf("got %+v", r)
+	if n := strings.Count(r.stdout, "on\n"); r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.exit.Wall < time.Second || n < 1 || n > 20 {
+		t.Errorf("%d lines, %+v", n, r.exit)
 	}
 	if left := b.left(t); left != "" {
 		t.Errorf("left: %q", left)
@@ -51,7 +50,7 @@ func TestTimeLimitAlone(t *testing.T) {
 	if s, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "alone"}); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.finish(t, s); r.exit.Cause != agent.CauseTimeLimit || r.exit.Wall > 10*time.Second {
+	if r := b.finish(t, s); r.exit.Cause != agent.CauseTimeLimit || r.exit.Wall < 200*time.Millisecond {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -65,11 +64,11 @@ func TestKill(t *testing.T) {
 		signal       string
 		stdout       string
 	}{
-		{"at once", "trap 'echo no' TERM; echo on; sleep 60 & wait", 0, 0, "SIGKILL", "on\n"},
-		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 60 & wait", 20 * time.Second, 3, "", "on\nbye\n"},
-		{"not handled", "echo on; exec sleep 60", 20 * time.Second, 0, "SIGTERM", "on\n"},
-		{"ignored", "trap '' TERM; echo on; sleep 60", 200 * time.Millisecond, 0, "SIGKILL", "on\n"},
-		{"stopped", "echo on; kill -STOP $$; sleep 60", 20 * time.Second, 0, "SIGTERM", "on\n"},
+		{"at once", "trap 'echo no' TERM; echo on; sleep 1000 & wait", 0, 0, "SIGKILL", "on\n"},
+		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 1000 & wait", time.Minute, 3, "", "on\nbye\n"},
+		{"not handled", "echo on; exec sleep 1000", time.Minute, 0, "SIGTERM", "on\n"},
+		{"ignored", "trap '' TERM; echo on; sleep 1000", 200 * time.Millisecond, 0, "SIGKILL", "on\n"},
+		{"stopped", "echo on; kill -STOP $$; sleep 1000", time.Minute, 0, "SIGTERM", "on\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", test.script}, Env: testEnv})
@@ -93,8 +92,9 @@ func TestKill(t *testing.T) {
 			if r.exit.Cause != agent.CauseKill || r.exit.Code != test.code || r.exit.Signal != test.signal || "on\n"+r.stdout != test.stdout {
 				t.Errorf("got %+v", r)
 			}
-			if time.Since(begin) > 10*time.Second {
-				t.Errorf("took %v", time.Since(begin))
+			// The grace is waited out by what ignores SIGTERM, and by nothing else.
+			if took := time.Since(begin); (took >= test.grace) != (test.signal == "SIGKILL") {
+				t.Errorf("took %v, and its grace is %v", took, test.grace)
 			}
 			if left := b.left(t); left != "" {
 				t.Errorf("left: %q", left)
@@ -330,15 +330,15 @@ func TestBorrowedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	borrower, err := b.session(t, agent.Start{ID: "borrower", Argv: []string{"sh", "-c",
-		"until test -s pid; do sleep 0.01; done; exec 3>/proc/$(cat pid)/fd/1; : >held; while :; do echo more >&3; done"}, Env: testEnv})
+		"until test -s pid; do sleep 0.01; done; exec 3>/proc/$(cat pid)/fd/1; : >held; while :; do echo more >&3; done"}, Env: testEnv, TimeLimit: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
-	r := b.finish(t, lender)
-	if took := time.Since(begin); took > 10*time.Second || !strings.Contains(r.stdout, "end\n") {
-		t.Errorf("took %v, %d bytes", took, len(r.stdout))
+	if r := b.finish(t, lender); r.exit.Cause != agent.CauseSelf || !strings.Contains(r.stdout, "end\n") {
+		t.Errorf("%d bytes, %+v", len(r.stdout), r.exit)
 	}
 	_ = borrower.Kill(0)
-	b.finish(t, borrower)
+	if r := b.finish(t, borrower); r.exit.Cause == agent.CauseTimeLimit {
+		t.Errorf("the lender ended only when nobody else had its pipe: %+v", r.exit)
+	}
 }

@@ -49,6 +49,8 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
+// TestCPULimit has a wide bound: how late the agent may look is told by its clock
+// (serve's TestWatch), and here also by how long a busy machine holds it up.
 func TestCPULimit(t *testing.T) {
 	b := newBed(t, 0)
 	for name, script := range map[string]string{
@@ -102,10 +104,9 @@ func TestProcessLimit(t *testing.T) {
 	}
 	for strings.Count(b.left(t), "sleep 1000") < 8 {
 	}
-	begin := time.Now()
-	r = b.limited(t, agent.Limits{Processes: 8}, "perl", "-e", "while (1) { fork }")
-	if r.exit.Cause != agent.CauseProcessLimit || time.Since(begin) > 5*time.Second {
-		t.Errorf("a fork bomb: %+v after %v", r.exit, time.Since(begin))
+	// Its time limit would end it later.
+	if r = b.limited(t, agent.Limits{Processes: 8}, "perl", "-e", "while (1) { fork }"); r.exit.Cause != agent.CauseProcessLimit {
+		t.Errorf("a fork bomb: %+v", r.exit)
 	}
 	if left := b.left(t); strings.Count(left, "sleep 1000") != 8 || strings.Contains(left, "perl") {
 		t.Errorf("left: %q", left)

@@ -258,13 +258,11 @@ func TestTerminalHangUp(t *testing.T) {
 			p.sees(2, "$ ")
 			p.types("sleep 1000 & (setsid sleep 1001 &) ; echo o''n; sleep 1002\n")
 			p.sees(1, "on\r\n")
-			begin := time.Now()
 			if err := hangUp(p.s); err != nil {
 				t.Fatal(err)
 			}
-			exit := p.ends()
-			if exit.Signal != "SIGHUP" && exit.Code != 129 || time.Since(begin) > 10*time.Second {
-				t.Errorf("%+v after %v", exit, time.Since(begin))
+			if exit := p.ends(); exit.Signal != "SIGHUP" && exit.Code != 129 { // after its grace it would be SIGKILL
+				t.Errorf("%+v", exit)
 			}
 			if left := b.left(t); left != "" {
 				t.Errorf("left: %q", left)

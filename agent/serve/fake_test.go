@@ -34,6 +34,7 @@ type fakeHost struct {
 type fakeProcess struct {
 	host           *fakeHost
 	start          agent.Start
+	at             time.Time // of the start
 	stdin          io.ReadCloser
 	in             *io.PipeWriter
 	stdout, stderr *io.PipeWriter
@@ -54,7 +55,7 @@ func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {
 	h.mu.Lock()
 	h.started++
 	h.mu.Unlock()
-	p := &fakeProcess{host: h, start: start, killed: make(chan struct{}), ended: make(chan struct{})}
+	p := &fakeProcess{host: h, start: start, at: time.Now(), killed: make(chan struct{}), ended: make(chan struct{})}
 	p.out, p.stdout = io.Pipe()
 	p.err, p.stderr = io.Pipe()
 	if start.Stdin || start.Terminal != nil {
@@ -120,12 +121,15 @@ func (p *fakeProcess) Signal(name string) bool {
 	return name != "SIGNONE"
 }
 
-// Measure has used what the command's second argument says, and has three
-// processes.
+// Measure has used what the command's second argument says, or two cores since
+// its start, and has three processes.
 func (p *fakeProcess) Measure() serve.Measure {
 	used := time.Duration(0)
 	if len(p.start.Argv) > 1 {
 		used, _ = time.ParseDuration(p.start.Argv[1])
+		if p.start.Argv[1] == "two cores" {
+			used = 2 * time.Since(p.at)
+		}
 	}
 	return serve.Measure{CPU: used, Processes: 3}
 }

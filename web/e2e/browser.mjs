@@ -1,4 +1,5 @@
 // Debian's Chromium, and what every page is watched for.
+import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
 
 /** Starts the browser. */
@@ -21,4 +22,45 @@ export async function open(browser, options = {}) {
     if (request.failure()?.errorText === "csp") page.mistakes.push(`refused: ${request.url()}`);
   });
   return page;
+}
+
+/**
+ * Scrolls a table, which asks for its rows as its end comes near, down to the
+ * last of n, and returns what it took, in words. Judged is what is in the page
+ * and what is asked for, and the time until a step is painted only beside that
+ * of the same page's frames without one, by turns: other users of the machine
+ * slow both.
+ */
+export async function scrollDown(page, n, step) {
+  let pages = 0;
+  const count = (request) => {
+    if (request.postDataJSON()?.variables?.first === 500) pages++; // the refreshes ask for other numbers
+  };
+  page.on("request", count);
+  const frames = () =>
+    page.evaluate(async () => {
+      const began = performance.now();
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const rows = [...document.querySelectorAll(".table-row")].map((row) => Number(row.getAttribute("aria-rowindex")));
+      return { took: performance.now() - began, rows: rows.length, last: Math.max(...rows) };
+    });
+  const still = [];
+  const steps = [];
+  let most = 0;
+  for (const began = Date.now(); ; ) {
+    still.push((await frames()).took);
+    await step();
+    const { took, rows, last } = await frames();
+    steps.push(took);
+    most = Math.max(most, rows);
+    if (last === n + 1) break;
+    assert.ok(Date.now() - began < 120_000, `it came to row ${last} only`);
+  }
+  page.off("request", count);
+  const median = (times) => Math.round(times.sort((a, b) => a - b)[times.length >> 1]);
+  const told = `${steps.length} steps to the last of ${n} rows took ${median(steps)} ms each, at the median, and ${median(still)} ms without scrolling; ${most} rows were in the page at most; ${pages} pages were asked for`;
+  assert.ok(most < 100, told);
+  assert.ok(pages <= n / 500 + 2, told);
+  assert.ok(median(steps) <= 8 * median(still), told);
+  return told;
 }
