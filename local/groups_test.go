@@ -73,18 +73,6 @@ func (b *bench) most(processes int64) string { return fmt.Sprint(processes + b.t
 // to its neighbours meanwhile, which a shell couldn't without starting one.
 const waits = `exec perl -e 'select undef, undef, undef, 0.05 until -e "/workspace/go"'`
 
-// eventually reports whether something is so, or comes to be so in time.
-func eventually(is func() bool) bool {
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for end := time.Now().Add(time.Minute); !is(); <-look.C {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}
-
 // bomb forks until it is refused; what it forked waits.
 const bomb = `exec python3 -c '
 import os, signal
@@ -155,9 +143,7 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 		follow = append(follow, b.launch(id, waits))
 	}
 	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "signal.pause()\n'", "while not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
-	if !eventually(func() bool { return limitOf(t, pid, "pids", "run/pids.current") == b.most(48) }) {
-		t.Fatal("it doesn't fill the runner")
-	}
+	b.eventually("it fills the runner", func() bool { return limitOf(t, pid, "pids", "run/pids.current") == b.most(48) })
 	var asking sync.WaitGroup
 	for range 500 {
 		asking.Go(func() {
@@ -248,18 +234,14 @@ func TestWhereCommandsAre(t *testing.T) {
 	launcher := min(1, b.trees.Launchers()) // its thread, where that is there
 	for range 3 {
 		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
-		if !eventually(func() bool { return count() == fmt.Sprint(4+launcher) }) { // one that waits, a shell, two that sleep
-			t.Fatalf("%s processes are in %s", count(), group)
-		}
+		b.eventually("one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })
 		b.expect(id, "touch /workspace/go", "")
 		if _, exit := follow(); exit.Code != 0 || exit.Own == nil {
 			t.Errorf("%+v", exit)
 		}
 		b.expect(id, "rm /workspace/go; set -- /proc/[0-9]*; echo $#", "2") // the agent and this shell
 	}
-	if !eventually(func() bool { return count() == fmt.Sprint(launcher) }) {
-		t.Fatalf("%s processes stay in %s", count(), group)
-	}
+	b.eventually("nothing stays in "+group, func() bool { return count() == fmt.Sprint(launcher) })
 }
 
 func TestUsage(t *testing.T) {

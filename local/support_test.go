@@ -315,9 +315,9 @@ func (b *bench) eventually(what string, ok func() bool) {
 	b.t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(20 * time.Second); !ok(); <-look.C {
+	for end := time.Now().Add(time.Minute); !ok(); <-look.C { // which is for slow virtual machines
 		if time.Now().After(end) {
-			b.t.Fatalf("not within 20 s: %s", what)
+			b.t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
