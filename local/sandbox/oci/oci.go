@@ -115,7 +115,7 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
 	}
 	if roots.Alone(r.Path) != nil {
-		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it, or a directory that it is in: give it to root, with mode 755, and put it where only root can write, such as /usr/local/bin", name)
+		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it, or a directory that it is in: give it to root, with mode 755, and put it where only root can write", name)
 	}
 	return r, nil
 }
