@@ -98,6 +98,13 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("after a restart: %+v", got)
 	}
 	p.release(t, runner)
+	s.ends(p)
+}
+
+// ends stops a server, which is to leave nothing.
+func (s *separation) ends(p *process) {
+	t := s.t
+	t.Helper()
 	if took := p.end(t, syscall.SIGTERM, false); took > 5*time.Second || p.cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("ended after %v with %v\n%s", took, p.cmd.ProcessState, p.stderr.String())
 	}
@@ -165,7 +172,7 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 			t.Errorf("%q isn't %d's on the machine: %+v, %v", name, want, info, err)
 		}
 	}
-	p.end(t, syscall.SIGTERM, false)
+	s.ends(p)
 
 	// The doctor, whose image has such files too, leaves nothing.
 	line = ordinary("doctor", "--json", "--server", "http://127.0.0.1:1", "--data", filepath.Join(s.data, "doctor"))
@@ -180,7 +187,7 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 	if got := p.shell(t, p.claimLoosely(t, "image"), lookAround); got.stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
 		t.Errorf("without newuidmap: %+v", got)
 	}
-	p.end(t, syscall.SIGTERM, false)
+	s.ends(p)
 }
 
 // whole returns a command line whose program has its whole path.

@@ -19,10 +19,10 @@ import (
 func (c *Cluster) Run(ctx context.Context) error {
 	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
-	var tasks, parts sync.WaitGroup
+	var tasks, parts, images sync.WaitGroup
 	parts.Go(func() { c.obey(ctx) })
 	parts.Go(func() { c.measure(ctx) })
-	parts.Go(func() { c.images.Run(ctx) })
+	images.Go(func() { c.images.Run(ctx) })
 	if c.network != nil {
 		parts.Go(func() { c.network.resolver.Run(ctx) })
 	}
@@ -50,6 +50,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	leave(errStopping())
 	tasks.Wait()
+	images.Wait() // only now: what it still deletes holds no runner's end up
 	c.Close()
 	return errors.Join(errs...)
 }

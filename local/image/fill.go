@@ -60,9 +60,10 @@ func (f *nearFiller) disk() int64 { return f.written + int64(f.entries)<<10 }
 
 func (f *nearFiller) close() error { return f.root.Close() }
 
-// goneWithin is how long a worker that was left may go on with a file, and how long
-// a server that ends goes on deleting.
-const goneWithin = 5 * time.Second
+const (
+	goneWithin  = 5 * time.Second // a worker that was left may go on with a file for so long
+	leaveWithin = time.Second     // a server that ends goes on deleting for so long
+)
 
 // remove deletes a directory of the cache's, whoever its files belong to; once ctx
 // ends only for a moment more. It gives up what is left once nobody may be at work
@@ -79,7 +80,7 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 	}
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveWithin, cancel) })()
 	for until := time.Now().Add(gone); err != nil; {
 		last := time.Now().After(until)
 		if failed := c.clear(within, dir); failed != nil {
