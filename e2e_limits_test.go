@@ -127,6 +127,11 @@ func (b bed) fillMemory(t *testing.T, runner string) {
 	t.Helper()
 	group, agent := b.agentOf(t, runner)
 	b.limitRead(t, "memory", runner)
+	if text, err := os.ReadFile(filepath.Join(group, "memory.limit_in_bytes")); err == nil { // on version 2 it is the one above
+		if limit, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || limit > 1<<30 {
+			t.Fatalf("the memory of all of it is limited to %s (%v)", text, err)
+		}
+	}
 	script := `echo 1000 >/proc/$1/oom_score_adj && echo $$ >"$2/cgroup.procs" && grep -q "$3" /proc/self/cgroup && exec python3 -c '
 import os
 file, mib = os.memfd_create("full"), bytes(1 << 20)

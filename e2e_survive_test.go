@@ -130,7 +130,7 @@ func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
 	}
 	eats := p.start(t, object{"runnerId": small, "shell": hungry})
 	p.end(t, syscall.SIGKILL, false)
-	eventually(t, 30*time.Second, "they end, and nobody but their agents is there", func() bool { return !runs(p.cgroups, "sleep") && !runs(p.cgroups, "head") })
+	eventually(t, 30*time.Second, "they end, and nobody but their agents is there", func() bool { return !runs(p.cgroups, "sh") && !runs(p.cgroups, "sleep") })
 	p = serveBinary(t, p.data)
 	if got := p.await(t, exits); got.Outcome != "EXITED" || *got.ExitCode != 3 || got.stream("STDOUT") != "out\n" || got.stream("STDERR") != "err\n" {
 		t.Errorf("%+v", got)

@@ -72,13 +72,15 @@ func TestInside(t *testing.T) {
 		}
 	})
 	t.Run("languages", func(t *testing.T) {
-		if _, err := exec.LookPath("node"); err != nil {
-			sandboxtest.Lacks(t, "the machine has no node that could be seen inside")
-		}
 		b.expect(id, "python3 -c 'import ssl, json; print(6*7)'", "42")
-		b.expect(id, "node -e 'console.log(6*7)'", "42")
 		b.expect(id, `printf '#include <stdio.h>\nint main(void){puts("42");}' > a.c && cc -o a a.c && ./a && rm a a.c`, "42")
 		b.expect(id, "ls /etc/ssl/certs/*.pem /etc/ssl/certs/*.crt 2>/dev/null | head -1 | wc -l", "1")
+	})
+	t.Run("node", func(t *testing.T) {
+		if path, err := exec.LookPath("node"); err != nil || !strings.HasPrefix(path, "/usr/") {
+			sandboxtest.Lacks(t, "the machine has no node that could be seen inside")
+		}
+		b.expect(id, "node -e 'console.log(6*7)'", "42")
 	})
 	t.Run("room is capped", func(t *testing.T) {
 		for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {

@@ -104,7 +104,7 @@ func TestFilters(t *testing.T) {
 		{"a chain is flushed", func() { conn.FlushChain(chain) }, true},
 		{"a chain is deleted", func() { conn.DelChain(chain) }, true},
 		{"a table is deleted", func() { conn.DelTable(ours) }, true},
-		{"all is deleted", func() { conn.AddTable(ours); flush(); conn.FlushRuleset() }, true},
+		{"all is deleted", func() { conn.AddTable(ours); flush(); since(20 * time.Second); conn.FlushRuleset() }, true},
 	} {
 		change.do()
 		flush()

@@ -33,8 +33,8 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 		return err
 	}
 	if c.Rootless == nil { // else /run is the helper's own
-		if err := roots.Alone(run); err != nil {
-			return finalError{err}
+		if roots.Alone(run) != nil { // in words that name no path, so that they are told
+			return finalError{errors.New("others than root can write to the machine's directory run, or to rockpool in it, where sandboxes are mounted: give both to root, with mode 755")}
 		}
 	}
 	// The sandbox's root, who isn't the machine's, goes through it; the server may
