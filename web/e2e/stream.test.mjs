@@ -81,7 +81,8 @@ test("50 MB of output leave the page usable", async (t) => {
     await page.waitForSelector(`button[aria-pressed="${!wrapped}"]:text-is('Wrap')`);
   };
   // Clicks that were answered within 16 ms aren't told.
-  const answered = (n) => page.evaluate(async (n) => {
+  const answered = (n) =>
+    page.evaluate(async (n) => {
       await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))); // the last one's answer is painted
       return [...window.seen.clicks.splice(0), ...Array(n).fill(16)].slice(0, n).sort((a, b) => a - b)[n >> 1];
     }, n);
