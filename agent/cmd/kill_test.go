@@ -263,7 +263,8 @@ func TestForkBomb(t *testing.T) {
 }
 
 // TestStoppedStart has user code stop every process that it may, also those
-// that the agent has forked and that haven't executed yet.
+// that the agent has forked and that haven't executed yet. Those starts are
+// refused: nothing is killed without a cause that is told.
 func TestStoppedStart(t *testing.T) {
 	b := newBed(t, 96)
 	attacker, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `print "on\n"; $| = 1; print "on\n"; while (1) { kill STOP, -1 }`}, Env: testEnv})
@@ -278,10 +279,14 @@ func TestStoppedStart(t *testing.T) {
 	for range 20 {
 		begin := time.Now()
 		s, err := b.session(t, agent.Start{Argv: []string{"true"}, Env: testEnv, TimeLimit: 10 * time.Millisecond})
-		if err != nil {
+		var refused *agent.Error
+		if err == nil {
+			if exit := b.finish(t, s).exit; exit.Signal != "" && exit.Cause != agent.CauseTimeLimit {
+				t.Errorf("it ended by %s: %+v", exit.Signal, exit)
+			}
+		} else if !errors.As(err, &refused) || refused.Code != agent.ErrTooMany {
 			t.Fatal(err)
 		}
-		b.finish(t, s)
 		if took := time.Since(begin); took > 2*stuckStart {
 			t.Errorf("a start took %v", took)
 		}

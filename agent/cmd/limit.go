@@ -62,9 +62,7 @@ func (h *host) executeLimited(p *process, launch forkExec, start agent.Start, ca
 		return err
 	}
 	if err := readReport(report); err != nil {
-		p.Kill(0)
-		<-p.exited
-		h.reaper.forget(p)
+		h.giveUp(p)
 		return err
 	}
 	return nil

@@ -28,6 +28,7 @@ type process struct {
 
 	refusedBefore int64 // by the runner's own kernel, when it began
 	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
+	heldUp        bool  // its start took so long that it was killed
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
@@ -102,7 +103,18 @@ func (h *host) execute(p *process, start agent.Start, candidates []string, attr 
 			break
 		}
 	}
+	if p.heldUp {
+		h.giveUp(p)
+		return &agent.Error{Code: agent.ErrTooMany, Message: "the start was held up: the runner is too busy, or another of its programs stops what starts"}
+	}
 	return err
+}
+
+// giveUp ends a process whose start failed after its fork.
+func (h *host) giveUp(p *process) {
+	p.Kill(0)
+	<-p.exited
+	h.reaper.forget(p)
 }
 
 // searchable reports whether user may enter a directory, as far as its own
@@ -127,13 +139,17 @@ func (r *reaper) start(p *process, launch forkExec, file string, argv []string, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A child that was stopped before its exec would hold the lock for ever.
-	watchdog := time.AfterFunc(stuckStart, p.signalAll(unix.SIGKILL))
-	defer watchdog.Stop()
+	killed := make(chan bool, 1)
+	watchdog := time.AfterFunc(stuckStart, func() {
+		killed <- len(p.members()) > 0
+		p.signalAll(unix.SIGKILL)()
+	})
 	pid, err := launch(file, argv, attr)
+	stuck := !watchdog.Stop() && <-killed
 	if err != nil {
 		return err
 	}
-	p.pid = pid
+	p.pid, p.heldUp = pid, stuck
 	r.leaders[pid] = p
 	for _, other := range r.groups {
 		other.crowded, p.crowded = true, true
