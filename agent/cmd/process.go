@@ -141,8 +141,11 @@ func (r *reaper) start(p *process, launch forkExec, file string, argv []string, 
 	// A child that was stopped before its exec would hold the lock for ever.
 	killed := make(chan bool, 1)
 	watchdog := time.AfterFunc(stuckStart, func() {
-		killed <- len(p.members()) > 0
-		p.signalAll(unix.SIGKILL)()
+		members := p.members()
+		for _, pid := range members { // and no other, which may be past its exec by then
+			p.signal(pid, unix.SIGKILL)
+		}
+		killed <- len(members) > 0
 	})
 	pid, err := launch(file, argv, attr)
 	stuck := !watchdog.Stop() && <-killed
