@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor test vm e2e screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -13,7 +13,7 @@ GO_BUILD := go build -trimpath -buildvcs=$(VCS)
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 help: ## print this
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
 
 build: agent sandbox prober web ## build bin/rockpool with all it embeds
 	@echo 'build bin/rockpool'
@@ -56,14 +56,38 @@ nomad: as-root ## run a real Nomad by hand, and say how to use it (as root); NOM
 gvisor: ## build gVisor's runsc once, in some minutes, and say where it is: for the setting gvisor-runtime, to try it out
 	@scripts/gvisor
 
-test: ## run every check and test, with real sandboxes (as root)
-	@scripts/test
+check: ## format, vet, lint, generated code, pure tests, web components: no root, under 3 minutes
+	@scripts/test check
 
-vm: build ## test with version 2 of cgroups, systemd and without root, in a virtual machine (as root)
-	@scripts/vm
+test: ## check, then real sandboxes, the API end to end, others' clients, the examples: under 10 minutes (as root)
+	@scripts/test test
 
-e2e: as-root build ## use the dashboard in a real browser, with real sandboxes (as root)
-	@scripts/web e2e
+test-all: ## everything, in the phases below: under 40 minutes (as root); CI runs it
+	@scripts/test all
+
+test-nomad: ## only the tests with a real Nomad, which is built once (as root)
+	@scripts/test nomad
+
+test-gvisor: ## only those with gVisor, which is built once (as root)
+	@scripts/test gvisor
+
+test-web: ## only the dashboard in a real browser (as root)
+	@scripts/test web
+
+test-vm: ## only the virtual machine with cgroup v2 and systemd (as root)
+	@scripts/test vm
+
+test-race: ## only those under the race detector (as root)
+	@scripts/test race
+
+test-chaos: ## only short runs of chaos (as root)
+	@scripts/test chaos
+
+test-attack: ## only the corpus of attacks, and each defence taken away (as root)
+	@scripts/test attack
+
+soak: ## run the Go tests of make check 10 times beside four busy processes; SOAKFLAGS='50 go test -run Claim ./runtime/pool'
+	@scripts/soak-tests $(or $(SOAKFLAGS),10)
 
 screenshots: as-root build ## make pictures of the dashboard's pages in docs/screenshots (as root)
 	@scripts/web screenshots

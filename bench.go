@@ -39,7 +39,9 @@ Every row takes turns with its floor: with the same done without Rockpool, in th
 
     rockpool bench --row claim --row first-output
 
-Exit codes: 0 when all rows could be measured, whatever came out; 125 when one could not; 130 after Ctrl-C, with the rows that it had by then.`
+A row is left out if its runners exceed the machine's overcommitted capacity. The table says by how much.
+
+Exit codes: 0 when all rows that fit could be measured, whatever came out; 125 when one could not; 130 after Ctrl-C, with the rows that it had by then.`
 }
 
 // Run measures, and prints the report.

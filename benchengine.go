@@ -24,7 +24,7 @@ type benchEngine struct {
 }
 
 func openBenchEngine(ctx context.Context, data, cgroups string) (bench.Engine, error) {
-	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, CgroupParent: cgroups, LogLevel: "warn", LogFormat: "console"}
+	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: bench.CPUOvercommit, MemoryOvercommit: bench.MemoryOvercommit, KeepEvaluations: 300, KeepAllocations: 300, CgroupParent: cgroups, LogLevel: "warn", LogFormat: "console"}
 	if err := config.Check(); err != nil {
 		return nil, err
 	}

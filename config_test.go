@@ -230,6 +230,7 @@ func TestServeNamesThePlaceOfAWrongSetting(t *testing.T) {
 		{[]string{"serve", "--log-format=yaml"}, `--log-format is "yaml"`},
 		{[]string{"serve", "--listen", "0.0.0.0:80"}, `--listen is "0.0.0.0:80"`},
 		{[]string{"serve", "--parallel", "many"}, "--parallel"},
+		{[]string{"serve", "--log-format=json", "--stop-within=-1s"}, `--stop-within is "-1s", but must be 0s to 1h`},
 		{[]string{"serve", "--lisen", "x"}, "--lisen"},
 		{[]string{"serv"}, "serv"},
 	} {

@@ -138,12 +138,12 @@ func (p *patient) shell(ctx context.Context, script string) (probe, error) {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
 	err := p.client.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
-		map[string]any{"in": map[string]any{"runnerId": p.runner, "shell": script, "timeLimit": 20}}, &started)
+		map[string]any{"in": map[string]any{"runnerId": p.runner, "shell": script, "timeLimit": 120}}, &started)
 	if err != nil {
 		return probe{}, err
 	}
 	var out struct{ Execution probe }
-	err = p.client.Ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 30) { outcome message output { chunks { text } } } }`,
+	err = p.client.Ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 150) { outcome message output { chunks { text } } } }`,
 		map[string]any{"id": started.StartExecution.Execution.ID}, &out)
 	return out.Execution, err
 }

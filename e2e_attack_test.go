@@ -14,12 +14,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // An assault is a request that costs its sender little and could cost the server
@@ -93,10 +93,11 @@ func (blank) Read(p []byte) (int, error) {
 }
 
 // TestE2EWrongDocumentsAreRefusedEarly asks a server of its own what it must not
-// try to answer, over every transport, and weighs it: none takes long, and all
+// try to answer, over every transport, and weighs it: all
 // of them, many at once too, take no more memory than a few requests of the
 // largest size.
 func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	before := mostMemory(t, p.cmd.Process.Pid)
 	transports := map[string]func(context.Context, string, assault) (string, error){"POST": overPOST, "server-sent events": overEvents, "WebSocket": overWebSocket}
@@ -106,11 +107,10 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 			if attack.form && transport != "POST" {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			code, err := send(ctx, p.URL(), attack)
 			if err != nil || code != attack.code {
-				t.Errorf("%s, %s: %q after %s, %v; want %s", attack.name, transport, code, time.Since(began), err, attack.code)
+				t.Errorf("%s, %s: %q, %v; want %s", attack.name, transport, code, err, attack.code)
 			}
 			cancel()
 		}
@@ -138,11 +138,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	if together-before > 1200<<20 { // eight bodies of the largest size, each up to five times
 		t.Errorf("all at once they took %d MiB", (together-before)>>20)
 	}
-	began := time.Now()
 	p.call(t, "{ version }", nil, nil)
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("afterwards a query takes %s", took)
-	}
 	p.end(t, syscall.SIGTERM, false)
 	if log := p.stderr.String(); strings.Contains(log, "request failed") || strings.Contains(log, "panic") {
 		t.Errorf("what clients did wrong was logged as the server's failure: %.2000s", log)

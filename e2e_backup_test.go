@@ -10,6 +10,7 @@ import (
 // TestE2EBackupComesBack backs a server up while it runs, as docs/operations.md
 // says, and starts another one with that.
 func TestE2EBackupComesBack(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	p.call(t, `mutation { putEnvironment(input: {id: "mine", poolSize: 1}) { created } }`, nil, nil)
 	runner := p.claimLoosely(t, "mine")

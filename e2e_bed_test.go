@@ -11,19 +11,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
+// Slow: it starts dozens of servers with real runners, kills many of them, and awaits what the next one takes over.
+
 // The tests named TestE2E… run real programs in real sandboxes, through the
-// API. Most share one server in this process, under the race detector; those
-// that kill or weigh a server start bin/rockpool.
+// API. Most share one server in this process, which make test-race runs under the
+// race detector. Those that kill or weigh a server start bin/rockpool.
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "doctor" { // which starts itself, in another network namespace
@@ -47,6 +49,7 @@ type sharedServer struct {
 	once   sync.Once
 	bed    bed
 	server *Server
+	log    keptLog
 	err    error
 	end    context.CancelFunc
 	ended  chan error
@@ -61,12 +64,15 @@ type bed struct {
 }
 
 // e2e returns the server that tests share; it has the first environments.
-func e2e(t *testing.T) bed {
+func e2e(t testing.TB) bed {
 	t.Helper()
+	need.Sandboxes(t)
 	shared.once.Do(func() { shared.err = shared.start() })
 	if shared.err != nil {
-		t.Fatalf("the server for the tests doesn't start: %v", shared.err)
+		t.Fatalf("the server for the tests doesn't start: %v\n%s", shared.err, shared.log.String())
 	}
+	explain(t, &shared.log)
+	t.Cleanup(func() { shared.bed.askEvents(t) })
 	return shared.bed
 }
 
@@ -75,11 +81,11 @@ func (s *sharedServer) start() error {
 	if err != nil {
 		return err
 	}
-	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups, LogLevel: "warn", LogFormat: "console"}
+	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups, LogLevel: "info", LogFormat: "console"}
 	if err := config.Check(); err != nil {
 		return err
 	}
-	server := NewServer(config, zap.NewNop())
+	server := NewServer(config, s.log.logger())
 	if err := server.Open(context.Background()); err != nil {
 		return err
 	}
@@ -144,6 +150,15 @@ func leftovers(data, cgroups string) []string {
 	return left
 }
 
+// thorough returns how often a test repeats something: many times where the run has
+// time for that, as make test-chaos does.
+func thorough(few, many int) int {
+	if need.Provides("chaos") {
+		return many
+	}
+	return few
+}
+
 type object = map[string]any
 
 // call sends an operation that must succeed.
@@ -163,16 +178,12 @@ func (b bed) refused(t testing.TB, query string, variables object, code runtime.
 	}
 }
 
+// claim claims a runner, which is released at the test's end.
 func (b bed) claim(t testing.TB, environment string) string {
 	t.Helper()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	b.call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
-		object{"in": object{"environmentId": environment, "waitFor": 60}}, &out)
-	id := out.ClaimRunner.Runner.ID
+	id := b.claimLoosely(t, environment)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := b.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": id}, nil); err != nil {
 			t.Error(err)
@@ -186,7 +197,7 @@ func (b bed) put(t testing.TB, input object) {
 	t.Helper()
 	b.call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		err := b.Ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": input["id"]}, nil)
 		if err != nil {
@@ -233,15 +244,16 @@ func (b bed) start(t testing.TB, input object) string {
 	return out.StartExecution.Execution.ID
 }
 
+// await returns an execution's end.
 func (b bed) await(t testing.TB, execution string) result {
 	t.Helper()
 	var out struct{ Execution result }
-	b.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) {
-		id state outcome exitCode signal goneReason message usage { wallMs outputBytes peakProcesses bytesRead bytesWritten }
-		output { end chunks { stream text base64 } } } }`, object{"id": execution}, &out)
-	if out.Execution.State != "FINISHED" {
-		t.Fatalf("execution is still %s after 60 s", out.Execution.State)
-	}
+	wait.For(t, "the end of execution "+execution, func() bool {
+		b.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) {
+			id state outcome exitCode signal goneReason message usage { wallMs outputBytes peakProcesses bytesRead bytesWritten }
+			output { end chunks { stream text base64 } } } }`, object{"id": execution}, &out)
+		return out.Execution.State == "FINISHED"
+	})
 	return out.Execution
 }
 
@@ -296,16 +308,4 @@ func (b bed) follow(ctx context.Context, execution string, after *string, each f
 		each(event)
 		return nil
 	})
-}
-
-// eventually waits for a condition that has to be looked for.
-func eventually(t testing.TB, patience time.Duration, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/bench"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // benchLeftovers returns what the bench of a process left: groups, directories
@@ -31,6 +32,7 @@ func benchLeftovers(t testing.TB, pid, temporary string) []string {
 // TestE2EBench measures a row and looks at what the report says, not at how
 // fast anything was.
 func TestE2EBench(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--row", "claim", "--row", "claim/*", "--row", "first-output/*", "--quick", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
@@ -89,7 +91,7 @@ func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string
 		t.Fatal(err)
 	}
 	pid = strconv.Itoa(cmd.Process.Pid)
-	eventually(t, 20*time.Second, "two runners are claimed and two idle", func() bool {
+	wait.For(t, "two runners are claimed and two idle", func() bool {
 		groups, _ := filepath.Glob("/sys/fs/cgroup/pids/rockpool/bench-" + pid + "-1/*/cgroup.procs")
 		unified, _ := filepath.Glob("/sys/fs/cgroup/rockpool/bench-" + pid + "-1/*/cgroup.procs")
 		return len(groups) == 4 || len(unified) == 4
@@ -100,6 +102,7 @@ func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string
 // TestE2EBenchKilled: nothing can be done then but by the server itself. Only
 // its directory stays, as all that a killed program has in TMPDIR does.
 func TestE2EBenchKilled(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	cmd, pid := benchWithRunners(t, temporary)
 	if err := cmd.Process.Kill(); err != nil {
@@ -112,7 +115,7 @@ func TestE2EBenchKilled(t *testing.T) {
 			t.Errorf("left: %q", left)
 		}
 	}()
-	eventually(t, 15*time.Second, "its server and the runners end", func() bool {
+	wait.For(t, "its server and the runners end", func() bool {
 		left = left[:0]
 		for _, what := range benchLeftovers(t, pid, temporary) {
 			if !strings.HasPrefix(what, temporary) {
@@ -131,6 +134,7 @@ func TestE2EBenchKilled(t *testing.T) {
 
 // TestE2EBenchInterrupted ends a bench in the middle of a row.
 func TestE2EBenchInterrupted(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	cmd, pid := benchWithRunners(t, temporary)
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
@@ -147,6 +151,7 @@ func TestE2EBenchInterrupted(t *testing.T) {
 
 // TestE2EBenchInterruptedTellsWhatItHas ends a bench in its second row.
 func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--row", "claim", "--row", "true/graphql/2", "--quick", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
@@ -180,6 +185,7 @@ func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
 // TestE2EBenchRecovers has servers killed, and a scheduler at work without any:
 // nothing is left of them.
 func TestE2EBenchRecovers(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--row", "recover", "--row", "schedule", "--quick", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
@@ -199,6 +205,7 @@ func TestE2EBenchRecovers(t *testing.T) {
 }
 
 func TestBenchRefusesWhatItDoesNotKnow(t *testing.T) {
+	need.Sandboxes(t) // it refuses others than root before
 	for _, test := range []struct {
 		args []string
 		want string

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestE2EChaosInterrupted ends a run in the middle; scripts/test has a whole one.
 func TestE2EChaosInterrupted(t *testing.T) {
+	need.Chaos(t)
 	temporary := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), rockpool(t), "chaos", "--seed", "1", "--every", "500ms")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
@@ -23,7 +25,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := "rockpool/chaos-" + strconv.Itoa(cmd.Process.Pid)
-	eventually(t, 30*time.Second, "its runners are there", func() bool { return len(leftovers(temporary, group)) > 20 })
+	wait.For(t, "its runners are there", func() bool { return len(leftovers(temporary, group)) > 20 })
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
@@ -39,6 +41,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 }
 
 func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
+	need.Sandboxes(t) // it refuses others than root before
 	for _, test := range []struct {
 		args []string
 		want string

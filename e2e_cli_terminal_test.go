@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A screen is a terminal with a program of ours on it, as a user has one.
@@ -105,28 +108,14 @@ func (s *screen) types(t testing.TB, keys string) {
 
 func (s *screen) sees(t testing.TB, text string) {
 	t.Helper()
-	if !s.shows(t, text, 20*time.Second) {
-		t.Fatalf("no %q; the screen shows %q", text, s.seen)
-	}
-}
-
-// shows waits for a text, and reports whether it came.
-func (s *screen) shows(t testing.TB, text string, patience time.Duration) bool {
-	t.Helper()
-	late := time.After(patience)
 	for !strings.Contains(s.seen, text) {
-		select {
-		case more, ok := <-s.read:
-			if !ok {
-				t.Fatalf("ended before %q; the screen shows %q", text, s.seen)
-			}
-			s.seen += more
-		case <-late:
-			return false
+		more := wait.Receive(t, s.read, fmt.Sprintf("%q on a screen that shows %q", text, s.seen))
+		if more == "" {
+			t.Fatalf("ended before %q; the screen shows %q", text, s.seen)
 		}
+		s.seen += more
 	}
 	_, s.seen, _ = strings.Cut(s.seen, text)
-	return true
 }
 
 // ends waits for the command's end, with this code, and looks whether the
@@ -136,7 +125,7 @@ func (s *screen) ends(t testing.TB, code int) {
 	const last = "all is read"
 	ended := make(chan error, 1)
 	go func() { ended <- s.cmd.Wait() }()
-	late := time.After(20 * time.Second)
+	late := time.After(wait.Limit)
 	for {
 		select {
 		case more := <-s.read:
@@ -166,7 +155,7 @@ func (s *screen) ends(t testing.TB, code int) {
 // isRaw waits until keys are handed over.
 func (s *screen) isRaw(t testing.TB) {
 	t.Helper()
-	eventually(t, 20*time.Second, "the terminal is raw", func() bool { return s.termios(t).Lflag&(unix.ICANON|unix.ISIG|unix.ECHO) == 0 })
+	wait.For(t, "the terminal is raw", func() bool { return s.termios(t).Lflag&(unix.ICANON|unix.ISIG|unix.ECHO) == 0 })
 }
 
 func TestE2ERunOnATerminal(t *testing.T) {
@@ -203,7 +192,7 @@ func TestE2ETerminalIsRestored(t *testing.T) {
 		}
 		s.ends(t, 130)
 	}
-	eventually(t, 20*time.Second, "nothing of it runs", func() bool {
+	wait.For(t, "nothing of it runs", func() bool {
 		var out struct{ Runners struct{ TotalCount int } }
 		b.call(t, `{ runners(environmentId: "shell", states: [CLAIMED]) { totalCount } }`, nil, &out)
 		return out.Runners.TotalCount == 0
@@ -222,7 +211,7 @@ func TestE2EHangUpEndsTheProgram(t *testing.T) {
 	if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != 130 {
 		t.Errorf("ended with %v", err)
 	}
-	eventually(t, 20*time.Second, "its execution is cancelled", func() bool {
+	wait.For(t, "its execution is cancelled", func() bool {
 		var out struct {
 			Executions struct{ Nodes []struct{ Outcome string } }
 		}
@@ -233,6 +222,7 @@ func TestE2EHangUpEndsTheProgram(t *testing.T) {
 
 // TestE2ECtrlCGivesUpWhereNobodyHearsIt kills the server under a terminal.
 func TestE2ECtrlCGivesUpWhereNobodyHearsIt(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	s := onScreen(t, nil, rockpool(t), "run", "--server", p.url, "--env", "shell", "--tty", "--", "cat")
 	s.isRaw(t)

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // command runs one of the commands against a server, in this process.
@@ -133,7 +133,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	}
 
 	x := b.start(t, object{"runnerId": id, "shell": "echo out; echo err >&2; read go; exit 3", "stdin": true})
-	eventually(t, 10*time.Second, "the execution is listed as running", func() bool {
+	wait.For(t, "the execution is listed as running", func() bool {
 		return strings.Contains(b.works(t, "exec", "list", "--runner", id, "--state", "RUNNING"), x)
 	})
 	// CONFLICT, when the program has ended by the time that its line is acknowledged.
@@ -173,6 +173,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 
 // TestE2EListsGoOnToTheirEnd needs more executions than a page has.
 func TestE2EListsGoOnToTheirEnd(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	id := "many-" + uuid.NewString() // executions are kept
 	b.put(t, object{"id": id, "poolSize": 1})

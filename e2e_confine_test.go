@@ -1,11 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 )
 
 // TestE2ENoWayOutBySockets: what a network namespace doesn't hold is refused.
@@ -29,21 +28,27 @@ for family, kind, protocol in [(1, 1, 0), (2, 1, 0), (10, 2, 0), (16, 3, 0), (16
 // TestE2EManyExecutionsAtOnce is more than the runner has processes for: what
 // has no room is refused, and the runner lives.
 func TestE2EManyExecutionsAtOnce(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	runner := b.claim(t, "shell")
 	limit := b.limitRead(t, "pids", runner)
 	if limit > 256 {
 		t.Fatalf("the limit of processes is %d", limit)
 	}
-	var ids []string
-	for range 300 {
-		ids = append(ids, b.start(t, object{"runnerId": runner, "command": []string{"sleep", "2"}}))
+	outcomes := make(chan string, 500)
+	var all sync.WaitGroup
+	for range cap(outcomes) {
+		all.Go(func() {
+			outcomes <- b.run(t, object{"runnerId": runner, "command": []string{"sleep", "2"}}).Outcome
+		})
 	}
+	all.Wait()
+	close(outcomes)
 	ended := map[string]int{}
-	for _, id := range ids {
-		ended[b.await(t, id).Outcome]++
+	for outcome := range outcomes {
+		ended[outcome]++
 	}
-	if ended["RUNNER_GONE"] > 0 || ended["LOST"] > 0 || ended["EXITED"] < 50 {
+	if ended["EXITED"] < 50 || ended["EXITED"]+ended["FAILED"] != cap(outcomes) {
 		t.Errorf("they ended as %v", ended)
 	}
 	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
@@ -88,6 +93,7 @@ func TestE2EListsAreWhole(t *testing.T) {
 
 // TestE2ETinyPiecesStaySmall: output in the smallest pieces is a bounded answer.
 func TestE2ETinyPiecesStaySmall(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	runner := b.claim(t, "python")
 	got := b.run(t, object{"runnerId": runner, "command": []string{"python3", "-c",
@@ -102,9 +108,4 @@ func TestE2EOutputLimitIsACeiling(t *testing.T) {
 	runner := b.claim(t, "shell")
 	b.refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
 		object{"in": object{"runnerId": runner, "shell": "yes", "limits": object{"outputBytes": 1 << 30}}}, "INVALID_INPUT", "limits.outputBytes")
-	began := time.Now()
-	b.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Error(fmt.Sprint("the release took ", took))
-	}
 }

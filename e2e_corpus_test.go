@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/attack"
@@ -22,13 +21,15 @@ import (
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // attackedBed runs a server of its own, whose programs are these, while use
 // runs; nil are those that were built in.
 func attackedBed(t *testing.T, name string, programs *programs, permit []string, use func(ctx context.Context, server *Server, around *world.World)) {
 	t.Helper()
-	config := Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, LogLevel: "warn", LogFormat: "console"}
+	config := Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, LogLevel: "info", LogFormat: "console"}
 	around, err := apart(t.Context(), &config)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,9 @@ func attackedBed(t *testing.T, name string, programs *programs, permit []string,
 	if err := config.Check(); err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(config, zap.NewNop())
+	log := new(keptLog)
+	explain(t, log)
+	server := NewServer(config, log.logger())
 	server.programs = programs
 	if err := server.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,7 +97,7 @@ func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Repor
 // TestE2EAttacksWithGVisor: what gVisor doesn't promise is in the corpus; all
 // else holds.
 func TestE2EAttacksWithGVisor(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	t.Setenv("ROCKPOOL_GVISOR_RUNTIME", sandboxtest.GVisor(t))
 	attackedByDoctor(t, runtime.IsolationGVisor)
 }
@@ -102,6 +105,7 @@ func TestE2EAttacksWithGVisor(t *testing.T) {
 // TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
 // it.
 func TestE2EAttacks(t *testing.T) {
+	need.Attacks(t)
 	report, data := attackedByDoctor(t, runtime.IsolationNamespaces)
 	if report.Skipped > 0 {
 		t.Errorf("%d attacks are for no tier that everybody has", report.Skipped)
@@ -224,6 +228,7 @@ func defencesTakenAway() []takenAway {
 // where a limit is taken away, it is by a higher one, and what is then taken has
 // an end of its own, inside the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
+	need.Attacks(t)
 	if !networktest.Alone(t) {
 		return
 	}
@@ -260,7 +265,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
 				}
 				if test.defence == attack.CPULimit {
-					eventually(t, time.Minute, "more than its share", succeeds)
+					wait.For(t, "more than its share", succeeds)
 				} else if !succeeds() {
 					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, last)
 				}

@@ -7,14 +7,16 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestE2EKilledOnAFullDisk: a server that is killed while its disk is full
 // comes back on it, with what was there.
 func TestE2EKilledOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	data := dataDir(t)
 	disk := filepath.Dir(data)
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=32m"); err != nil {
@@ -26,11 +28,11 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		if len(leftovers(data, cgroupsOf(data))) > 0 {
 			serveBinary(t, data).end(t, syscall.SIGTERM, false)
 		}
-		eventually(t, 10*time.Second, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
+		wait.For(t, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
 	})
 	p := serveBinary(t, data)
 	runner := p.claimLoosely(t, "shell")
-	eventually(t, time.Minute, "a runner is idle", func() bool { // a server says that it is ready once it has one
+	wait.For(t, "a runner is idle", func() bool { // a server says that it is ready once it has one
 		for _, r := range p.runnersOf(t, "") {
 			if r.State == "IDLE" {
 				return true
@@ -38,8 +40,9 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		}
 		return false
 	})
-	script, want := countingTo(400, 4)
+	script, want := inHalves(400)
 	x := p.start(t, object{"runnerId": runner, "shell": script})
+	wait.For(t, "it has printed one half", func() bool { return len(running(p.cgroups, "sleep")) == 1 })
 	file, err := os.Create(filler)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +54,10 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p = p.killed(t, time.Second)
+	p.end(t, syscall.SIGKILL, false)
+	p.wake(t, 1)
+	wait.For(t, "it has printed the other half", func() bool { return len(running(p.cgroups, "sh")) == 0 })
+	p = serveBinary(t, data)
 	if r := p.runnersOf(t, "shell")[runner]; r.State != "CLAIMED" {
 		t.Errorf("the runner is %+v", r)
 	}

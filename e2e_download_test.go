@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestE2ERangesOfFiles reads parts of a file that doesn't change any more.
@@ -254,7 +255,7 @@ for i in range(200):
 	// Of a program that runs it is what is there, and a later range goes on.
 	id := b.start(t, object{"runnerId": runner, "shell": "echo one; read go; echo two", "stdin": true})
 	address = locate(id)
-	eventually(t, 10*time.Second, "it has printed", func() bool { return string(b.download(t, address)) == "one\n" })
+	wait.For(t, "it has printed", func() bool { return string(b.download(t, address)) == "one\n" })
 	if all, none := b.download(t, address+"&stream=stdout"), b.download(t, address+"&stream=stderr"); string(all) != "one\n" || len(none) > 0 {
 		t.Errorf("of a program that runs: %q, %q", all, none)
 	}

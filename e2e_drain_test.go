@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // drainage is what the API says of a draining, and of what it keeps from
@@ -45,7 +46,7 @@ func (b bed) drainage(t testing.TB) drainage {
 func (b bed) wantDrained(t testing.TB, claimed, executions int) drainage {
 	t.Helper()
 	var d drainage
-	eventually(t, 20*time.Second, "only what is held is left", func() bool {
+	wait.For(t, "only what is held is left", func() bool {
 		d = b.drainage(t)
 		if d.Cluster.Draining == nil {
 			t.Fatal("it doesn't drain")
@@ -53,7 +54,7 @@ func (b bed) wantDrained(t testing.TB, claimed, executions int) drainage {
 		now := *d.Cluster.Draining
 		return now.Claimed == claimed && now.Leaving == 0 && now.Executions == executions
 	})
-	eventually(t, 20*time.Second, "pool, alert and health say why", func() bool {
+	wait.For(t, "pool, alert and health say why", func() bool {
 		d = b.drainage(t)
 		return strings.Contains(d.Environment.Pool.Reason, "being drained") && len(d.PoolAlerts) > 0 && strings.Contains(d.PoolAlerts[0].Reason, "being drained")
 	})
@@ -83,12 +84,13 @@ func (b bed) wantNoClaim(t testing.TB) {
 // ends the draining: the program notices nothing, and nobody else gets a runner
 // meanwhile.
 func TestE2EDrain(t *testing.T) {
+	t.Parallel()
 	data := dataDir(t)
 	start := func() *process {
 		return serve(t, data, rockpool(t), "serve", "--data", data, "--alert-timeout", "1")
 	}
 	p := start()
-	script, want := countingTo(2000, 20)
+	script, want := inHalves(2000)
 	runner := p.claimLoosely(t, "shell")
 	r := &reader{id: p.start(t, object{"runnerId": runner, "shell": script})}
 	before := p.full(t, "shell", 2)
@@ -98,7 +100,7 @@ func TestE2EDrain(t *testing.T) {
 		t.Errorf("drain: %s", out)
 	}
 	first := p.wantDrained(t, 1, 1)
-	eventually(t, 10*time.Second, "their end is told", func() bool {
+	wait.For(t, "their end is reported", func() bool {
 		told := gone()
 		for id := range before {
 			if _, ok := told[id]; id != runner && !ok {
@@ -135,19 +137,20 @@ func TestE2EDrain(t *testing.T) {
 	if got := p.shell(t, runner, "echo more"); got.stream("STDOUT") != "more\n" {
 		t.Errorf("what its holder starts: %+v", got)
 	}
+	p.wake(t, 1)
 	if r.read(t.Context(), p.bed); r.got.String() != want || r.lost != 0 || r.end == nil || r.end.Outcome != "EXITED" {
 		t.Errorf("%d bytes, %d lost, of %d; %+v", r.got.Len(), r.lost, len(want), r.end)
 	}
 
-	wait := p.commandInBackground("drain", "--wait", "--json")
-	eventually(t, 10*time.Second, "it says what it waits for", func() bool { return strings.Contains(wait.said(), "1 claimed runner left") })
+	waiting := p.commandInBackground("drain", "--wait", "--json")
+	wait.For(t, "it says what it waits for", func() bool { return strings.Contains(waiting.said(), "1 claimed runner left") })
 	p.release(t, runner)
-	code := wait.ended()
+	code := waiting.ended(t)
 	var last struct {
 		Draining struct{ Claimed, Leaving, Executions *int }
 	}
-	if err := json.Unmarshal(wait.out.Bytes(), &last); err != nil || code != 0 || last.Draining.Claimed == nil || *last.Draining.Claimed+*last.Draining.Leaving+*last.Draining.Executions != 0 {
-		t.Errorf("drain --wait: %d %v %s", code, err, wait.out.String())
+	if err := json.Unmarshal(waiting.out.Bytes(), &last); err != nil || code != 0 || last.Draining.Claimed == nil || *last.Draining.Claimed+*last.Draining.Leaving+*last.Draining.Executions != 0 {
+		t.Errorf("drain --wait: %d %v %s", code, err, waiting.out.String())
 	}
 	p.works(t, "drain", "--off")
 	if d := p.drainage(t); d.Cluster.Draining != nil {
@@ -166,26 +169,27 @@ func TestE2EDrain(t *testing.T) {
 // TestE2EKilledWhileItDrains kills the server while it is being drained: either
 // it drains then or it doesn't, and what is held is spared each time.
 func TestE2EKilledWhileItDrains(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	runner := p.claimLoosely(t, "shell")
 	p.call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 6}) { created } }`, nil, nil)
 	drained, not := 0, 0
-	for i := range 8 {
+	for i := range thorough(4, 8) {
 		p.full(t, "shell", 6)
 		answered, before := make(chan error, 1), p
 		go func() {
 			answered <- before.Ask(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
 		}()
 		if i%2 == 0 { // while it is asked for
-			<-time.After(time.Duration(i*i*100) * time.Microsecond)
+			atSomeMoment(5 * time.Millisecond)
 		} else { // while the runners go
 			err := <-answered
 			if answered <- err; err != nil {
 				t.Error(err)
 			}
-			<-time.After(time.Duration(i) * time.Millisecond)
+			atSomeMoment(7 * time.Millisecond)
 		}
-		p = p.killed(t, 0)
+		p = p.killed(t)
 		err := <-answered
 		if d := p.drainage(t); d.Cluster.Draining == nil {
 			if not++; err == nil {
@@ -210,6 +214,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 // TestE2EDrainOfAnEmptyServerIsDoneAtOnce, and a claim that waits gets its runner
 // when it ends.
 func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	if out := p.works(t, "drain", "--wait", "--timeout", "30s"); !strings.Contains(out, "nothing is left") {
 		t.Errorf("drain --wait: %s", out)
@@ -219,7 +224,7 @@ func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
 		defer close(claimed) // also where the claim fails the test
 		claimed <- p.claimLoosely(t, "shell")
 	}()
-	eventually(t, 20*time.Second, "the claim waits", func() bool {
+	wait.For(t, "the claim waits", func() bool {
 		for _, e := range p.evaluations(t, "shell", "PENDING") {
 			if e.Priority == int(runtime.PriorityWaiting) {
 				return true
@@ -228,7 +233,7 @@ func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
 		return false
 	})
 	p.works(t, "drain", "--off")
-	if id := <-claimed; p.runnersOf(t, "shell")[id].State != "CLAIMED" {
+	if id := wait.Receive(t, claimed, "the claim's runner"); p.runnersOf(t, "shell")[id].State != "CLAIMED" {
 		t.Errorf("%q isn't claimed", id)
 	}
 	p.finish(t)
@@ -257,7 +262,7 @@ func (b bed) goneReasons(t testing.TB) func() map[string]string {
 			return nil
 		})
 	}()
-	<-watching
+	wait.Receive(t, watching, "the first event")
 	return func() map[string]string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -286,7 +291,10 @@ func (c *background) said() string {
 	return c.errs.String()
 }
 
-func (c *background) ended() int { return <-c.code }
+func (c *background) ended(t testing.TB) int {
+	t.Helper()
+	return wait.Receive(t, c.code, "the command's end")
+}
 
 func (b bed) commandInBackground(args ...string) *background {
 	c := &background{code: make(chan int, 1)}

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // busyboxImage is an image whose /version has a text.
@@ -88,7 +88,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.change(t, object{"id": "image", "image": reference})
-	eventually(t, 20*time.Second, "the new image is there", func() bool { return b.image(t, "image").Pool.Image.State == "READY" })
+	wait.For(t, "the new image is there", func() bool { return b.image(t, "image").Pool.Image.State == "READY" })
 	if s := b.image(t, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}
@@ -103,7 +103,7 @@ func TestE2EImage(t *testing.T) {
 	broken := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x")))
 	registry.Push(broken, "busybox:tag")
 	b.change(t, object{"id": "image", "image": reference})
-	eventually(t, 20*time.Second, "the failure is told", func() bool { return b.image(t, "image").Pool.Image.State == "FAILED" })
+	wait.For(t, "the failure is reported", func() bool { return b.image(t, "image").Pool.Image.State == "FAILED" })
 	if i := b.image(t, "image").Pool; !strings.Contains(i.Image.Reason, "leads out of the image") || i.Reason != "" {
 		t.Errorf("%+v", i)
 	}
@@ -115,7 +115,7 @@ func TestE2EImage(t *testing.T) {
 
 	// Without a revision before, there are no runners, and it is told why.
 	b.put(t, object{"id": "image-new", "image": reference, "poolSize": 1})
-	eventually(t, 20*time.Second, "the failure is told", func() bool { return strings.Contains(b.image(t, "image-new").Pool.Reason, "leads out") })
+	wait.For(t, "the failure is reported", func() bool { return strings.Contains(b.image(t, "image-new").Pool.Reason, "leads out") })
 	b.refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
 }
 
@@ -199,7 +199,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	logIn(t, registry.Host, "hunter2")
 	p := serveBinary(t, data)
 	p.change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	runner := p.claimed(t, "image")
+	runner := p.claimLoosely(t, "image")
 
 	next := busyboxImage(t, "2")
 	registry.password.Store("")
@@ -210,7 +210,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	if i := p.image(t, "image").Pool.Image; i.State != "PULLING" || i.Digest != imagetest.Digest(t, next) {
 		t.Errorf("right after the change: %+v", i)
 	}
-	eventually(t, 20*time.Second, "half of it is here", func() bool { return p.image(t, "image").Pool.Image.BytesDone >= 1<<17 })
+	wait.For(t, "half of it is here", func() bool { return p.image(t, "image").Pool.Image.BytesDone >= 1<<17 })
 	registry.held.Store("")
 	registry.password.Store("hunter3")
 	p.end(t, syscall.SIGKILL, false)
@@ -220,11 +220,11 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 		t.Errorf("the runner that lived has %q %q", got.stream("STDOUT"), got.stream("STDERR"))
 	}
 	for range 3 {
-		if got := p.shell(t, p.claimed(t, "image"), "cat /version"); got.stream("STDOUT") != "1" {
+		if got := p.shell(t, p.claimLoosely(t, "image"), "cat /version"); got.stream("STDOUT") != "1" {
 			t.Errorf("a new one has %q", got.stream("STDOUT"))
 		}
 	}
-	eventually(t, 20*time.Second, "the failure is told", func() bool { return p.image(t, "image").Pool.Image.State == "FAILED" })
+	wait.For(t, "the failure is reported", func() bool { return p.image(t, "image").Pool.Image.State == "FAILED" })
 	if i := p.image(t, "image").Pool.Image; !strings.Contains(i.Reason, "log in there") {
 		t.Errorf("%+v", i)
 	}
@@ -234,11 +234,11 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	if s := p.image(t, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
 		t.Errorf("right after it is asked for again: %+v", s)
 	}
-	eventually(t, 20*time.Second, "the image is here", func() bool { return p.image(t, "image").Pool.Image.State == "READY" })
-	if got := p.shell(t, p.claimed(t, "image"), "cat /version"); got.stream("STDOUT") != "2" {
+	wait.For(t, "the image is here", func() bool { return p.image(t, "image").Pool.Image.State == "READY" })
+	if got := p.shell(t, p.claimLoosely(t, "image"), "cat /version"); got.stream("STDOUT") != "2" {
 		t.Errorf("a runner of the new image has %q", got.stream("STDOUT"))
 	}
-	eventually(t, 20*time.Second, "nothing is left of the pull that was killed", func() bool {
+	wait.For(t, "nothing is left of the pull that was killed", func() bool {
 		half, err := os.ReadDir(filepath.Join(data, "local", "images", "tmp"))
 		return err == nil && len(half) == 0
 	})
@@ -246,14 +246,4 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	if logged += p.stderr.String(); strings.Contains(logged, "hunter") || !strings.Contains(logged, "status 401") {
 		t.Errorf("the log has a password, or doesn't say why: %s", logged)
 	}
-}
-
-// claimed claims a runner that nobody releases.
-func (b bed) claimed(t *testing.T, environment string) string {
-	t.Helper()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	b.call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": environment, "waitFor": 60}}, &out)
-	return out.ClaimRunner.Runner.ID
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestE2EOutputLimit(t *testing.T) {
@@ -26,15 +26,15 @@ func TestE2EOutputLimit(t *testing.T) {
 	}
 }
 
-// TestE2ETimeLimitEndsTheWholeTree counts what the program still does, which a
-// busy machine holds up as it does the agent.
+// TestE2ETimeLimitEndsTheWholeTree: nothing but its limit ends this program, and
+// none of its processes outlives it.
 func TestE2ETimeLimitEndsTheWholeTree(t *testing.T) {
 	b := e2e(t)
 	runner := b.claim(t, "shell")
 	// Children in sessions of their own, one that was orphaned, one that ignores TERM.
 	script := `setsid sleep 77 & (setsid sh -c 'trap "" TERM; sleep 77; sleep 77' &) ; while echo on; do sleep 0.1; done`
 	got := b.run(t, object{"runnerId": runner, "shell": script, "timeLimit": 1})
-	if n := strings.Count(got.stream("STDOUT"), "on\n"); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || n < 1 || n > 20 {
+	if n := strings.Count(got.stream("STDOUT"), "on\n"); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || n < 1 {
 		t.Errorf("%s after %d ms and %d lines", got.Outcome, got.Usage.WallMs, n)
 	}
 	// pgrep sees what is left of them.
@@ -67,9 +67,10 @@ func TestE2EAgentsMemory(t *testing.T) {
 	if got := b.run(t, object{"runnerId": killed, "command": []string{"python3", "-c", "x = bytearray(1 << 30)"}}); got.Outcome != "MEMORY_LIMIT" {
 		t.Errorf("a command of 1 GiB: %s: %s", got.Outcome, got.Message)
 	}
-	for range 3 { // a busy machine's agent may not have shown in time that it lives
+	wait.For(t, "its agent has shown that it lives, for which it has 2 s at each end of a command", func() bool {
 		b.shell(t, killed, "exit 1")
-	}
+		return strings.Contains(shared.log.String(), "outlived what the kernel killed for memory\t{\"runner\": \""+killed)
+	})
 	for _, end := range []struct {
 		runner, reason, event string
 		of                    func(t *testing.T, runner string)
@@ -83,7 +84,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 		}},
 	} {
 		running := b.start(t, object{"runnerId": end.runner, "command": []string{"sleep", "60"}})
-		eventually(t, 20*time.Second, "an execution begins", func() bool {
+		wait.For(t, "an execution begins", func() bool {
 			var out struct{ Execution struct{ State string } }
 			b.call(t, `query($id: ID!) { execution(id: $id) { state } }`, object{"id": running}, &out)
 			return out.Execution.State == "RUNNING"
@@ -92,7 +93,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 		if got := b.await(t, running); got.Outcome != "RUNNER_GONE" || got.GoneReason != end.reason {
 			t.Errorf("%s: the execution is %s %s: %s", end.reason, got.Outcome, got.GoneReason, got.Message)
 		}
-		eventually(t, 10*time.Second, "the runner's end is told: "+end.event, func() bool {
+		wait.For(t, "the runner's end is reported: "+end.event, func() bool {
 			var out struct {
 				Cluster struct{ TaskEvents []struct{ Kind string } }
 			}
@@ -149,7 +150,7 @@ func TestE2EForkBomb(t *testing.T) {
 	if limit := b.limitRead(t, "pids", runner); limit > 64 {
 		t.Fatalf("the limit of processes is %d: no bomb without one", limit)
 	}
-	got := b.run(t, object{"runnerId": runner, "shell": "bomb() { bomb | bomb & }; bomb; sleep 1000", "timeLimit": 60})
+	got := b.run(t, object{"runnerId": runner, "shell": "bomb() { bomb | bomb & }; bomb; sleep 1000", "timeLimit": 110})
 	if got.Outcome != "PROCESS_LIMIT" { // its time limit would end it later
 		t.Errorf("%s: %s", got.Outcome, got.Message)
 	}
@@ -173,7 +174,7 @@ func TestE2ELimitsBesideANeighbour(t *testing.T) {
 		"exec python3 -c 'import os, time\nwhile True:\n  if os.fork() == 0:\n    time.sleep(60); os._exit(0)'": "PROCESS_LIMIT",
 		"exit 8": "EXITED",
 	} {
-		if got := b.run(t, object{"runnerId": runner, "shell": script, "timeLimit": 20}); got.Outcome != outcome {
+		if got := b.run(t, object{"runnerId": runner, "shell": script, "timeLimit": 110}); got.Outcome != outcome {
 			t.Errorf("%s %v: %s\n%s", got.Outcome, got.ExitCode, got.Message, script)
 		}
 	}
@@ -186,28 +187,6 @@ func TestE2ELimitsBesideANeighbour(t *testing.T) {
 	}
 	if u := got.Usage; u.PeakProcesses == nil || *u.PeakProcesses != 1 || u.BytesRead == nil || u.BytesWritten == nil || *u.BytesWritten != 0 {
 		t.Errorf("it used %+v", u)
-	}
-}
-
-// TestE2EFiveHundredAtOnce: what a runner has no room for is refused, and the
-// runner lives.
-func TestE2EFiveHundredAtOnce(t *testing.T) {
-	b := e2e(t)
-	runner := b.claim(t, "shell")
-	if limit := b.limitRead(t, "pids", runner); limit > 256 {
-		t.Fatalf("the limit of processes is %d", limit)
-	}
-	var all sync.WaitGroup
-	for range 500 {
-		all.Go(func() {
-			if got := b.run(t, object{"runnerId": runner, "command": []string{"true"}}); got.Outcome != "EXITED" && got.Outcome != "FAILED" {
-				t.Errorf("%s: %s", got.Outcome, got.Message)
-			}
-		})
-	}
-	all.Wait()
-	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {
-		t.Errorf("afterwards: %+v", got)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A scraping is what one scrape brought, by metric.
@@ -129,6 +130,7 @@ const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { ru
 // TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
 // server, and compares.
 func TestE2EMetricsSayWhatHappened(t *testing.T) {
+	t.Parallel()
 	data := dataDir(t)
 	p := serve(t, data, rockpool(t), "serve", "--data", data, "--on-stop", "keep")
 	for _, starter := range []string{"shell", "python", "node", "c"} {
@@ -147,12 +149,12 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	var watching sync.WaitGroup
 	seen := make(chan string, 10)
 	watching.Go(func() { _ = p.follow(ctx, endless, nil, func(e executionEvent) { seen <- e.Type }) })
-	for <-seen != "ExecutionOutput" {
+	for wait.Receive(t, seen, "the program's output") != "ExecutionOutput" {
 	}
 
 	const starts = 2*4 + 3
 	var s scraping
-	eventually(t, 10*time.Second, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
+	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
 		s = p.scrape(t)
 		return s.value("rockpool_scheduler_acks_total") == starts && s.value("rockpool_pool_runners") == starts
 	})
@@ -199,7 +201,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	p.release(t, b)
 	killAgent(t, p.cgroups, a)
 	p.fullWith(t, "m", c)
-	eventually(t, 10*time.Second, "its pool says so", func() bool { return p.scrape(t).value("rockpool_pool_runners", "environment", "m") == 1 })
+	wait.For(t, "its pool says so", func() bool { return p.scrape(t).value("rockpool_pool_runners", "environment", "m") == 1 })
 	p.scrape(t).want(t, map[string]float64{
 		`rockpool_task_kills_total`:                              1,
 		`rockpool_task_exits_total`:                              1,
@@ -209,10 +211,10 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	leave()
 	watching.Wait()
-	eventually(t, 10*time.Second, "nobody watches", func() bool { return p.scrape(t).value("rockpool_watchers") == 0 })
+	wait.For(t, "nobody watches", func() bool { return p.scrape(t).value("rockpool_watchers") == 0 })
 
-	p = p.killed(t, 0)
-	eventually(t, 10*time.Second, "all pools have said what they have", func() bool { return p.scrape(t).value("rockpool_pool_runners") == 8+1 })
+	p = p.killed(t)
+	wait.For(t, "all pools have said what they have", func() bool { return p.scrape(t).value("rockpool_pool_runners") == 8+1 })
 	p.scrape(t).want(t, map[string]float64{
 		`rockpool_task_restores_total`:                 8 + 1,
 		`rockpool_task_lost_total`:                     0,
@@ -237,13 +239,14 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 // fullWith waits until an environment has one runner, which is claimed.
 func (b bed) fullWith(t testing.TB, environment, runner string) {
 	t.Helper()
-	eventually(t, 20*time.Second, "only one is left", func() bool {
+	wait.For(t, "only one is left", func() bool {
 		all := b.runnersOf(t, environment)
 		return len(all) == 1 && all[runner].State == "CLAIMED"
 	})
 }
 
 func TestE2EMetricsOfAFullMachine(t *testing.T) {
+	t.Parallel()
 	p, room := tightMachine(t, dataDir(t))
 	memory := room * 2 / 5 // two fit, and half a one more
 	before := p.scrape(t)
@@ -253,7 +256,7 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	p.put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	p.awaitBlocked(t, "short", runtime.PriorityRefill)
 	var s scraping
-	eventually(t, 20*time.Second, "the pool alerts", func() bool {
+	wait.For(t, "the pool alerts", func() bool {
 		s = p.scrape(t)
 		return s.value("rockpool_pool_alert", "environment", "short") == 1
 	})
@@ -274,9 +277,11 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	})
 }
 
-// TestE2EMetricsStayAsMany: 500 runners and executions, which many scrape
+// TestE2EMetricsStayAsMany: many runners and executions, which many scrape
 // meanwhile, leave no series behind.
 func TestE2EMetricsStayAsMany(t *testing.T) {
+	t.Parallel()
+	many := thorough(100, 500)
 	const clients = 8 // twice as many as are answered at once
 	p := serveBinary(t, dataDir(t))
 	runs := func(n int) {
@@ -289,7 +294,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 		for range 4 {
 			callers.Go(func() {
 				for range left {
-					err := p.Ask(t.Context(), `mutation { run(input: {environmentId: "shell", waitFor: 60, command: ["true"]}) { execution { id } } }`, nil, nil)
+					err := p.Ask(t.Context(), `mutation { run(input: {environmentId: "shell", waitFor: 120, command: ["true"]}) { execution { id } } }`, nil, nil)
 					if err != nil {
 						t.Error(err)
 					}
@@ -306,7 +311,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	var refused atomic.Int64
 	for range clients {
 		scrapers.Go(func() {
-			for range 100 {
+			for range many / 5 {
 				switch status, _ := p.metrics(t, http.MethodGet, nil); status {
 				case http.StatusOK:
 				case http.StatusServiceUnavailable:
@@ -317,16 +322,16 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 			}
 		})
 	}
-	runs(500)
+	runs(many)
 	scrapers.Wait()
 	after := p.scrape(t)
 	if !slices.Equal(after.series(), before) {
 		t.Errorf("%d series have become %d:\n%s\n%s", len(before), len(after.series()), before, after.series())
 	}
 	after.want(t, map[string]float64{
-		`rockpool_executions_finished_total{outcome="EXITED"}`: 510,
-		`rockpool_claims_total{result="CLAIMED"}`:              510,
-		`rockpool_task_kills_total`:                            510,
+		`rockpool_executions_finished_total{outcome="EXITED"}`: float64(10 + many),
+		`rockpool_claims_total{result="CLAIMED"}`:              float64(10 + many),
+		`rockpool_task_kills_total`:                            float64(10 + many),
 	})
 	t.Logf("%d series; %d scrapes were refused", len(before), refused.Load())
 	p.finish(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A connected is a runner with a network, and the prober in it.
@@ -27,11 +28,7 @@ type connected struct {
 // connect claims a runner and puts the prober into it.
 func (p *process) connect(t *testing.T, environment string) *connected {
 	t.Helper()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	p.call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": environment, "waitFor": 60}}, &out)
-	c := &connected{process: p, id: out.ClaimRunner.Runner.ID}
+	c := &connected{process: p, id: p.claimLoosely(t, environment)}
 	program, err := attack.Prober()
 	if err != nil {
 		t.Fatal(err)
@@ -90,12 +87,12 @@ func (c *connected) link() string { return network.Name("/" + c.cgroups + "/" + 
 
 // answersAt reports whether something does at an address of the machine's.
 func answersAt(address string) bool {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+	conn, err := net.DialTimeout("tcp", address, wait.Limit)
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	n, _ := conn.Read(make([]byte, 16))
 	return n > 0
 }
@@ -152,7 +149,7 @@ func TestE2ENetwork(t *testing.T) {
 	serving := func(c *connected) {
 		t.Helper()
 		c.start(t, object{"runnerId": c.id, "command": []string{"./prober", "serve", "8000", "300"}, "timeLimit": 0})
-		eventually(t, 20*time.Second, "its exposed port is reached", func() bool { return answersAt(c.ports[8000]) })
+		wait.For(t, "its exposed port is reached", func() bool { return answersAt(c.ports[8000]) })
 	}
 	if len(first.ports) != 2 || !strings.HasPrefix(first.ports[8000], "127.0.0.1:20") || !strings.HasPrefix(first.ports[8001], "127.0.0.1:20") {
 		t.Fatalf("its ports are at %v", first.ports)
@@ -179,7 +176,7 @@ func TestE2ENetwork(t *testing.T) {
 			t.Errorf("it has no link %s", link)
 		}
 		p.call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": open.id}, nil)
-		eventually(t, 20*time.Second, "its link is gone with it", func() bool { return !linked(link) })
+		wait.For(t, "its link is gone with it", func() bool { return !linked(link) })
 	})
 
 	put(narrow)
@@ -199,16 +196,16 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	p = serveBinary(t, p.data)
 	first.process, bared.process = p, p
-	eventually(t, 20*time.Second, "the runner that lost its packet filter is gone", func() bool { return bared.look(t) != string(runtime.RunnerClaimed) })
-	eventually(t, 20*time.Second, "its port is mapped again", func() bool { return answersAt(was) }) // to the program that was there
+	wait.For(t, "the runner that lost its packet filter is gone", func() bool { return bared.look(t) != string(runtime.RunnerClaimed) })
+	wait.For(t, "its port is mapped again", func() bool { return answersAt(was) }) // to the program that was there
 	if state := first.look(t); state != string(runtime.RunnerClaimed) || first.ports[8000] != was {
 		t.Errorf("after a restart it is %s, its ports at %v, not %s", state, first.ports, was)
 	}
 	first.finds(t, narrowly)
 
 	p.call(t, `mutation { deleteEnvironment(input: {id: "net", endClaimed: true}) { deleted } }`, nil, nil)
-	eventually(t, 30*time.Second, "links and tables are gone with the environment", func() bool { return len(networksLeft(t)) == 0 })
-	eventually(t, 10*time.Second, "its port is closed", func() bool {
+	wait.For(t, "links and tables are gone with the environment", func() bool { return len(networksLeft(t)) == 0 })
+	wait.For(t, "its port is closed", func() bool {
 		conn, err := net.Dial("tcp", was)
 		if err == nil {
 			_ = conn.Close()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap/zaptest"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // newNomadConfig returns settings for a server on a Nomad of the tests, with the
@@ -38,7 +38,8 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) Config {
 	ca, cert, key := n.TLS()
 	config.Nomad = NomadConfig{
 		Address: n.Address(), Namespace: n.Namespace(), CACert: ca, ClientCert: cert, ClientKey: key,
-		Prefix: "rockpool", Driver: "raw_exec", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16, LockTTL: 10,
+		Prefix: "rockpool", Driver: "raw_exec", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16,
+		LockTTL: 120, // a busy machine may hold up its renewal
 	}
 	if n.Token() != "" {
 		config.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
@@ -108,7 +109,7 @@ func TestE2ENomad(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 30*time.Second, "its scheduling is told", func() bool {
+	wait.For(t, "its scheduling is reported", func() bool {
 		b.call(t, `query($id: ID!) { runner(id: $id) { clusterUrl } cluster { taskEvents(runnerId: $id) { kind }
 			evaluations(runnerId: $id) { nodes { runnerId status clusterUrl } } allocations(runnerId: $id, status: [RUNNING]) { nodes { runnerId status } } } }`,
 			object{"id": runner}, &told)
@@ -138,7 +139,7 @@ func TestE2ENomad(t *testing.T) {
 		}
 	}
 	b.call(t, `mutation { deleteEnvironment(input: {id: "shell", endClaimed: true}) { deleted } }`, nil, nil)
-	eventually(t, time.Minute, "no job is left", func() bool {
+	wait.For(t, "no job is left", func() bool {
 		jobs, _, err := n.API().Jobs().List(nil)
 		return err == nil && len(jobs) == 0
 	})
@@ -157,7 +158,7 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 			Components []struct{ Name, Status, Message string }
 		}
 	}
-	eventually(t, 10*time.Second, "health tells that Nomad isn't there", func() bool {
+	wait.For(t, "health tells that Nomad isn't there", func() bool {
 		b.call(t, `{ health { status components { name status message } } }`, nil, &out)
 		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
 	})
@@ -173,7 +174,7 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	if err := n.RestartServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 }
 
 func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {

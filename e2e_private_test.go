@@ -15,10 +15,10 @@ import (
 // TestE2EPrivateServerEndsEarly interrupts one at every moment of its start.
 func TestE2EPrivateServerEndsEarly(t *testing.T) {
 	environ, _ := privately(t)
-	for after := time.Duration(0); after < 600*time.Millisecond; after += 60 * time.Millisecond {
+	for range 10 {
 		s := onScreen(t, environ, rockpool(t), "run", "--env", "shell", "--", "sleep", "1000")
 		s.sees(t, "starting one")
-		<-time.After(after)
+		atSomeMoment(600 * time.Millisecond)
 		s.types(t, "\x03")
 		s.ends(t, 130)
 	}

@@ -8,6 +8,7 @@ import (
 // TestE2EProgramsWork runs what this machine has of programs that people run in
 // runners: the filter of system calls lets through what they need. Each prints ok.
 func TestE2EProgramsWork(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	b.put(t, object{"id": "programs", "poolSize": 1, "resources": object{"memoryMiB": 1024, "processes": 256, "workspaceMiB": 256}})
 	runner := b.claim(t, "programs")

@@ -13,6 +13,7 @@ import (
 // A recording has each piece of output at the time at which it was printed, in
 // the format that asciinema's players read.
 func TestE2ERecordings(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	runner := b.claim(t, "shell")
 	for name, test := range map[string]struct {

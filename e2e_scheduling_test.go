@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // An evaluation is one as the API shows it.
@@ -84,7 +85,7 @@ func tightMachine(t *testing.T, data string) (p *process, room int) {
 		p.call(t, `mutation($id: ID!) { deleteEnvironment(input: {id: $id}) { deleted } }`, object{"id": env.ID}, nil)
 	}
 	var now scheduled
-	eventually(t, time.Minute, "the first environments' runners are gone", func() bool {
+	wait.For(t, "the first environments' runners are gone", func() bool {
 		p.call(t, `{ cluster { capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
 		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(p.places(t, object{"status": []string{"PENDING", "RUNNING"}})) == 0
 	})
@@ -94,6 +95,7 @@ func tightMachine(t *testing.T, data string) (p *process, room int) {
 // A runner that has no room says what it lacks wherever one looks, and is placed
 // when room is freed. A claim's goes first.
 func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
+	t.Parallel()
 	p, room := tightMachine(t, dataDir(t))
 	memory := room * 2 / 5 // two fit, and half a one more
 	p.put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
@@ -102,13 +104,13 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	p.put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
 	var told scheduled
-	eventually(t, 20*time.Second, "pool and alert say "+want, func() bool {
+	wait.For(t, "pool and alert say "+want, func() bool {
 		told = scheduled{}
 		p.call(t, `{ environment(id: "short") { pool { reason } } poolAlerts { environmentId reason } }`, nil, &told)
 		return told.Environment.Pool.Reason == want && len(told.PoolAlerts) == 1 && told.PoolAlerts[0].Reason == want
 	})
 	var blocked []evaluation
-	eventually(t, 10*time.Second, "it has waited for half a second", func() bool {
+	wait.For(t, "it has waited for half a second", func() bool {
 		blocked = p.evaluations(t, "short", "BLOCKED")
 		return len(blocked) != 1 || blocked[0].WaitMs >= 500
 	})
@@ -139,7 +141,7 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	p.release(t, held[0])
 	p.full(t, "short", 1)
 	var running []place
-	eventually(t, 10*time.Second, "its place is RUNNING", func() bool {
+	wait.For(t, "its place is RUNNING", func() bool {
 		running = p.places(t, object{"env": "short", "status": []string{"RUNNING"}})
 		return len(running) == 1
 	})
@@ -164,8 +166,8 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	}()
 	p.awaitBlocked(t, "held", runtime.PriorityWaiting)
 	p.release(t, held[1])
-	got := <-claimed
-	eventually(t, 10*time.Second, "the claim's runner has its place", func() bool {
+	got := wait.Receive(t, claimed, "the claim's runner")
+	wait.For(t, "the claim's runner has its place", func() bool {
 		a := p.places(t, object{"runner": got})
 		return len(a) == 1 && a[0].Status == "RUNNING" && a[0].EnvironmentID == "held"
 	})
@@ -175,11 +177,12 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 // TestE2EWhatEndedIsForgotten has evaluations and places forgotten each at their
 // own age.
 func TestE2EWhatEndedIsForgotten(t *testing.T) {
+	t.Parallel()
 	data := dataDir(t)
 	p := serve(t, data, rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")
 	runner := p.claimLoosely(t, "shell")
 	p.release(t, runner)
-	eventually(t, 20*time.Second, "the evaluations of what came and went are forgotten", func() bool {
+	wait.For(t, "the evaluations of what came and went are forgotten", func() bool {
 		for _, e := range p.evaluations(t, "") {
 			if e.RunnerID == runner {
 				return false
@@ -194,7 +197,7 @@ func TestE2EWhatEndedIsForgotten(t *testing.T) {
 	p = serve(t, data, rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
 	runner = p.claimLoosely(t, "shell")
 	p.release(t, runner)
-	eventually(t, 20*time.Second, "its place is forgotten", func() bool { return len(p.places(t, object{"runner": runner})) == 0 })
+	wait.For(t, "its place is forgotten", func() bool { return len(p.places(t, object{"runner": runner})) == 0 })
 	if all := p.evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e evaluation) bool { return e.RunnerID == runner }) {
 		t.Errorf("its evaluations: %+v", all)
 	}
@@ -206,7 +209,7 @@ func TestE2EWhatEndedIsForgotten(t *testing.T) {
 func (b bed) awaitBlocked(t testing.TB, environment string, priority runtime.Priority) {
 	t.Helper()
 	var blocked []evaluation
-	eventually(t, 20*time.Second, environment+" waits for room", func() bool {
+	wait.For(t, environment+" waits for room", func() bool {
 		blocked = b.evaluations(t, environment, "BLOCKED")
 		return len(blocked) == 1
 	})

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // fullScreen is an editor in small: it takes the whole terminal, reads keys as they
@@ -115,7 +115,7 @@ func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
 		written <- b.Ask(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`,
 			object{"in": object{"executionId": id, "text": strings.Repeat("0123456789abcde\n", 1<<16)}}, nil)
 	}()
-	eventually(t, 10*time.Second, "it runs", func() bool {
+	wait.For(t, "it runs", func() bool {
 		var out struct{ Execution struct{ State string } }
 		b.call(t, `query($id: ID!) { execution(id: $id) { state } }`, object{"id": id}, &out)
 		return out.Execution.State == "RUNNING"
@@ -126,7 +126,7 @@ func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
 	}
 	// A write that the program doesn't read waits 10 s, and says so: this one was ended by the cancel.
 	var e *client.Error
-	if err := <-written; !errors.As(err, &e) || e.Extensions.Code != runtime.CodeConflict {
+	if err := wait.Receive(t, written, "the write's end"); !errors.As(err, &e) || e.Extensions.Code != runtime.CodeConflict {
 		t.Errorf("1 MB for a program that reads nothing: %v", err)
 	}
 	if got := b.shell(t, runner, "echo usable"); got.stream("STDOUT") != "usable\n" {

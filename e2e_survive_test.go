@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,22 +15,50 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
-// killed ends the server with SIGKILL, has what is to happen while there is none,
-// and starts the next one.
-func (p *process) killed(t *testing.T, meanwhile time.Duration) *process {
+// killed ends the server with SIGKILL and starts the next one.
+func (p *process) killed(t *testing.T) *process {
 	t.Helper()
 	p.end(t, syscall.SIGKILL, false)
-	<-time.After(meanwhile) // programs go on
 	return serveBinary(t, p.data)
 }
+
+// atSomeMoment returns at a random moment within most. A kill must be able to hit
+// every step of what goes on, and most steps show nothing that could be awaited.
+func atSomeMoment(most time.Duration) { <-time.After(rand.N(most)) }
 
 // finish ends the last server of a test, with all runners.
 func (p *process) finish(t *testing.T) {
 	t.Helper()
 	p.end(t, syscall.SIGTERM, false)
 	p.wantNothingLeft(t)
+}
+
+// inHalves is a shell script that prints so many numbered lines, the second half
+// after [process.wake], and exits with 7; and what it prints.
+func inHalves(lines int) (script, output string) {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintln(&b, i)
+	}
+	return fmt.Sprintf("seq 0 %d; sleep 1000; seq %d %d; exit 7", lines/2-1, lines/2, lines-1), b.String()
+}
+
+// wake has so many programs in runners go on that sleep, as soon as they do.
+func (p *process) wake(t *testing.T, programs int) {
+	t.Helper()
+	var sleeping []int
+	wait.For(t, fmt.Sprint("programs sleep: ", programs), func() bool {
+		sleeping = running(p.cgroups, "sleep")
+		return len(sleeping) == programs
+	})
+	for _, pid := range sleeping {
+		if err := syscall.Kill(pid, syscall.SIGPIPE); err != nil { // of which no shell says anything
+			t.Error(err)
+		}
+	}
 }
 
 // countingTo is a shell script that prints so many numbered lines in about so many
@@ -69,8 +98,8 @@ func (r *reader) read(ctx context.Context, b bed) {
 // TestE2EProgramsOutliveTheServer: what runs goes on, and who watches gets every
 // byte once, however often the server is killed.
 func TestE2EProgramsOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	const lines, kills = 3000, 8
-	random := rand.New(rand.NewPCG(4, 8))
 	p := serveBinary(t, dataDir(t))
 	script, want := countingTo(lines, 10)
 	var readers []*reader
@@ -85,7 +114,7 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 		for _, r := range readers {
 			watching.Go(func() { r.read(t.Context(), p.bed) })
 		}
-		<-time.After(time.Duration(200+random.IntN(500)) * time.Millisecond) // the moment of the kill
+		atSomeMoment(700 * time.Millisecond)
 		p.end(t, syscall.SIGKILL, false)
 		watching.Wait()
 		p = serveBinary(t, p.data)
@@ -102,47 +131,55 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	p.finish(t)
 }
 
-// runs reports whether a program of this name runs in a runner below cgroups.
-func runs(cgroups, name string) bool {
+// running returns the processes with this name in runners below cgroups.
+func running(cgroups, name string) (pids []int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, path := range found {
 		text, _ := os.ReadFile(path)
 		group, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup"))
 		if strings.TrimSpace(string(text)) == name && sandboxtest.Within(string(group), cgroups) {
-			return true
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
 		}
 	}
-	return false
+	return pids
 }
 
 // TestE2EEndsWhileNoServerIsThere: its outcome, usage and output are there, and
 // so is the reason.
 func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	p.call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
 	runner, small := p.claimLoosely(t, "shell"), p.claimLoosely(t, "small")
-	exits := p.start(t, object{"runnerId": runner, "shell": "sleep 0.5; echo out; echo err >&2; exit 3"})
-	limited := p.start(t, object{"runnerId": runner, "shell": "sleep 60", "timeLimit": 1})
 	// The memory of earlier ones was used up too: that isn't counted again.
-	hungry := `sleep 0.5; head -c 500m /dev/zero | tail -c 400m >/dev/null; exit 137`
+	const hungry = "head -c 500m /dev/zero | tail -c 400m >/dev/null; exit 137"
 	if got := p.shell(t, small, hungry); got.Outcome != "MEMORY_LIMIT" {
 		t.Fatalf("%+v", got)
 	}
-	eats := p.start(t, object{"runnerId": small, "shell": hungry})
+	exits := p.start(t, object{"runnerId": runner, "shell": "sleep 1000; echo out; echo err >&2; exit 3"})
+	eats := p.start(t, object{"runnerId": small, "shell": "sleep 1000; " + hungry})
+	limited := p.start(t, object{"runnerId": runner, "shell": "tail -f /dev/null; true", "timeLimit": 3})
+	wait.For(t, "all run", func() bool { return len(running(p.cgroups, "sleep")) == 2 && len(running(p.cgroups, "tail")) == 1 })
 	p.end(t, syscall.SIGKILL, false)
-	eventually(t, 30*time.Second, "they end, and nobody but their agents is there", func() bool { return !runs(p.cgroups, "sh") && !runs(p.cgroups, "sleep") })
+	p.wake(t, 2)
+	wait.For(t, "they end, and only their agents are there", func() bool { return len(running(p.cgroups, "sh"))+len(running(p.cgroups, "tail")) == 0 })
 	p = serveBinary(t, p.data)
 	if got := p.await(t, exits); got.Outcome != "EXITED" || *got.ExitCode != 3 || got.stream("STDOUT") != "out\n" || got.stream("STDERR") != "err\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := p.await(t, limited); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 {
+	if got := p.await(t, limited); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 3000 {
 		t.Errorf("%+v", got)
 	}
 	if got := p.await(t, eats); got.Outcome != "MEMORY_LIMIT" {
 		t.Errorf("%+v", got)
 	}
-	fails := p.start(t, object{"runnerId": small, "shell": "sleep 0.5; exit 137"})
-	p = p.killed(t, time.Second)
+	fails := p.start(t, object{"runnerId": small, "shell": "sleep 1000; exit 137"})
+	wait.For(t, "it runs", func() bool { return len(running(p.cgroups, "sleep")) == 1 })
+	p.end(t, syscall.SIGKILL, false)
+	p.wake(t, 1)
+	wait.For(t, "it ends", func() bool { return len(running(p.cgroups, "sh")) == 0 })
+	p = serveBinary(t, p.data)
 	if got := p.await(t, fails); got.Outcome != "EXITED" {
 		t.Errorf("%+v", got)
 	}
@@ -151,6 +188,7 @@ func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
 
 // TestE2EStdinAndKeysOutliveTheServer also has a whole run go on.
 func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	runner := p.claimLoosely(t, "shell")
 	start := object{"runnerId": runner, "shell": "cat; echo end", "stdin": true, "idempotencyKey": "k"}
@@ -163,7 +201,7 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 		return out.WriteStdin.Offset
 	}
 	write(object{"text": "one "})
-	run := object{"environmentId": "shell", "shell": "sleep 1; cat", "stdin": strings.Repeat("stdin ", 100_000), "idempotencyKey": "r", "waitFor": 60}
+	run := object{"environmentId": "shell", "shell": "sleep 1; cat", "stdin": strings.Repeat("stdin ", 100_000), "idempotencyKey": "r", "waitFor": 120}
 	whole := func() string {
 		var out struct {
 			Run struct{ Execution struct{ ID string } }
@@ -172,11 +210,11 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 		return out.Run.Execution.ID
 	}
 	id := whole()
-	p = p.killed(t, 0)
+	p = p.killed(t)
 	if n := write(object{"text": "one two ", "offset": 0}); n != 8 {
 		t.Errorf("offset %d", n)
 	}
-	p = p.killed(t, 0)
+	p = p.killed(t)
 	if n := write(object{"text": "three\n", "close": true}); n != 14 {
 		t.Errorf("offset %d", n)
 	}
@@ -192,7 +230,7 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	if got := p.await(t, id); got.Outcome != "EXITED" || got.stream("STDOUT") != run["stdin"] {
 		t.Errorf("%s, %d bytes", got.Outcome, len(got.stream("STDOUT")))
 	}
-	eventually(t, 10*time.Second, "the run's runner goes", func() bool {
+	wait.For(t, "the run's runner goes", func() bool {
 		var out struct {
 			Execution struct{ Runner *struct{ ID string } }
 		}
@@ -205,11 +243,12 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 // TestE2EReleasedThenKilled: what ran in a runner that was released ended with it,
 // also where the server is killed before it has stored that.
 func TestE2EReleasedThenKilled(t *testing.T) {
+	t.Parallel()
 	p := serveBinary(t, dataDir(t))
 	for range 5 {
 		runner := p.claimLoosely(t, "shell")
 		x := p.start(t, object{"runnerId": runner, "shell": "echo hi; sleep 60"})
-		eventually(t, 10*time.Second, "it prints", func() bool {
+		wait.For(t, "it prints", func() bool {
 			var out struct {
 				Execution struct {
 					Output struct{ Chunks []struct{ Text string } }
@@ -233,8 +272,8 @@ func TestE2EReleasedThenKilled(t *testing.T) {
 // TestE2ECutUploadLeavesTheOldFileOrTheNew kills the server while it hands a file
 // to an agent.
 func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
+	t.Parallel()
 	const size = 12 << 20
-	random := rand.New(rand.NewPCG(4, 9))
 	p := serveBinary(t, dataDir(t))
 	runner := p.claimLoosely(t, "shell")
 	update := func(content string) error {
@@ -245,16 +284,31 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	if err := update(content(0)); err != nil {
 		t.Fatal(err)
 	}
+	agent := agentOf(t, p.cgroups, runner)
+	tell := func(signal syscall.Signal) {
+		t.Helper()
+		if err := syscall.Kill(agent, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
 	old, cut, whole := 0, 0, 0
 	for i := 1; i <= 8; i++ {
 		var uploading sync.WaitGroup
 		var answer error
+		if i%4 == 0 { // the agent can't take all of it
+			tell(syscall.SIGSTOP)
+		}
 		uploading.Go(func() { answer = update(content(i)) })
-		<-time.After(time.Duration(i*i*8+random.IntN(50)) * time.Millisecond) // the moment of the kill
+		if i%4 == 1 {
+			uploading.Wait()
+		} else {
+			atSomeMoment(400 * time.Millisecond)
+		}
 		p.end(t, syscall.SIGKILL, false)
+		tell(syscall.SIGCONT)
 		uploading.Wait()
 		p = serveBinary(t, p.data)
-		eventually(t, 10*time.Second, "the agent has given up", func() bool {
+		wait.For(t, "the agent has given up", func() bool {
 			return p.shell(t, runner, `ls -A | grep -c '^\.rockpool-'`).stream("STDOUT") == "0\n"
 		})
 		got := p.shell(t, runner, `stat -c %s file; head -c 1 file; tail -c 1 file`).stream("STDOUT")
@@ -271,8 +325,8 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 			t.Errorf("after upload %d the file is %q", i, got)
 		}
 	}
-	if cut == 0 {
-		t.Error("no upload was cut, so this test shows nothing")
+	if cut == 0 || whole == 0 {
+		t.Error("not all kinds were seen, so this test shows less than it says")
 	}
 	t.Logf("%d were cut, %d were whole", cut, whole)
 	p.finish(t)
@@ -281,6 +335,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 // TestE2ETooMuchOutputIsLostAloud: more than may be kept is printed at once, and
 // nothing is left to be collected.
 func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
+	t.Parallel()
 	const size = 20 << 20
 	data := dataDir(t)
 	p := serve(t, data, rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
@@ -316,6 +371,7 @@ func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
 
 // TestE2ERetention has more output than may be kept.
 func TestE2ERetention(t *testing.T) {
+	t.Parallel()
 	data := dataDir(t)
 	p := serve(t, data, rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
 	runner := p.claimLoosely(t, "shell")

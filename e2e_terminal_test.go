@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A person sits at the terminal of an execution: types, and waits for what must
@@ -34,7 +34,7 @@ func (b bed) sit(t *testing.T, input object) *person {
 func (b bed) attach(t *testing.T, execution string) *person {
 	t.Helper()
 	p := &person{bed: b, id: execution, events: make(chan executionEvent), seen: map[string]string{}}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	var following sync.WaitGroup
 	t.Cleanup(func() { cancel(); following.Wait() })
 	following.Go(func() {
@@ -109,6 +109,7 @@ func TestE2ETerminal(t *testing.T) {
 }
 
 func TestE2ESignals(t *testing.T) {
+	t.Parallel()
 	b := e2e(t)
 	runner := b.claim(t, "shell")
 	p := b.sit(t, object{"runnerId": runner, "shell": `sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & trap 'echo leader' USR1; wait; wait`})
@@ -168,7 +169,7 @@ func TestE2EExecutionLimits(t *testing.T) {
 		{object{"fileSize": 1000}, "exec head -c 2000 /dev/zero >big", "SIGNALED", "SIGXFSZ"},
 		{object{"openFiles": 20}, `test "$(ulimit -n)" = 20`, "EXITED", ""},
 	} {
-		got := b.run(t, object{"runnerId": runner, "shell": test.shell, "limits": test.limits, "timeLimit": 20})
+		got := b.run(t, object{"runnerId": runner, "shell": test.shell, "limits": test.limits, "timeLimit": 110})
 		if got.Outcome != test.outcome || got.Signal != test.signal || test.outcome == "EXITED" && *got.ExitCode != 0 {
 			t.Errorf("%v: %s %s: %s %q", test.limits, got.Outcome, got.Signal, got.Message, got.stream("STDERR"))
 		}
@@ -235,7 +236,7 @@ func TestE2ELargeFile(t *testing.T) {
 		t.Errorf("a full workspace: %v", err)
 	}
 	// No part is left behind, though the agent may have just seen the cut.
-	eventually(t, 10*time.Second, "only the old file is there", func() bool {
+	wait.For(t, "only the old file is there", func() bool {
 		return b.shell(t, string(runner), "ls -A dir; stat -c %s dir/large").stream("STDOUT") == "large\n52428800\n"
 	})
 	b.shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")

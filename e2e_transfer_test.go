@@ -16,10 +16,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 const uploadMutation = `mutation($runner: ID!, $path: String!, $file: Upload!) {
@@ -88,19 +88,24 @@ func (b bed) download(t testing.TB, address string) []byte {
 	return body
 }
 
-// peak returns the most memory that a process held since forgetPeak, in bytes.
+// peak returns the most memory that a process held since forgetPeak, in bytes. The
+// kernel keeps the peak of all together; pages of files, which come and go with the
+// page cache, are left out as they are now.
 func peak(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(status), "VmHWM:")
-	kilobytes, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	kib := func(name string) int64 {
+		_, after, _ := strings.Cut(string(status), name+":")
+		number, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return number
 	}
-	return kilobytes << 10
+	return (kib("VmHWM") - kib("RssFile")) << 10
 }
 
 func forgetPeak(t testing.TB, pid int) {
@@ -221,7 +226,7 @@ func TestE2EUploadsThatFail(t *testing.T) {
 	b.shell(t, runner, "rm filler")
 	b.foreignUploads(t, runner, "kept")
 	b.cutUpload(t, runner, "kept")
-	eventually(t, 10*time.Second, "only the old file is there", func() bool {
+	wait.For(t, "only the old file is there", func() bool {
 		return b.shell(t, runner, "ls -A; cat kept").stream("STDOUT") == "kept\nold"
 	})
 }
@@ -250,7 +255,7 @@ func (b bed) foreignUploads(t *testing.T, runner, path string) {
 func (b bed) cutUpload(t *testing.T, runner, path string) {
 	t.Helper()
 	defer b.beginUpload(t, runner, path, "Apollo-Require-Preflight: 1", strings.Repeat("new", 1<<20), 50<<20).Close()
-	eventually(t, 10*time.Second, "a part of the file is in the runner", func() bool {
+	wait.For(t, "a part of the file is in the runner", func() bool {
 		return strings.Contains(b.shell(t, runner, "stat -c %s .rockpool-*").stream("STDOUT"), "31")
 	})
 }
@@ -327,10 +332,9 @@ func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	} {
 		b.shell(t, runner, "rm -rf file; "+become)
 		for _, method := range []string{"GET", "HEAD"} {
-			began := time.Now()
 			response, body, err := b.get(t, method, address)
-			if err != nil || response.StatusCode != 404 || method == "GET" && !strings.Contains(string(body), `"FILE_ERROR"`) || time.Since(began) > 5*time.Second {
-				t.Errorf("%s, %s: %s %.200s after %s, %v", become, method, response.Status, body, time.Since(began), err)
+			if err != nil || response.StatusCode != 404 || method == "GET" && !strings.Contains(string(body), `"FILE_ERROR"`) {
+				t.Errorf("%s, %s: %s %.200s, %v", become, method, response.Status, body, err)
 			}
 		}
 	}
@@ -397,7 +401,7 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 	response, cancel := begin(*b.locate(t, runner, "big"))
 	cancel()
 	response.Body.Close()
-	eventually(t, 10*time.Second, "the agent has closed the file", func() bool { return open() == 0 })
+	wait.For(t, "the agent has closed the file", func() bool { return open() == 0 })
 }
 
 // TestE2ETransfersLeaveNothing repeats transfers, whole and cut, and counts
@@ -431,11 +435,11 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 		cycle()
 	}
 	b.CloseIdle()
-	eventually(t, 10*time.Second, "as many files are open as before", func() bool {
+	wait.For(t, "as many files are open as before", func() bool {
 		now, nowInside := open()
 		return now <= server && nowInside <= inside
 	})
-	eventually(t, 10*time.Second, "only the file is in the runner", func() bool { // the agent may have just seen the last cut
+	wait.For(t, "only the file is in the runner", func() bool { // the agent may have just seen the last cut
 		return b.shell(t, runner, "ls -A").stream("STDOUT") == "file\n"
 	})
 }
@@ -443,7 +447,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 // atRest waits until each pool is full, and nothing starts or stops.
 func (b bed) atRest(t testing.TB) {
 	t.Helper()
-	eventually(t, time.Minute, "all pools are at rest", func() bool {
+	wait.For(t, "all pools are at rest", func() bool {
 		var out struct {
 			Environments []struct {
 				Pool struct{ Size, Idle, Starting, Stopping int }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 var errSeen = errors.New("seen")
@@ -19,7 +20,7 @@ var errSeen = errors.New("seen")
 // until follows a subscription until done says so of its one field.
 func until[T any](t *testing.T, b bed, subscription string, variables object, done func(T) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	err := b.Subscribe(ctx, client.Request{Query: subscription, Variables: variables}, func(data json.RawMessage) error {
 		var field map[string]T
@@ -141,7 +142,7 @@ func TestE2ERunnerEvents(t *testing.T) {
 	if c := out.Cluster; c.Kind != "local" || c.Capacity.CPUMHz < 500 || c.Capacity.MemoryMiB < 512 || c.Capacity.CPUMHzUsed < 500 || c.Capacity.MemoryMiBUsed < 64 {
 		t.Errorf("%+v", c)
 	}
-	if d := out.Environment.StartDurations; d.Count < 1 || d.MinMs < 1 || d.P50Ms < d.MinMs || d.P90Ms < d.P50Ms || d.P99Ms < d.P90Ms || d.MaxMs < d.P99Ms || d.MaxMs > 60_000 {
+	if d := out.Environment.StartDurations; d.Count < 1 || d.MinMs < 1 || d.P50Ms < d.MinMs || d.P90Ms < d.P50Ms || d.P99Ms < d.P90Ms || d.MaxMs < d.P99Ms {
 		t.Errorf("%+v", d)
 	}
 }

@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	".":                   {"..."},
 	"runtime":             {},
 	"runtime/engine":      {"runtime", "runtime/pool", "runtime/execution", "runtime/output", "runtime/store", "runtime/timing", "agent"},
-	"runtime/clustertest": {"runtime", "runtime/past", "agent", "agent/serve"},
+	"runtime/clustertest": {"runtime", "runtime/past", "agent", "agent/serve", "test/wait"},
 	"runtime/pool":        {"runtime"},
 	"runtime/execution":   {"runtime"},
 	"runtime/output":      {"runtime"},
@@ -42,13 +42,21 @@ var mayImport = map[string][]string{
 	"local/network/ports": {},
 	"local/...":           {"runtime", "runtime/timing", "agent/...", "local/..."},
 	"nomad/bare":          {},
-	"nomad":               {"runtime", "runtime/hints", "runtime/past", "agent/...", "nomad/..."},
-	"nomad/...":           {"runtime", "agent/...", "nomad/..."},
-	"graph":               {"runtime", "runtime/engine", "graph/..."},
-	"graph/...":           {"runtime", "runtime/engine", "graph/..."},
-	"poseidon":            {"runtime", "runtime/engine"},
-	"metrics":             {"runtime", "runtime/engine", "runtime/timing", "local", "local/scheduler", "local/taskrunner"},
-	"web":                 {},
+	"test/wait":           {},
+	"test/artifacts":      {},
+	"test/need":           {"test/artifacts"},
+
+	// These make things for tests. Nothing that is built into a program imports them.
+	"local/sandbox/sandboxtest": {"test/need"},
+	"local/network/networktest": {"local/thread", "test/need", "test/wait"},
+	"nomad/nomadtest":           {"test/need"},
+	"nomad":                     {"runtime", "runtime/hints", "runtime/past", "agent/...", "nomad/..."},
+	"nomad/...":                 {"runtime", "agent/...", "nomad/..."},
+	"graph":                     {"runtime", "runtime/engine", "graph/..."},
+	"graph/...":                 {"runtime", "runtime/engine", "graph/..."},
+	"poseidon":                  {"runtime", "runtime/engine"},
+	"metrics":                   {"runtime", "runtime/engine", "runtime/timing", "local", "local/scheduler", "local/taskrunner"},
+	"web":                       {},
 }
 
 // onlyIn says where a heavy dependency may be imported.

@@ -58,19 +58,21 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 // TestAddressesAreWaitedFor: a server that was killed may have left its socket to
 // a process that isn't executed yet.
 func TestAddressesAreWaitedFor(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := NewServer(Config{Listen: taken.Addr().String()}, zap.NewNop())
-	began := time.Now()
-	if _, err := server.listen(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--listen") || time.Since(began) < listenPatience {
-		t.Errorf("after %s: %v", time.Since(began), err)
-	}
-	time.AfterFunc(listenPatience/4, func() { _ = taken.Close() })
-	listener, err := server.listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close()
+	synctest.Test(t, func(t *testing.T) {
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := NewServer(Config{Listen: taken.Addr().String()}, zap.NewNop())
+		began := time.Now()
+		if _, err := server.listen(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--listen") || time.Since(began) < listenPatience {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		time.AfterFunc(listenPatience/4, func() { _ = taken.Close() })
+		listener, err := server.listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = listener.Close()
+	})
 }

@@ -18,10 +18,6 @@ import (
 	"github.com/rockpool/rockpool/cli"
 )
 
-// stopWithin bounds a graceful stop, which is to take 5 s at most; then the program ends as it is, and the
-// next start takes over, or cleans up, what there is.
-const stopWithin = 4500 * time.Millisecond
-
 // openSilence is how long a start may take before the user hears what it does.
 const openSilence = 2 * time.Second
 
@@ -30,11 +26,13 @@ type serveCommand struct {
 	File         string       `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
 	EndWithStdin bool         `hidden:""` // for who starts a server that isn't to outlive it
 	settings     settingsFile // that was read
+
+	StopWithin time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"DURATION" help:"How long a stop may take. Then the server ends as it is with 125, and the next start takes over, or cleans up, what is left. Many runners that a stop removes may need more. (4500ms; $$${env})"`
 }
 
 // Help is what rockpool serve --help says beyond the flags.
 func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until SIGINT or SIGTERM, which end it within 5 seconds; a second one ends it at once.
+	return `Serves the GraphQL API at http://ADDRESS/graphql until SIGINT or SIGTERM, which end it within --stop-within; a second one ends it at once.
 
 Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
 
@@ -75,7 +73,11 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 
 // Run serves.
 func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
-	if err := c.Check(); err != nil {
+	err := c.Check()
+	if err == nil && (c.StopWithin < 0 || c.StopWithin > time.Hour) {
+		err = &settingError{"stop-within", c.StopWithin.String(), "0s to 1h"}
+	}
+	if err != nil {
 		var wrong *settingError
 		if errors.As(err, &wrong) {
 			return wrong.at(selected, c.settings)
@@ -92,7 +94,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		logger.Info("settings were read", zap.String("file", c.settings.path), zap.Int("settings", len(c.settings.values)))
 	}
 
-	ctx, stop := stopOnSignals(context.Background(), s)
+	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin)
 	defer stop()
 	if c.EndWithStdin {
 		go func() { // until the program ends, since a read can't be given up
@@ -139,8 +141,8 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 }
 
 // stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or stopWithin after the first, ends the program.
-func stopOnSignals(parent context.Context, s cli.Streams) (context.Context, func()) {
+// second, or the time to stop within after the first, ends the program.
+func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -155,7 +157,7 @@ func stopOnSignals(parent context.Context, s cli.Streams) (context.Context, func
 		}
 		select {
 		case <-signals:
-		case <-time.After(stopWithin):
+		case <-time.After(within):
 			_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; the next start takes over what there is")
 		case <-done:
 			return

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -80,14 +81,19 @@ func (b *bed) serveIn(ctx context.Context, isolation string, runners, executions
 	group := newGroup()
 	s, err := startServer(ctx, launch{
 		program: b.config.Program, data: data, group: group, listen: "127.0.0.1:0", profiled: b.config.Profiles != "",
-		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.config.GVisor},
-		env:     map[string]any{"isolation": isolation, "resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.config.GVisor,
+			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
+		overcommitted: true,
+		env:           map[string]any{"isolation": isolation, "resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)
 	}
 	b.servers = append(b.servers, s)
 	b.onClose(s.stop)
+	if err := s.fits(ctx, runners); err != nil {
+		return nil, err
+	}
 	return s, s.keep(ctx, runners)
 }
 

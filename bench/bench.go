@@ -104,8 +104,8 @@ func Rows() []Row {
 }
 
 // Run measures the rows and returns their results; a row that could not be
-// measured has an Error, and the others go on. It ends when ctx does, with
-// what there is until then.
+// measured has an Error, one that doesn't fit the machine is LeftOut, and the others
+// go on. It ends when ctx does, with what there is until then.
 func Run(ctx context.Context, c Config) (Report, error) {
 	rows, err := c.rows(ctx)
 	if err != nil {
@@ -169,9 +169,7 @@ func measure(ctx context.Context, c Config, floors *floorProcess, row Row) (resu
 	if closed := b.close(); err == nil {
 		err = closed
 	}
-	if err != nil {
-		result.Error = err.Error()
-	}
+	result.failed(err)
 	result.Took = time.Since(began).Seconds()
 	result.judge(row.Goals)
 	return result

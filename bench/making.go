@@ -23,6 +23,9 @@ func openMaking(ctx context.Context, b *bed) (pair, error) {
 		return pair{}, err
 	}
 	n := b.ops(50)
+	if err := s.fits(ctx, n); err != nil {
+		return pair{}, err
+	}
 	row := func(ctx context.Context, r *round) error {
 		if err := r.rate(float64(n), func() error { return s.keep(ctx, n) }); err != nil {
 			return err

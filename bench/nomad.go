@@ -110,6 +110,9 @@ func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more .
 	}
 	b.servers = append(b.servers, s)
 	b.onClose(s.stop)
+	if err := s.fits(ctx, runners); err != nil {
+		return nil, err
+	}
 	return s, s.keep(ctx, runners)
 }
 

@@ -176,6 +176,9 @@ func openRefill(driver string, there bool) func(context.Context, *bed) (pair, er
 			return pair{}, err
 		}
 		n := b.ops(20)
+		if err := s.fits(ctx, n); err != nil {
+			return pair{}, err
+		}
 		row := func(ctx context.Context, r *round) error {
 			if err := r.rate(float64(n), func() error { return s.keep(ctx, n) }); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -44,6 +45,7 @@ type Result struct {
 	Note      string    `json:"note,omitempty"` // where its time went, or what else was counted
 	Took      float64   `json:"tookSeconds"`
 	Error     string    `json:"error,omitempty"`
+	LeftOut   string    `json:"leftOut,omitempty"` // why it doesn't fit the machine, in numbers
 }
 
 // CPU is the time that one operation took of the machine's CPUs, in
@@ -77,8 +79,19 @@ func (v Verdict) String() string {
 	return bound + ": MISSED"
 }
 
+// failed notes why there are no figures; nil: there are.
+func (r *Result) failed(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errNoFit):
+		r.LeftOut = err.Error()
+	default:
+		r.Error = err.Error()
+	}
+}
+
 func (r *Result) judge(goals []Goal) {
-	if r.Error != "" {
+	if r.Error != "" || r.LeftOut != "" {
 		return
 	}
 	figures := map[string]float64{"p50": r.Row.P50, "p99": r.Row.P99, "ratio": r.Ratio}
@@ -89,7 +102,7 @@ func (r *Result) judge(goals []Goal) {
 	}
 }
 
-// Failed returns how many rows could not be measured.
+// Failed returns how many rows could not be measured, of those that fit the machine.
 func (r Report) Failed() int {
 	failed := 0
 	for _, row := range r.Rows {

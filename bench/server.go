@@ -28,6 +28,8 @@ type launch struct {
 	prefix   string         // of what it has in Nomad, if it is there
 	cluster  []string       // what it is told of its cluster
 	env      map[string]any // what an environment needs there
+
+	overcommitted bool // by CPUOvercommit and MemoryOvercommit
 }
 
 // A server is a process of rockpool serve.

@@ -19,6 +19,10 @@ func (r Report) Table(out io.Writer) error {
 			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  FAILED: %s\n", row.Name, strings.ReplaceAll(row.Error, "\n", "; "))
 			continue
 		}
+		if row.LeftOut != "" {
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  LEFT OUT: %s\n", row.Name, row.LeftOut)
+			continue
+		}
 		server, inside := "", ""
 		if row.CPU != nil {
 			server = figure(row.CPU.Server) + " ms/" + row.Per

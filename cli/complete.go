@@ -14,14 +14,12 @@ import (
 // completeCommand is what the completion scripts ask. The words after -- are
 // those of the command line, the last as far as it has been typed.
 type completeCommand struct {
+	// Within bounds what a server may take: somebody has pressed a key and waits. One that is far away needs more.
+	Within  time.Duration `hidden:"" env:"ROCKPOOL_COMPLETE_WITHIN" default:"1s"`
 	program []string
 }
 
 func (c *completeCommand) takeProgram(words []string) { c.program = words }
-
-// serverAnswers bounds what a server may take for a completion: somebody has
-// pressed a key and waits.
-const serverAnswers = time.Second
 
 // Run prints the candidates, one per line, each with a tab and what it is.
 // Beside them ":files" asks for names of files, and ":nospace" for no space
@@ -32,6 +30,7 @@ func (c *completeCommand) Run(s Streams, k *kong.Kong) error {
 		words = []string{""}
 	}
 	l := readLine(k.Model.Node, words)
+	l.within = c.Within
 	for _, candidate := range l.candidates() {
 		if candidate.word == "" || !strings.HasPrefix(candidate.word, l.typed) {
 			continue
@@ -55,9 +54,10 @@ type line struct {
 	positional *kong.Value // that is being typed; nil: none
 	given      []string    // values of the positional so far, where it takes several
 	server     serverFlag
-	program    bool   // what follows -- is another program's
-	before     string // of the word, what isn't completed: "--env="
-	typed      string // of the word, what is
+	within     time.Duration // that the server answers, or it completes nothing
+	program    bool          // what follows -- is another program's
+	before     string        // of the word, what isn't completed: "--env="
+	typed      string        // of the word, what is
 }
 
 func readLine(root *kong.Node, words []string) line {
@@ -206,7 +206,7 @@ func (l line) ask(kind string) []candidate {
 	if query == "" || err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverAnswers)
+	ctx, cancel := context.WithTimeout(context.Background(), l.within)
 	defer cancel()
 	type id struct{ ID, Help string }
 	var out struct {

@@ -33,6 +33,8 @@ const lines = Array.from({ length: 400 }, (_, n) => `Zeile ${n} über äöü �
 const echoed = (which) =>
   Buffer.concat(lines.flatMap((line, n) => (which(n) ? [Buffer.from(`${n} `), Buffer.from([0xff, 0x20]), Buffer.from(line)] : [])));
 
+const limit = 300_000; // ms, which only ends a test that would hang
+
 let server;
 let directory;
 before(async () => {
@@ -70,7 +72,7 @@ function same(got, want) {
 
 describe("examples", { concurrency: 3 }, () => {
   for (const [name, command] of Object.entries(examples)) {
-    test(`${name}: every byte once, over a connection that is cut three times`, { timeout: 120_000 }, async () => {
+    test(`${name}: every byte once, over a connection that is cut three times`, { timeout: limit }, async () => {
       const lengths = [600, 3_000, 9_000];
       const proxy = await cutter(server.url, () => lengths.shift() ?? Infinity, /text\/event-stream|upgrade: *websocket/i);
       try {
@@ -84,7 +86,7 @@ describe("examples", { concurrency: 3 }, () => {
       }
     });
 
-    test(`${name}: a program that isn't there fails, and leaves no runner`, { timeout: 60_000 }, async () => {
+    test(`${name}: a program that isn't there fails, and leaves no runner`, { timeout: limit }, async () => {
       assert.notEqual((await run(command, server.url, "missing.py", "")).code, 0);
     });
   }
@@ -98,7 +100,7 @@ async function ended() {
 // Its input comes when it has ended already, which is a CONFLICT.
 describe("a program that doesn't read", { concurrency: 1 }, () => {
   for (const [name, command] of Object.entries(examples)) {
-    test(name, { timeout: 60_000 }, async () => {
+    test(name, { timeout: limit }, async () => {
       const before = await ended();
       const late = (async () => {
         while ((await ended()) === before);

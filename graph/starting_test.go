@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
@@ -21,18 +22,34 @@ func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
 		code, _ := b.ask(`{ environments { id } }`, nil, nil)
 		answered <- code
 	}()
-	select {
-	case code := <-answered:
-		t.Errorf("answered at once: %v", code)
-	case <-time.After(50 * time.Millisecond):
+	if code, _ := b.ask(`{ health { status } }`, nil, nil); code != nil || len(answered) > 0 {
+		t.Errorf("%v; %d answers before the start", code, len(answered))
 	}
 	close(started)
-	if code := <-answered; code != nil {
+	// It waited for the start, or as long as one may.
+	if code := wait.Receive(t, answered, "an answer"); code != nil && code != string(runtime.CodeClusterUnavailable) {
+		t.Errorf("a request that waited: %v", code)
+	}
+	if code, _ := b.ask(`{ environments { id } }`, nil, nil); code != nil {
 		t.Errorf("after the start: %v", code)
 	}
 }
 
 func TestWaitingForTheStartHasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over, waited := make(chan struct{}), make(chan error, 1)
+		go func() {
+			if err := (starting{over}).wait(t.Context()); err != nil {
+				waited <- err
+			}
+			close(waited)
+		}()
+		time.Sleep(startingPatience - 1)
+		close(over)
+		if err := <-waited; err != nil {
+			t.Errorf("just before its end: %v", err)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		err := starting{make(chan struct{})}.wait(t.Context())

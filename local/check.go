@@ -68,8 +68,11 @@ func (c *Cluster) tryController(name string) error {
 	if !ok {
 		return errors.New("the kernel shows no such cgroup controller")
 	}
+	if err := tree.Prepare("/" + c.config.CgroupParent); err != nil {
+		return err
+	}
 	at := filepath.Join(tree.Mount, c.config.CgroupParent, "check-"+string(runtime.NewRunnerID()))
-	if err := os.MkdirAll(at, 0o755); err != nil {
+	if err := os.Mkdir(at, 0o755); err != nil {
 		return err
 	}
 	return os.Remove(at)

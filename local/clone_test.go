@@ -31,6 +31,7 @@ int main(void) {
 // TestClone3IsTheAgentsAlone: where the agent starts commands with clone3, they
 // can't call it, whichever way they are started.
 func TestClone3IsTheAgentsAlone(t *testing.T) {
+	t.Parallel()
 	b := running(t)
 	id := b.begin(hostEnvironment())
 	b.expect(id, "cat >cloner.c <<'END'\n"+cloner+"END\ncc -o cloner cloner.c 2>&1 && ./cloner", "unknown unknown")

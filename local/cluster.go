@@ -143,7 +143,8 @@ const restoreWithin = time.Minute
 // what it had not begun to make waits for its place as it did. It removes what
 // is left of the others: sandboxes, groups, directories and user ids. One of those that was claimed stays listed, GONE with
 // STOPPED_OUTSIDE, until it is removed. What can't be restored stops nothing
-// else; Status tells it. Where ctx ends before all of that is done, New returns
+// else; Status tells it. But New returns an error where it can't read whether a
+// runner lives, and leaves that runner as it is for the next server. Where ctx ends before all of that is done, New returns
 // its cause, and the rest is left as it is for the next server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.CgroupParent == "" {

@@ -11,6 +11,7 @@ import (
 
 // The suite runs over the store that the server uses.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	clustertest.Suite(t, hostEnvironment(), func(t *testing.T) runtime.Cluster {
 		b := newBench(t)
 		b.stop()

@@ -3,11 +3,14 @@ package local
 import (
 	"context"
 	"fmt"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func (b *bench) drain(draining bool) {
@@ -21,7 +24,7 @@ func (b *bench) drain(draining bool) {
 func (b *bench) wantDraining(claimed, leaving int) runtime.Draining {
 	b.t.Helper()
 	var d *runtime.Draining
-	b.eventually(fmt.Sprintf("%d are claimed, and %d leave", claimed, leaving), func() bool {
+	wait.For(b.t, fmt.Sprintf("%d are claimed, and %d leave", claimed, leaving), func() bool {
 		status, err := b.Status(b.t.Context())
 		if err != nil || status.Draining == nil || len(status.Problems) != 1 || status.Problems[0].Subject != "draining" {
 			b.t.Fatalf("%+v %v", status, err)
@@ -35,6 +38,7 @@ func (b *bench) wantDraining(claimed, leaving int) runtime.Draining {
 func claimOf(epoch int) runtime.Claim { return runtime.Claim{Epoch: epoch, ClaimedAt: time.Now()} }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	idle, claimed := b.begin(hostEnvironment()), b.begin(hostEnvironment())
@@ -163,7 +167,7 @@ func TestRestoredIdleRunnersAreDrained(t *testing.T) {
 	b.wantDraining(0, 0)
 }
 
-// A markingStore stores a claim when it is told to.
+// A markingStore stores a claim when the test says so.
 type markingStore struct {
 	*memoryStore
 	began, goOn chan struct{}
@@ -188,11 +192,16 @@ func TestDrainSparesAClaimUnderWay(t *testing.T) {
 	go func() { marked <- b.Mark(context.Background(), id, claimOf(1)) }()
 	<-store.began
 	go func() { done <- b.SetDraining(context.Background(), true) }()
-	select {
-	case err := <-done:
-		t.Fatalf("it didn't wait for the claim: %v", err)
-	case <-time.After(100 * time.Millisecond): // it has come to that
-	}
+	wait.For(t, "the draining waits for the claim", func() bool {
+		select {
+		case err := <-done:
+			t.Fatalf("it didn't wait for the claim: %v", err)
+		default:
+		}
+		var stacks strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+		return strings.Contains(stacks.String(), ".drainRunner(")
+	})
 	close(store.goOn)
 	if err := <-marked; err != nil {
 		t.Errorf("the claim: %v", err)

@@ -74,13 +74,22 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("what was recorded of its process: %w", err)
 	}
-	process, err := openProcess(s.PID, s.Start)
+	var process *os.File
+	var groups cgroup.Groups
+	var kills int64
+	err := untilRead(ctx, func() (err error) {
+		if process, err = openProcess(s.PID, s.Start); err != nil {
+			return err
+		}
+		if groups, err = d.c.trees.Member(s.PID, d.e.group); err == nil {
+			kills, _, err = groups.Counts()
+		}
+		if err != nil {
+			_ = process.Close()
+		}
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	groups, err := d.c.trees.Member(s.PID, d.e.group)
-	if err != nil {
-		_ = process.Close()
 		return nil, err
 	}
 	d.c.mu.Lock()
@@ -90,12 +99,36 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 		_ = process.Close()
 		return nil, fmt.Errorf("its network: %w", err)
 	}
-	kills, _, err := groups.Counts()
-	if err != nil {
-		_ = process.Close()
-		return nil, err
-	}
 	return d.hold(process, s, groups, kills)
+}
+
+// errUnread says that it isn't known whether a runner lives.
+var errUnread = errors.New("what tells whether it lives can't be read")
+
+// untilRead calls read again while its error says nothing about the runner. After
+// findOutWithin it returns that error with errUnread.
+func untilRead(ctx context.Context, read func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, findOutWithin)
+	defer cancel()
+	for {
+		err := read()
+		if err == nil || !unread(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errUnread, err)
+		case <-time.After(findOutEvery):
+		}
+	}
+}
+
+// unread reports whether an error of a system call says nothing about the runner.
+// The others say that its process or its groups aren't there; EINVAL says that its
+// id is now a thread's.
+func unread(err error) bool {
+	var number syscall.Errno
+	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !uncounted(err)
 }
 
 // hold notes what is known of a sandbox that runs.

@@ -38,6 +38,7 @@ type entry struct {
 	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
 	oomSeen    int64                // OOM kills that it outlived
 	evidence   *runtime.Evidence
+	unread     bool                // its counters can't be read
 	events     []runtime.TaskEvent // the latest; never changed in place
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// What is told goes on across a restart: places that were found are the oldest,
+// What is reported goes on across a restart: places that were found are the oldest,
 // and nobody's evaluation put them there.
 func TestSchedulingIsToldByPages(t *testing.T) {
 	b := newBench(t)

@@ -3,7 +3,12 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -29,14 +34,56 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 		return runtime.Evidence{}, nil
 	}
 	now, err := c.count(e)
-	if err != nil && last == nil {
+	if err != nil && !uncounted(err) {
+		err = fmt.Errorf("the cgroup counters of runners are unreadable, so limits aren't reported as causes: %w", err)
+	}
+	c.counted(e, err)
+	switch {
+	case err == nil:
+		c.outlived(ctx, e, now)
+		return now, nil
+	case !uncounted(err):
+		return runtime.Evidence{}, runtime.Wrap(runtime.CodeInternal, err, "runner %s can't be observed; the server's log says why", id)
+	case last == nil:
 		return runtime.Evidence{}, gone(id)
 	}
-	if err != nil {
-		return *last, nil
+	return *last, nil
+}
+
+// counted has Status tell an error that says nothing about e, until no runner's
+// counters have one.
+func (c *Cluster) counted(e *entry, err error) {
+	const subject = "counters"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.unread = err != nil && !uncounted(err)
+	if e.unread {
+		c.reportOnce(subject, err.Error())
+		return
 	}
-	c.outlived(ctx, e, now)
-	return now, nil
+	if len(c.problems) == 0 {
+		return
+	}
+	for _, other := range c.entries {
+		if other.unread {
+			return
+		}
+	}
+	c.resolve(subject)
+}
+
+// errNeverMade says that a runner has no sandbox, and never had one.
+var errNeverMade = errors.New("it was never made")
+
+// uncounted reports whether an error of count says that nothing counts for the
+// runner: it has no groups. Any other error says nothing about the runner.
+func uncounted(err error) bool {
+	for _, missing := range []error{errNeverMade, fs.ErrNotExist, fs.ErrClosed, unix.ENODEV} {
+		if errors.Is(err, missing) {
+			return true
+		}
+	}
+	return false
 }
 
 // answerAfterKill is how long an agent may take to show that it outlived a kill for
@@ -60,7 +107,10 @@ func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.oomSeen = max(e.oomSeen, now.OOMKills)
+	if now.OOMKills > e.oomSeen {
+		e.oomSeen = now.OOMKills
+		c.log.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
+	}
 }
 
 // count reads e's counters, and keeps them. They never fall back: while groups
@@ -70,7 +120,7 @@ func (c *Cluster) count(e *entry) (runtime.Evidence, error) {
 	counter, isolation := e.counter, e.runner.Environment.Isolation
 	c.mu.Unlock()
 	if counter == nil {
-		return runtime.Evidence{}, errors.New("it was never made")
+		return runtime.Evidence{}, errNeverMade
 	}
 	kills, hits, err := counter.Counts()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // launch starts a shell script; what it returns follows that to its end.
@@ -24,7 +25,7 @@ func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (strin
 	}
 	s, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
 		ID: string(runtime.NewExecutionID()), Argv: []string{"/bin/sh", "-c", script},
-		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"}, TimeLimit: 2 * time.Minute, // should it not end
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"}, TimeLimit: wait.Limit, // should it not end
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -51,7 +52,7 @@ func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (strin
 func (b *bench) guarded() runtime.RunnerID {
 	b.t.Helper()
 	if err := b.machine.Undivided; err != nil {
-		sandboxtest.Lacks(b.t, "commands have no groups of their own here: %v", err)
+		need.Lacks(b.t, "commands have no groups of their own here: %v", err)
 	}
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
@@ -124,8 +125,8 @@ func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
 func TestAFullRunnerEndsItsBomb(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
-	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 20")()
-	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Wall > 15*time.Second { // it may end by itself, of a refused fork
+	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 1000")()
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end by itself, of a refused fork
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
@@ -143,7 +144,7 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 		follow = append(follow, b.launch(id, waits))
 	}
 	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "signal.pause()\n'", "while not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
-	b.eventually("it fills the runner", func() bool { return limitOf(t, pid, "pids", "run/pids.current") == b.most(48) })
+	wait.For(b.t, "it fills the runner", func() bool { return limitOf(t, pid, "pids", "run/pids.current") == b.most(48) })
 	var asking sync.WaitGroup
 	for range 500 {
 		asking.Go(func() {
@@ -234,14 +235,14 @@ func TestWhereCommandsAre(t *testing.T) {
 	launcher := min(1, b.trees.Launchers()) // its thread, where that is there
 	for range 3 {
 		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
-		b.eventually("one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })
+		wait.For(b.t, "one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })
 		b.expect(id, "touch /workspace/go", "")
 		if _, exit := follow(); exit.Code != 0 || exit.Own == nil {
 			t.Errorf("%+v", exit)
 		}
 		b.expect(id, "rm /workspace/go; set -- /proc/[0-9]*; echo $#", "2") // the agent and this shell
 	}
-	b.eventually("nothing stays in "+group, func() bool { return count() == fmt.Sprint(launcher) })
+	wait.For(b.t, "nothing stays in "+group, func() bool { return count() == fmt.Sprint(launcher) })
 }
 
 func TestUsage(t *testing.T) {

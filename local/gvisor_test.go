@@ -1,7 +1,7 @@
 package local
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +25,8 @@ import (
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // withRuntimes opens a cluster that has these runtimes, and doesn't run yet.
@@ -40,7 +41,7 @@ func withRuntimes(t testing.TB, all oci.Runtimes) *bench {
 
 func withGVisor(t testing.TB) *bench {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	return withRuntimes(t, oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}})
 }
 
@@ -103,17 +104,27 @@ func TestGVisorInside(t *testing.T) {
 	}
 }
 
+// A recorder is a connection that keeps what a client says before it reads.
+type recorder struct {
+	net.Conn
+	said bytes.Buffer
+}
+
+func (r *recorder) Write(p []byte) (int, error)      { return r.said.Write(p) }
+func (r *recorder) Read([]byte) (int, error)         { return 0, io.EOF }
+func (r *recorder) Close() error                     { return nil }
+func (r *recorder) SetDeadline(time.Time) error      { return nil }
+func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
+func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+
 // pingBytes returns what a client says that asks an agent whether it is there.
 func pingBytes(t *testing.T) []byte {
 	t.Helper()
-	ours, theirs := net.Pipe()
-	var asking sync.WaitGroup
-	asking.Go(func() { _, _ = agent.PingAgent(t.Context(), theirs) })
-	defer asking.Wait()
-	defer ours.Close()
-	_ = ours.SetReadDeadline(time.Now().Add(time.Second)) // it says no more, and waits
-	text, _ := io.ReadAll(ours)
-	return text
+	var conn recorder
+	if _, err := agent.PingAgent(t.Context(), &conn); err == nil {
+		t.Fatal("a client takes no answer for an answer")
+	}
+	return conn.said.Bytes()
 }
 
 // The agent serves who comes from the machine, and no command, also not one with
@@ -126,10 +137,10 @@ func TestGVisorSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock := fmt.Sprintf("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.rockpool/agent.sock')\ns.settimeout(5)\n"+
+	knock := fmt.Sprintf("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.rockpool/agent.sock')\ns.settimeout(100)\n"+
 		"try:\n  s.send(bytes.fromhex('%x'))\n  print('heard', len(s.recv(1)))\nexcept OSError:\n  print('heard 0')", pingBytes(t))
 	s, err := agent.StartExecution(t.Context(), conn, agent.Start{
-		ID: "knock", Argv: []string{"python3", "-c", knock}, Env: []string{"PATH=/usr/bin"}, Privileged: true, TimeLimit: 20 * time.Second,
+		ID: "knock", Argv: []string{"python3", "-c", knock}, Env: []string{"PATH=/usr/bin"}, Privileged: true, TimeLimit: wait.Limit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +188,8 @@ func TestGVisorSocket(t *testing.T) {
 }
 
 // The machine's control groups hold all that makes the sandbox: its kernel, its
-// helpers, and what runs there. The test reads them before it leans on them.
+// helpers, and what runs there. The test reads them before it leans on them. CI
+// runs it on version 1 of cgroups alone: gVisor is too slow for make test-vm.
 func TestGVisorLimits(t *testing.T) {
 	b := withGVisor(t).run()
 	env := gvisorEnvironment()
@@ -269,7 +281,7 @@ func TestGVisorLimits(t *testing.T) {
 	}
 }
 
-// Why a runner ended is told from what the machine counted, whoever asked
+// Why a runner ended is reported from what the machine counted, whatever was asked
 // meanwhile, and not from what it outlived.
 func TestGVisorEndsOfFullMemory(t *testing.T) {
 	b := withGVisor(t).run()
@@ -278,12 +290,10 @@ func TestGVisorEndsOfFullMemory(t *testing.T) {
 	// One whose kernel doesn't answer after a kill, as while it is dying itself.
 	pid := b.sentry(dies)
 	groups, err := b.trees.Of(pid)
-	if err == nil {
-		err = unix.Kill(pid, unix.SIGSTOP)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	freeze(t, pid)
 	hungry := exec.CommandContext(t.Context(), "sh", "-c", `echo 1000 >/proc/self/oom_score_adj && echo $$ >"$0/cgroup.procs" && exec python3 -c 'x = bytearray(1 << 28)'`, groups.Memory.Dir)
 	if err := hungry.Run(); err == nil {
 		t.Fatal("it isn't limited")
@@ -348,21 +358,19 @@ func TestGVisorOutlivesTheServer(t *testing.T) {
 // doesn't find.
 func TestGVisorMakingIsKilled(t *testing.T) {
 	b := withGVisor(t).run()
-	for after := 10 * time.Millisecond; after < 200*time.Millisecond; after += 20 * time.Millisecond {
+	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
 		e := b.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending})
 		place, starter := &placeHook{b.Cluster, e}, &driver{b.Cluster, e}
 		values := placed(t, place)
-		ctx, cancel := context.WithTimeout(t.Context(), after)
-		if h, err := starter.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
+		if h, err := starter.Start(atSomeMoment(t, 200*time.Millisecond), taskrunner.StartRequest{Values: values}); err == nil {
 			h.Close()
 		}
-		cancel()
 		if err := starter.Destroy(t.Context()); err != nil {
-			t.Errorf("after %v: %v", after, err)
+			t.Error(err)
 		}
 		if err := place.Stop(t.Context(), taskrunner.StopRequest{Values: values}); err != nil {
-			t.Errorf("after %v: %v", after, err)
+			t.Error(err)
 		}
 	}
 	b.noRunnerLeft()
@@ -371,7 +379,8 @@ func TestGVisorMakingIsKilled(t *testing.T) {
 // An isolation that can't be had is refused, with why, and nothing else is made
 // in its place.
 func TestRuntimeThatIsMissing(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	t.Parallel()
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)

@@ -2,7 +2,6 @@ package local
 
 import (
 	"archive/tar"
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // imageEnvironment returns an environment of an image, whose image is here.
@@ -31,23 +31,14 @@ func (b *bench) imageEnvironment(id runtime.EnvironmentID, reference string) run
 	return env
 }
 
-// awaitImage waits until an image is here, or can't be had now.
-func (b *bench) awaitImage(pin runtime.ImagePin) runtime.ImageStatus {
+// awaitImage waits until an image is here, or its pull failed.
+func (b *bench) awaitImage(pin runtime.ImagePin) (s runtime.ImageStatus) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
-	defer cancel()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for {
-		if s := b.ImageStatus(pin); s.State != runtime.ImagePulling {
-			return s
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			b.t.Fatalf("the image is still %+v", b.ImageStatus(pin))
-		}
-	}
+	wait.For(b.t, "the image is pulled, or failed", func() bool {
+		s = b.ImageStatus(pin)
+		return s.State != runtime.ImagePulling
+	})
+	return s
 }
 
 func TestRunnerFromImage(t *testing.T) {
@@ -90,6 +81,7 @@ func (b *bench) runnersFromImage(isolation runtime.Isolation) {
 // What a runner is made from stays, also when nothing but that runner, which
 // outlived its server, needs it and another image finds no room.
 func TestImageInUseOutlivesItsServer(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.stop()
 	b.config.Keep = true
@@ -129,13 +121,7 @@ func TestImageInUseOutlivesItsServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantImage(other)
-	until := time.Now().Add(20 * time.Second)
-	for b.awaitImage(pin).State != runtime.ImageReady && time.Now().Before(until) {
-		<-time.After(50 * time.Millisecond)
-	}
-	if s := b.awaitImage(pin); s.State != runtime.ImageReady {
-		t.Errorf("%+v", s)
-	}
+	wait.For(t, "there is room for the other image", func() bool { return b.ImageStatus(pin).State == runtime.ImageReady })
 	if s := b.ImageStatus(env.Pin); s.State == runtime.ImageReady {
 		t.Error("what nobody uses any more is still there, without room")
 	}

@@ -7,16 +7,17 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -113,26 +114,38 @@ func TestRemoveAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce also shows that their end waits for nothing: it takes about a
-// third of their start, which others who use the machine hold up as well.
-func TestManyAtOnce(t *testing.T) {
-	for try := 1; ; try++ {
-		start, end := startAndEndMany(t)
-		if end <= 2*start {
-			return
-		}
-		if try == 3 {
-			t.Fatalf("the end took %s, and the start %s", end, start)
-		}
+// A gathering launcher lets no removal go on before some are at work together.
+type gathering struct {
+	launcher
+	missing atomic.Int64
+	all     chan struct{} // closed when none is missing
+}
+
+func (g *gathering) Remove(ctx context.Context, id, group string) error {
+	if g.missing.Add(-1) == 0 {
+		close(g.all)
+	}
+	select {
+	case <-g.all:
+		return g.launcher.Remove(ctx, id, group)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-func startAndEndMany(t *testing.T) (start, end time.Duration) {
-	t.Helper()
-	b := running(t)
+// TestManyAtOnce also shows that many end together: no removal waits for another's
+// end.
+func TestManyAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.config.Parallel = 2
+	b.open()
 	ids := make([]runtime.RunnerID, 20)
+	together := &gathering{launcher: b.launcher, all: make(chan struct{})}
+	together.missing.Store(int64(2 * b.config.Parallel))
+	b.launcher = together
+	b.run()
 	var starting sync.WaitGroup
-	began := time.Now()
 	for i := range ids {
 		ids[i] = runtime.NewRunnerID()
 		for range 2 { // the second one finds it known
@@ -154,10 +167,7 @@ func startAndEndMany(t *testing.T) (start, end time.Duration) {
 	if len(slots) != len(ids) {
 		t.Errorf("%d runners share %d ranges of user ids", len(ids), len(slots))
 	}
-	start = time.Since(began)
-	began = time.Now()
-	b.stop()
-	return start, time.Since(began)
+	b.stop() // which fails where a removal does
 }
 
 func TestLongDirectory(t *testing.T) {
@@ -170,36 +180,15 @@ func TestLongDirectory(t *testing.T) {
 }
 
 func TestOneServerPerDirectory(t *testing.T) {
+	t.Parallel()
 	b := running(t)
 	if _, err := New(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a second server: %v", err)
 	}
 }
 
-// A helper of a server that was killed may take as long as it does.
-func TestHelperOutlivesItsServer(t *testing.T) {
-	b := newBench(t)
-	lock, err := os.OpenFile(b.lock.Name(), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.stop()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
-	helper := exec.Command("sleep", "3") // shares the lock, as a helper does
-	helper.ExtraFiles = []*os.File{lock}
-	if err := errors.Join(helper.Start(), lock.Close()); err != nil {
-		t.Fatal(err)
-	}
-	b.open()
-	b.Cluster.Close()
-	if err := helper.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.stop()
 	b.config.Agent = []byte("#!/bin/true\n")
@@ -221,6 +210,7 @@ func TestStartFails(t *testing.T) {
 // What is wrong with the server's own files is tried again, and then told with
 // what to do.
 func TestHelperIsMissing(t *testing.T) {
+	t.Parallel()
 	b := running(t)
 	if err := os.Rename(b.direct.Path, b.direct.Path+".hidden"); err != nil {
 		t.Fatal(err)
@@ -243,24 +233,41 @@ func TestHelperIsMissing(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	// One that comes back between two attempts is enough.
-	if err := os.Rename(b.direct.Path, b.direct.Path+".hidden"); err != nil {
-		t.Fatal(err)
+}
+
+// A repairing launcher repairs something when a create has failed, before the server
+// knows that.
+type repairing struct {
+	launcher
+	repair func()
+}
+
+func (r *repairing) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
+	answer, err := r.launcher.Create(ctx, group, q, listener)
+	if err != nil {
+		r.repair()
 	}
-	id = runtime.NewRunnerID()
-	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
-		t.Fatal(err)
+	return answer, err
+}
+
+// A helper that comes back between two attempts is enough.
+func TestHelperComesBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	move := func(from, to string) {
+		if err := os.Rename(b.direct.Path+from, b.direct.Path+to); err != nil {
+			t.Error(err)
+		}
 	}
-	waiting := ""
-	for end := time.Now().Add(10 * time.Second); waiting == "" && time.Now().Before(end); <-time.After(time.Millisecond) {
-		r, _ := b.runner(id)
-		waiting = r.Message
-	}
-	if err := os.Rename(b.direct.Path+".hidden", b.direct.Path); err != nil {
-		t.Fatal(err)
-	}
-	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" || b.privateOf(id).Task.Restarts == 0 || b.Stats().Tasks.Restarts == 0 || !strings.Contains(waiting, "rockpool-sandbox") {
-		t.Errorf("while it waited %q was told, and then it is %+v", waiting, r)
+	b.launcher = &repairing{b.launcher, func() { move(".hidden", "") }}
+	b.run()
+	move("", ".hidden")
+	id := b.begin(hostEnvironment())
+	b.store.mu.Lock()
+	said := b.store.said[id]
+	b.store.mu.Unlock()
+	if r, _ := b.runner(id); r.Message != "" || b.privateOf(id).Task.Restarts != 1 || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
+		t.Errorf("while it waited %q was told, and then it is %+v", said, r)
 	}
 }
 
@@ -294,7 +301,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// A leak is told while it stands.
+// A leak is reported while it stands.
 func TestLeakIsTold(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()

@@ -27,6 +27,8 @@ type Network struct {
 	Address   netip.Addr       // where runners' ports are reached
 	First     int              // of the machine's ports for them
 	Last      int
+
+	verifyEvery time.Duration // 0: every minute; see watchNetworks
 }
 
 // A networking is what the server has for runners with a network.
@@ -151,8 +153,8 @@ func forwards() bool {
 	return false
 }
 
-// findOutWithin is how long a new server tries to find out whether a runner's
-// network is kept to its policy, and findOutEvery how often.
+// findOutWithin is how long a new server tries to find out whether a runner lives,
+// and whether its network is kept to its policy, and findOutEvery how often.
 const (
 	findOutWithin = 10 * time.Second
 	findOutEvery  = 200 * time.Millisecond

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -14,14 +15,15 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
-// ask is a program that says what it is told at an address.
+// ask is a program that prints what an address answers.
 const ask = `import socket, sys
-kind, to, port = sys.argv[1:]
+kind, to, port, patience = sys.argv[1:]
 family = socket.AF_INET6 if ":" in to else socket.AF_INET
 s = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
-s.settimeout(2)
+s.settimeout(float(patience))
 try:
     s.connect((to, int(port))); s.send(b"hello"); print(s.recv(100).decode())
 except OSError as e:
@@ -84,7 +86,11 @@ func networkEnvironment(n runtime.Network) runtime.Environment {
 
 func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want string) {
 	b.t.Helper()
-	b.expect(id, fmt.Sprintf("python3 -c '%s' %s %s %d", ask, protocol, to, port), want)
+	patience := wait.Limit
+	if want == "timed out" { // nothing else shows it inside
+		patience = 2 * time.Second
+	}
+	b.expect(id, fmt.Sprintf("python3 -c '%s' %s %s %d %f", ask, protocol, to, port, patience.Seconds()), want)
 }
 
 // noNetworkLeft fails the test if there is a link or a table of a runner's.

@@ -1,8 +1,10 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -16,23 +18,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// verifyEvery is how often all packet filters are looked at, though the kernel
-// tells who changes them: others' tools replace all rules of a machine at once, and
-// a server that isn't root is told nothing.
-const verifyEvery = time.Minute
-
 // watchNetworks ends runners whose packet filter isn't what it was, until ctx
-// ends.
+// ends. The kernel reports changes, but not to a server that isn't root. So all
+// filters are checked at intervals, too.
 func (c *Cluster) watchNetworks(ctx context.Context) {
+	every := cmp.Or(c.config.Network.verifyEvery, time.Minute)
 	changes := touched{wake: make(chan struct{}, 1)}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
 		if err := watch.Filters(ctx, changes.add); err != nil {
-			c.log.Info("changes of packet filters are looked for once a minute, since they can't be listened for", zap.Error(err))
+			c.log.Info(fmt.Sprintf("packet filters are checked every %s, because the kernel doesn't report changes to this server", every), zap.Error(err))
 		}
 	})
-	tick := time.NewTicker(verifyEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {

@@ -3,7 +3,6 @@ package local
 import (
 	"fmt"
 	"iter"
-	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // tight lets a machine promise a tenth of its memory, and returns an environment
@@ -43,7 +43,7 @@ func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtim
 func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	b.t.Helper()
 	var r runtime.Runner
-	b.eventually("it says what it waits for", func() bool { // which the scheduler's state alone doesn't
+	wait.For(b.t, "it says what it waits for", func() bool { // which the scheduler's state alone doesn't
 		if r, _ = b.runner(id); r.State != runtime.RunnerStarting {
 			b.t.Fatalf("it doesn't wait: %+v", r)
 		}
@@ -118,6 +118,7 @@ func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
 // A wish outlives the server that had no room for it: it isn't made anew, nor
 // removed as if something of it ran.
 func TestRestoreOfAWish(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.Close()
 	env := b.config.tight(t)
@@ -155,27 +156,6 @@ func first[T any](all iter.Seq[T]) (zero T) {
 	return zero
 }
 
-// While it is being found out which runners live, the planner is disabled: what
-// the scheduler has to do about one that doesn't is tried again.
-func TestPlannerWaitsForTheRestore(t *testing.T) {
-	b := newBench(t)
-	b.runKept()
-	dead, silent := b.begin(hostEnvironment()), b.begin(hostEnvironment())
-	victim, stopped := b.agentOf(dead), b.agentOf(silent)
-	b.stop()
-	if err := unix.Kill(victim, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(stopped, unix.SIGSTOP); err != nil { // its answer is waited for
-		t.Fatal(err)
-	}
-	b.reopened()
-	if stats := b.scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
-		t.Errorf("nothing waited for the planner: %+v", stats)
-	}
-	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
-}
-
 // A refill that a claim comes to wait for is made before those that have their
 // places too, and came before it.
 func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
@@ -193,12 +173,11 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
 		}
-		for waiting := 0; waiting <= i; { // placed, and in the queue
+		wait.For(t, "it is placed, and in the queue", func() bool {
 			b.turns.mu.Lock()
-			waiting = len(b.turns.waiting)
-			b.turns.mu.Unlock()
-			goruntime.Gosched()
-		}
+			defer b.turns.mu.Unlock()
+			return len(b.turns.waiting) > i
+		})
 	}
 	if err := b.Start(t.Context(), ids[2], hostEnvironment(), runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
@@ -227,11 +206,7 @@ func TestMachineIsMeasuredAgain(t *testing.T) {
 	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); b.scheduler.Stats().Depths.Blocked == 0; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't wait for processes")
-		}
-	}
+	wait.For(t, "it waits for processes", func() bool { return b.scheduler.Stats().Depths.Blocked > 0 })
 	b.remeasure()
 	if now := b.scheduler.Snapshot().Node().Machine; now != machine {
 		t.Errorf("the machine is %+v, and was %+v", now, machine)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -43,6 +44,7 @@ func (b *bench) reopened() {
 }
 
 func TestRestoreKeepsWhatLives(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	idle, claimed, dead, deadIdle := b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment())
@@ -82,10 +84,6 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 	if held, err := b.ranges.Held(b.runnersDir()); err != nil || len(held) != 2 {
 		t.Errorf("user ids are held: %v, %v", held, err)
 	}
-	// The scheduler worked all the while, and could not have its plans applied.
-	if n := b.Stats().Scheduler.Resubmitted; n == 0 {
-		t.Error("no plan was made before all were restored")
-	}
 	lost := 0
 	for a := range b.scheduler.Snapshot().EachAllocation("") {
 		if a.Status == runtime.AllocationLost {
@@ -115,25 +113,35 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 	}
 }
 
-// An agent that doesn't answer is of no use, and doesn't hold up the others.
+// An agent that doesn't answer is of no use, and doesn't hold up the others. While it
+// is waited for, the planner is disabled: what the scheduler has to do about a runner
+// that is dead is tried again.
 func TestRestoreOfASilentAgent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
-	silent, good := b.begin(hostEnvironment()), b.begin(hostEnvironment())
+	silent, good, dead := b.begin(hostEnvironment()), b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	if err := b.Mark(t.Context(), silent, runtime.Claim{Epoch: 1, ClaimedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	pid := b.agentOf(silent)
+	pid, victim := b.agentOf(silent), b.agentOf(dead)
 	b.stop()
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+	freeze(t, pid)
+	if err := unix.Kill(victim, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	b.reopened()
+	if stats := b.scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
+		t.Errorf("nothing waited for the planner: %+v", stats)
+	}
 	if r, _ := b.runner(silent); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "didn't answer") {
 		t.Errorf("the silent one is %+v", r)
 	}
 	if r, _ := b.runner(good); r.State != runtime.RunnerIdle {
 		t.Errorf("the other one is %+v", r)
+	}
+	if r, ok := b.runner(dead); ok {
+		t.Errorf("the dead one is %+v", r)
 	}
 	if pids := b.processes(); len(pids) != 1 {
 		t.Errorf("processes %v are there", pids)
@@ -141,10 +149,12 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 	if err := b.Remove(t.Context(), silent); err != nil {
 		t.Error(err)
 	}
+	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
 }
 
 // A server that is asked to end while it restores ends nothing else.
 func TestRestoreIsGivenUp(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	idle, dead := b.begin(hostEnvironment()), b.begin(hostEnvironment())
@@ -180,6 +190,7 @@ func TestRestoreIsGivenUp(t *testing.T) {
 // A runner that was found again is found the next time, too, and its root
 // stays while that of no runner goes.
 func TestRestoreTwice(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	id := b.begin(hostEnvironment())
@@ -235,8 +246,9 @@ func TestReattachRefuses(t *testing.T) {
 	}
 }
 
-// A record that can't be read stops nothing else, and is told.
+// A record that can't be read stops nothing else, and is reported.
 func TestUnreadableRecord(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	good, bad := b.begin(hostEnvironment()), b.begin(hostEnvironment())
@@ -259,7 +271,7 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
-// A runner that can't be removed is tried again, is told meanwhile, and doesn't
+// A runner that can't be removed is tried again, is reported meanwhile, and doesn't
 // hold up the server's start.
 func TestRemovalThatFails(t *testing.T) {
 	b := newBench(t)
@@ -282,44 +294,74 @@ func TestRemovalThatFails(t *testing.T) {
 	}
 }
 
-// The helper and the server die in the middle of a create, at 25 moments, and
-// on a busy machine at more, until there is something to clean up.
+// create makes a sandbox of an environment, as a start does, and records nothing. When
+// ctx ends, the helper gets SIGKILL.
+func (b *bench) create(ctx context.Context, env runtime.Environment) error {
+	b.t.Helper()
+	pending := taskrunner.State{Phase: taskrunner.Pending}
+	e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, pending)
+	if err := b.put(b.t.Context(), e, e.runner, pending); err != nil {
+		b.t.Fatal(err)
+	}
+	h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: placed(b.t, &placeHook{b.Cluster, e})})
+	if err == nil {
+		h.Close()
+	}
+	return err
+}
+
+// atSomeMoment returns a context that ends at some moment of what takes about so
+// long. Creates are killed at moments that nobody has thought of, too: what they
+// left, if anything, is to be removed.
+func atSomeMoment(t testing.TB, about time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), rand.N(about))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// killCreates has helpers die in creates: at each place where something is left, and
+// at some moments.
+func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
+	b.t.Helper()
+	for _, place := range sandboxtest.Deaths {
+		if err := writeProgram(b.direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := b.create(b.t.Context(), env); err == nil {
+			b.t.Errorf("a helper outlived %q", place)
+		}
+		left(place)
+	}
+	if err := writeProgram(b.direct.Path, b.config.Helper); err != nil {
+		b.t.Fatal(err)
+	}
+	began := time.Now()
+	if err := b.create(b.t.Context(), env); err != nil {
+		b.t.Error(err)
+	}
+	whole := time.Since(began)
+	for range 10 {
+		_ = b.create(atSomeMoment(b.t, whole), env) // the error is the kill
+	}
+}
+
+// The helper and the server die in the middle of a create.
 func TestKilledCreates(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
-	create := func(within time.Duration) time.Duration { // then it gets SIGKILL
-		pending := taskrunner.State{Phase: taskrunner.Pending}
-		e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: hostEnvironment(), State: runtime.RunnerStarting}, 0, pending)
-		if err := b.put(t.Context(), e, e.runner, pending); err != nil {
-			t.Fatal(err)
+	states, processes := 0, 0
+	b.killCreates(hostEnvironment(), func(place string) {
+		all, err := os.ReadDir(filepath.Join(b.config.Dir, "state"))
+		if err != nil || len(all) != states+1 {
+			t.Errorf("killed at %q it left %d states after %d (%v)", place, len(all), states, err)
 		}
-		var placed taskrunner.PrestartResponse
-		if err := (&placeHook{b.Cluster, e}).Prestart(t.Context(), taskrunner.PrestartRequest{}, &placed); err != nil {
-			t.Fatal(err)
+		states = len(all)
+		if there := len(b.processes()); place != "state" && there <= processes {
+			t.Errorf("killed at %q it left %d processes after %d", place, there, processes)
+		} else {
+			processes = there
 		}
-		values := placed.Values
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		began := time.Now()
-		h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: values})
-		if err == nil { // else the error is the kill
-			h.Close()
-		}
-		return time.Since(began)
-	}
-	whole := create(time.Minute)
-	before := len(b.processes())
-	var states []os.DirEntry
-	for i := 0; i < 25 || (i < 200 && (len(states) < 4 || len(b.processes()) <= before)); i++ {
-		create(whole * time.Duration(i%25+rand.IntN(2)) / 20)
-		var err error
-		if states, err = os.ReadDir(filepath.Join(b.config.Dir, "state")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(states) < 4 || len(b.processes()) <= before {
-		t.Fatalf("the creates left %d states and processes %v: there is nothing to clean up", len(states), b.processes())
-	}
-	t.Logf("left are %d states and processes %v", len(states), b.processes())
+	})
 	b.stop()
 	b.open()
 	b.noRunnerLeft()
@@ -330,6 +372,7 @@ func TestKilledCreates(t *testing.T) {
 // A record that can be read and makes no sense, as of an older server, stops
 // nothing else either.
 func TestRecordWithoutLimits(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.runKept()
 	good, bad := b.begin(hostEnvironment()), b.begin(hostEnvironment())
@@ -352,7 +395,7 @@ func TestRecordWithoutLimits(t *testing.T) {
 	}
 }
 
-// What can't be cleaned up is told, and stops nothing.
+// What can't be cleaned up is reported, and stops nothing.
 func TestRootThatCantBeRemoved(t *testing.T) {
 	b := newBench(t)
 	b.stop()

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -34,22 +35,12 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err := c.openScheduler(ctx, left); err != nil {
 		return err
 	}
-	until := time.Now().Add(restoreWithin)
-	var g errgroup.Group
-	g.SetLimit(restoreAtOnce)
-	for _, e := range left {
-		close(e.recorded)
-		if !e.untouched {
-			g.Go(func() error { c.restoreRunner(ctx, e, until); return nil })
-			continue
-		}
-		c.mu.Lock()
-		c.entries[e.id] = e
-		c.mu.Unlock()
-	}
-	_ = g.Wait()
+	err = c.restoreRunners(ctx, left)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	c.scheduler.Restored()
 	c.mu.Lock()
@@ -61,6 +52,23 @@ func (c *Cluster) restore(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
+	until := time.Now().Add(restoreWithin)
+	var g errgroup.Group
+	g.SetLimit(restoreAtOnce)
+	for _, e := range left {
+		close(e.recorded)
+		if !e.untouched {
+			g.Go(func() error { return c.restoreRunner(ctx, e, until) })
+			continue
+		}
+		c.mu.Lock()
+		c.entries[e.id] = e
+		c.mu.Unlock()
+	}
+	return g.Wait()
 }
 
 // recorded returns the entries of all that the last server left.
@@ -122,8 +130,9 @@ var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it e
 
 // restoreRunner takes over one runner, however long others took, or removes what
 // is left of it until a time. One that was claimed stays listed, GONE, until it
-// is removed; the others are forgotten.
-func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) {
+// is removed; the others are forgotten. An error: nobody knows whether it lives, so
+// it was left as it is, and the server can't start without it.
+func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) error {
 	log := c.log.With(zap.String("runner", string(e.id)))
 	err := e.task.Restore(ctx)
 	if err == nil {
@@ -131,10 +140,13 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		c.entries[e.id] = e
 		c.mu.Unlock()
 		c.handOver(e)
-		return
+		return nil
 	}
 	if ctx.Err() != nil {
-		return // nobody knows whether it lives: the next server finds out
+		return nil // nobody knows whether it lives: the next server finds out
+	}
+	if errors.Is(err, errUnread) { // its processes, user ids and record must stay together
+		return fmt.Errorf("runner %s was left as it is; mend the cause and start the server again: %w", e.id, err)
 	}
 	c.lose(e)
 	e.removing, e.forget = true, !e.runner.Claim.Held()
@@ -148,12 +160,12 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	defer cancel()
 	if err := e.task.Discard(within, notThere); err != nil {
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		c.tellLeak(e, fmt.Sprintf("what the last server left of it isn't removed yet: %v", err))
 		e.task.Stop(notThere)
 		c.handOver(e)
-		return
+		return nil
 	}
 	c.freed(e) // also where it was known to be dead
 	c.mu.Lock()
@@ -164,6 +176,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 			log.Warn("the record of a runner that isn't there any more wasn't deleted", zap.Error(err))
 		}
 	}
+	return nil
 }
 
 // sweepRanges gives back the ranges of user ids whose runner isn't there.

@@ -9,18 +9,18 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // withRunc opens a cluster that has the machine's own runc, and doesn't run yet.
 func withRunc(t testing.TB) (*bench, runtime.Environment) {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	path, err := exec.LookPath("runc")
 	if err != nil {
-		sandboxtest.Lacks(t, "no runc: %v", err)
+		need.Lacks(t, "no runc: %v", err)
 	}
 	env := hostEnvironment()
 	env.Runtime = "runc"
@@ -28,6 +28,7 @@ func withRunc(t testing.TB) (*bench, runtime.Environment) {
 }
 
 func TestRuntimeConformance(t *testing.T) {
+	t.Parallel()
 	env := hostEnvironment()
 	env.Runtime = "runc"
 	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
@@ -40,6 +41,7 @@ func TestRuntimeConformance(t *testing.T) {
 }
 
 func TestRuntime(t *testing.T) {
+	t.Parallel()
 	b, env := withRunc(t)
 	b.run()
 	id := b.begin(env)
@@ -102,6 +104,7 @@ exec %s "$@"
 // What the settings don't name can't be asked for, and a runner goes on with the
 // next server as any other does.
 func TestRuntimeOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	b, env := withRunc(t)
 	b.runKept()
 	other := env

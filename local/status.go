@@ -36,14 +36,27 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// report has Status tell a problem until the server ends, the latest of each
-// subject, and logs it.
+// report has Status tell a problem until it is resolved or the server ends, the
+// latest of each subject, and logs it.
 func (c *Cluster) report(subject, message string) {
-	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resolve(subject)
+	c.add(subject, message)
+}
+
+// add has Status tell a problem, and logs it. The caller holds mu.
+func (c *Cluster) add(subject, message string) {
+	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
 	c.problems = append(c.problems, runtime.Problem{Subject: subject, Message: message, Since: time.Now()})
+}
+
+// reportOnce reports a problem unless its subject already has one. The caller holds
+// mu.
+func (c *Cluster) reportOnce(subject, message string) {
+	if !slices.ContainsFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject }) {
+		c.add(subject, message)
+	}
 }
 
 // resolve forgets a problem. The caller holds mu.

@@ -20,13 +20,18 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
+
+// Slow: it makes many real sandboxes, some in networks of their own, and gives silent agents the 5 s that they have.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -36,6 +41,7 @@ type memoryStore struct {
 	environments map[runtime.EnvironmentID]runtime.Environment
 	runners      map[runtime.RunnerID]storedRunner
 	draining     time.Time
+	said         map[runtime.RunnerID]string // all messages that runners had
 }
 
 type storedRunner struct {
@@ -44,7 +50,7 @@ type storedRunner struct {
 }
 
 func newStore() *memoryStore {
-	return &memoryStore{environments: map[runtime.EnvironmentID]runtime.Environment{}, runners: map[runtime.RunnerID]storedRunner{}}
+	return &memoryStore{environments: map[runtime.EnvironmentID]runtime.Environment{}, runners: map[runtime.RunnerID]storedRunner{}, said: map[runtime.RunnerID]string{}}
 }
 
 func (s *memoryStore) Environments(_ context.Context, each func(runtime.Environment, error) error) error {
@@ -91,6 +97,7 @@ func (s *memoryStore) PutRunner(_ context.Context, r runtime.Runner, private []b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runners[r.ID] = storedRunner{r, private}
+	s.said[r.ID] += r.Message + "\n"
 	return nil
 }
 
@@ -143,7 +150,7 @@ type bench struct {
 // newBench opens a cluster that doesn't run yet.
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	store := newStore()
 	b := &bench{t: t, store: store, config: Config{
@@ -279,47 +286,13 @@ func (b *bench) begin(env runtime.Environment) runtime.RunnerID {
 }
 
 // await waits until a runner comes to state, or is GONE.
-func (b *bench) await(id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+func (b *bench) await(id runtime.RunnerID, state runtime.RunnerState) (r runtime.Runner) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	look := make(chan struct{}, 1)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		_ = b.Watch(ctx, func(runtime.EnvironmentID) {
-			select {
-			case look <- struct{}{}:
-			default:
-			}
-		})
+	wait.For(b.t, fmt.Sprintf("runner %s is %s, or gone", id, state), func() (ok bool) {
+		r, ok = b.runner(id)
+		return ok && (r.State == state || r.State == runtime.RunnerGone)
 	})
-	defer watching.Wait()
-	defer cancel()
-	again := time.NewTicker(50 * time.Millisecond) // hints may be missing
-	defer again.Stop()
-	for {
-		r, ok := b.runner(id)
-		if ok && (r.State == state || r.State == runtime.RunnerGone) {
-			return r
-		}
-		select {
-		case <-look:
-		case <-again.C:
-		case <-ctx.Done():
-			b.t.Fatalf("runner %s is %s, not %s", id, r.State, state)
-		}
-	}
-}
-
-// eventually waits for a condition that has to be looked for.
-func (b *bench) eventually(what string, ok func() bool) {
-	b.t.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for end := time.Now().Add(time.Minute); !ok(); <-look.C { // which is for slow virtual machines
-		if time.Now().After(end) {
-			b.t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	return r
 }
 
 func (b *bench) runner(id runtime.RunnerID) (runtime.Runner, bool) {
@@ -357,7 +330,7 @@ func (b *bench) shell(id runtime.RunnerID, script string, privileged bool) (stri
 		ID:        string(runtime.NewExecutionID()),
 		Argv:      []string{"/bin/sh", "-c", script},
 		Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"},
-		TimeLimit: 30 * time.Second, Privileged: privileged,
+		TimeLimit: wait.Limit, Privileged: privileged,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -412,6 +385,26 @@ func (b *bench) agentOf(id runtime.RunnerID) int {
 		b.t.Fatalf("processes of an idle runner: %v (%v)", pids, err)
 	}
 	return pids[0]
+}
+
+// freeze stops a process, and returns when all its threads are stopped: on a busy
+// machine others of them can go on while the one that got the signal waits for a
+// processor.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "all threads are stopped", func() bool {
+		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		if err != nil || len(all) == 0 {
+			t.Fatalf("process %d has no threads (%v)", pid, err)
+		}
+		return !slices.ContainsFunc(all, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(text), "\nState:\tT")
+		})
+	})
 }
 
 func (b *bench) privateOf(id runtime.RunnerID) private {

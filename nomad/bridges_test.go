@@ -17,7 +17,7 @@ import (
 // be opened.
 func newSessions(t *testing.T, budget int, fail error) *bridges {
 	b := newBridges(budget, func(ctx context.Context, _ runtime.RunnerID) (session, error) {
-		if err := wait(ctx, time.Second); err != nil || fail != nil {
+		if err := sleep(ctx, time.Second); err != nil || fail != nil {
 			return nil, errors.Join(err, fail)
 		}
 		life, cancel := context.WithCancel(context.Background())

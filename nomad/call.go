@@ -36,10 +36,10 @@ func (p *pauses) waitUpTo(ctx context.Context, most time.Duration) error {
 	p.next = cmp.Or(p.next, firstPause)
 	pause := p.next/2 + rand.N(p.next/2+1)
 	p.next = min(2*p.next, most)
-	return wait(ctx, pause)
+	return sleep(ctx, pause)
 }
 
-func wait(ctx context.Context, pause time.Duration) error {
+func sleep(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -1,17 +1,20 @@
 package nomad
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
-// What Nomad's scheduler did for runners of ours is told, and of nobody else.
+// What Nomad's scheduler did for runners of ours is reported, and nothing of others.
 func TestNomadsSchedulingIsTold(t *testing.T) {
 	b := newBed(t)
 	idle := b.idle()
@@ -28,17 +31,14 @@ func TestNomadsSchedulingIsTold(t *testing.T) {
 	evaluations := func(f runtime.EvaluationFilter, enough func(page []runtime.Evaluation) bool) []runtime.Evaluation {
 		t.Helper()
 		var page []runtime.Evaluation
-		for end := time.Now().Add(patience); time.Now().Before(end); {
+		wait.For(t, fmt.Sprintf("enough evaluations by %+v", f), func() bool {
 			var err error
 			if page, _, err = b.Evaluations(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
-			if enough(page) {
-				return page
-			}
-		}
-		t.Fatalf("%+v: %+v", f, page)
-		return nil
+			return enough(page)
+		})
+		return page
 	}
 	some := func(page []runtime.Evaluation) bool { return len(page) > 0 }
 	waiting := evaluations(runtime.EvaluationFilter{EnvironmentID: "big", Statuses: []runtime.EvaluationStatus{runtime.EvaluationBlocked}}, some)[0]
@@ -66,16 +66,13 @@ func TestNomadsSchedulingIsTold(t *testing.T) {
 	allocation := func(id runtime.RunnerID, status runtime.AllocationStatus) runtime.Allocation {
 		t.Helper()
 		var page []runtime.Allocation
-		for end := time.Now().Add(patience); time.Now().Before(end); {
+		wait.For(t, fmt.Sprintf("the allocation of %s is %s", id, status), func() bool {
 			if page, _, err = b.Allocations(t.Context(), runtime.AllocationFilter{RunnerID: id}); err != nil {
 				t.Fatal(err)
 			}
-			if len(page) == 1 && page[0].Status == status {
-				return page[0]
-			}
-		}
-		t.Fatalf("want %s: %+v", status, page)
-		return runtime.Allocation{}
+			return len(page) == 1 && page[0].Status == status
+		})
+		return page[0]
 	}
 	placed := allocation(idle, runtime.AllocationRunning)
 	if placed.EnvironmentID != "a" || placed.Desired != runtime.DesiredRun || placed.RunningAt.Before(placed.CreatedAt) || !placed.EndedAt.IsZero() ||
@@ -98,11 +95,13 @@ func TestNomadsSchedulingIsTold(t *testing.T) {
 
 // Whoever asks within a second shares one answer.
 func TestNomadsSchedulingIsListedForAllAtOnce(t *testing.T) {
-	c := &Cluster{schedule: &schedule{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}}, synced: closed()}
-	c.life, c.end = t.Context(), func(error) {}
-	if page, total, err := c.Evaluations(t.Context(), runtime.EvaluationFilter{}); err != nil || total != 1 || len(page) != 1 {
-		t.Errorf("%v, %d, %v", page, total, err)
-	}
+	synctest.Test(t, func(t *testing.T) { // whose clock stands still meanwhile
+		c := &Cluster{schedule: &schedule{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}}, synced: closed()}
+		c.life, c.end = t.Context(), func(error) {}
+		if page, total, err := c.Evaluations(t.Context(), runtime.EvaluationFilter{}); err != nil || total != 1 || len(page) != 1 {
+			t.Errorf("%v, %d, %v", page, total, err)
+		}
+	})
 }
 
 func TestNomadsAllocationsAreToldInOurWords(t *testing.T) {

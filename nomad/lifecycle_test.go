@@ -3,9 +3,9 @@ package nomad
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +15,8 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
-
-// patience is how long the tests wait for what must come.
-const patience = 30 * time.Second
 
 // A bed is a cluster under test with one environment.
 type bed struct {
@@ -84,21 +82,16 @@ func (b bed) find(id runtime.RunnerID) (runtime.Runner, bool) {
 	return runtime.Runner{}, false
 }
 
-func (b bed) await(id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+func (b bed) await(id runtime.RunnerID, state runtime.RunnerState) (r runtime.Runner) {
 	b.t.Helper()
-	var last runtime.Runner
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		r, ok := b.find(id)
-		if ok && r.State == state {
-			return r
-		}
-		if ok && r.State == runtime.RunnerGone {
+	wait.For(b.t, fmt.Sprintf("runner %s is %s", id, state), func() (ok bool) {
+		r, ok = b.find(id)
+		if ok && r.State == runtime.RunnerGone && state != runtime.RunnerGone {
 			b.t.Fatalf("runner is gone (%s): %s, want it %s", r.GoneReason, r.Message, state)
 		}
-		last = r
-	}
-	b.t.Fatalf("runner %s is %s (%s), didn't become %s", id, last.State, last.Message, state)
-	return last
+		return ok && r.State == state
+	})
+	return r
 }
 
 // allocation returns that of a runner, as Nomad tells it.
@@ -118,11 +111,7 @@ func (b bed) allocation(id runtime.RunnerID) *api.Allocation {
 // toldRunning waits until Nomad tells that a runner runs: a second after it does.
 func (b bed) toldRunning(id runtime.RunnerID) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); b.allocation(id).ClientStatus != api.AllocClientStatusRunning; {
-		if time.Now().After(end) {
-			b.t.Fatal("Nomad doesn't tell that it runs")
-		}
-	}
+	wait.For(b.t, "Nomad says that it runs", func() bool { return b.allocation(id).ClientStatus == api.AllocClientStatusRunning })
 }
 
 // run runs a command in a runner and returns what it printed.
@@ -212,7 +201,7 @@ func TestAClaimLeavesTheAllocationAsItIs(t *testing.T) {
 	}
 }
 
-// Whatever ends a runner behind our back, it is told with the right reason,
+// Whatever ends a runner behind our back, it is reported with the right reason,
 // whether the runner was idle or claimed.
 func TestWhatEndsARunnerIsTold(t *testing.T) {
 	jobs := func(b bed) *api.Jobs { return b.n.API().Jobs() }
@@ -261,21 +250,15 @@ func TestWhatEndsARunnerIsTold(t *testing.T) {
 }
 
 // awaitGone waits until a runner is gone.
-func (b bed) awaitGone(id runtime.RunnerID) runtime.Runner {
+func (b bed) awaitGone(id runtime.RunnerID) (r runtime.Runner) {
 	b.t.Helper()
-	var last runtime.Runner
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		r, ok := b.find(id)
-		if !ok {
+	wait.For(b.t, fmt.Sprintf("runner %s is gone", id), func() (ok bool) {
+		if r, ok = b.find(id); !ok {
 			b.t.Fatal("it isn't listed any more")
 		}
-		if r.State == runtime.RunnerGone {
-			return r
-		}
-		last = r
-	}
-	b.t.Fatalf("runner %s is still %s", id, last.State)
-	return last
+		return r.State == runtime.RunnerGone
+	})
+	return r
 }
 
 func TestARestartedServerTakesOver(t *testing.T) {
@@ -348,29 +331,16 @@ func TestAStandbyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	standby := start(t, shared)
-	says := func() bool {
-		status, err := standby.Status(t.Context())
-		return err == nil && slices.ContainsFunc(status.Problems, func(p runtime.Problem) bool {
-			return strings.Contains(p.Message, "waits to take over")
-		})
-	}
-	for end := time.Now().Add(patience); !says() && time.Now().Before(end); {
-	}
-	if !says() {
-		t.Error("its status doesn't say that it waits")
-	}
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := standby.Environments(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a standby answers: %v", err)
+	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits to take over") }
+	wait.For(t, "its status says that it waits", says)
+	if err := standby.ready(expired(t.Context())); err == nil {
+		t.Error("a standby serves")
 	}
 	stop()
 	<-ended
-	began := time.Now()
 	if _, err := standby.Environments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("taken over after %v", time.Since(began))
 	if says() {
 		t.Error("its status still says that it waits")
 	}
@@ -381,7 +351,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 	n := raw.Nomad(t)
 	killed := config(t, n, RawExec)
-	killed.Dir = t.TempDir()
+	killed.Dir, killed.LockTTL = t.TempDir(), time.Hour
 	a, err := New(t.Context(), killed)
 	if err != nil {
 		t.Fatal(err)
@@ -397,15 +367,23 @@ func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if _, _, err := stranger.acquire(short); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, stop := context.WithCancel(t.Context())
+	acquired := make(chan error, 1)
+	go func() {
+		_, _, err := stranger.acquire(ctx)
+		acquired <- err
+	}()
+	wait.For(t, "another server says that it waits", func() bool {
+		return len(acquired) > 0 || strings.Contains(problem(t, stranger, "lock"), "waits to take over")
+	})
+	stop()
+	if err := <-acquired; !errors.Is(err, context.Canceled) {
 		t.Errorf("another server owns it too: %v", err)
 	}
 	next := start(t, killed)
-	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit) // far below the lock's TTL
 	defer cancel()
-	if _, err := next.Environments(within); err != nil {
+	if _, err := next.Environments(ctx); err != nil {
 		t.Errorf("the next server: %v", err)
 	}
 }
@@ -414,7 +392,8 @@ func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 func TestAServerThatLostItsLockEnds(t *testing.T) {
 	n := raw.Nomad(t)
 	settings := config(t, n, RawExec)
-	settings.Logger = nil // it may outlive a test that fails
+	settings.Logger = nil               // it may outlive a test that fails
+	settings.LockTTL = 20 * time.Second // it is renewed five times as often
 	c, err := New(t.Context(), settings)
 	if err != nil {
 		t.Fatal(err)
@@ -432,12 +411,7 @@ func TestAServerThatLostItsLockEnds(t *testing.T) {
 	if _, _, err := vars.ReleaseLock(&api.Variable{Path: held.Path, Lock: held.Lock}, nil); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if !errors.Is(err, errLost) {
-			t.Errorf("Run returned %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("it goes on")
+	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, errLost) {
+		t.Errorf("Run returned %v", err)
 	}
 }

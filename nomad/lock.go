@@ -74,7 +74,7 @@ func (c *Cluster) acquire(ctx context.Context) (held *api.Variable, since time.T
 		default:
 			c.report("lock", c.explained("own "+c.config.Prefix, err).Error())
 		}
-		if err := wait(ctx, standbyPause); err != nil {
+		if err := sleep(ctx, standbyPause); err != nil {
 			return nil, since, err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Cluster) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.V
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		_ = wait(calling, releaseWithin)
+		_ = sleep(calling, releaseWithin)
 		cancel()
 	})
 	defer stop()
@@ -110,7 +110,7 @@ func (c *Cluster) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.V
 func (c *Cluster) renew(ctx context.Context, held *api.Variable, since time.Time) error {
 	end := since.Add(c.config.LockTTL)
 	for {
-		if err := wait(ctx, min(c.config.LockTTL/5, time.Until(end))); err != nil {
+		if err := sleep(ctx, min(c.config.LockTTL/5, time.Until(end))); err != nil {
 			return err
 		}
 		began := time.Now()

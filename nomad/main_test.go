@@ -7,7 +7,6 @@ import (
 	"os"
 	goruntime "runtime"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap/zaptest"
@@ -16,7 +15,10 @@ import (
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/wait"
 )
+
+// Slow: each of three drivers runs the conformance suite on a real Nomad, where a runner takes a third of a second.
 
 // Nomads that the tests share, one for each driver: with all in one, each would
 // wait for the slowest to begin.
@@ -73,8 +75,9 @@ func rawEnvironment() runtime.Environment {
 func config(t *testing.T, n *nomadtest.Nomad, driver Driver) Config {
 	ca, cert, key := n.TLS()
 	return Config{
-		API:    API{Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key},
-		Driver: driver, Logger: zaptest.NewLogger(t), Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t),
+		API:     API{Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key},
+		LockTTL: wait.Limit, // a busy machine may hold up its renewal
+		Driver:  driver, Logger: zaptest.NewLogger(t), Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t),
 	}
 }
 
@@ -92,7 +95,7 @@ func start(t *testing.T, config Config) *Cluster {
 		_ = c.Run(ctx)
 	}()
 	t.Cleanup(func() {
-		clean, cleaned := context.WithTimeout(context.Background(), time.Minute)
+		clean, cleaned := context.WithTimeout(context.Background(), wait.Limit)
 		defer cleaned()
 		if err := removeAll(clean, c); err != nil {
 			t.Error(err)
@@ -123,11 +126,13 @@ func removeAll(ctx context.Context, c *Cluster) error {
 }
 
 func TestConformanceRawExec(t *testing.T) {
+	t.Parallel()
 	n := raw.Nomad(t)
 	clustertest.Suite(t, rawEnvironment(), func(t *testing.T) runtime.Cluster { return start(t, config(t, n, RawExec)) })
 }
 
 func TestConformanceExec(t *testing.T) {
+	t.Parallel()
 	n := chroots.Nomad(t)
 	env := rawEnvironment()
 	env.Isolation = runtime.IsolationNamespaces
@@ -139,6 +144,7 @@ func TestConformanceExec(t *testing.T) {
 }
 
 func TestConformanceDocker(t *testing.T) {
+	t.Parallel()
 	n := container.Nomad(t)
 	env := rawEnvironment()
 	env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
@@ -147,9 +153,11 @@ func TestConformanceDocker(t *testing.T) {
 
 // Where the agent can't be, Nomad's own exec takes its place.
 func TestConformanceWithoutTheAgent(t *testing.T) {
-	env := rawEnvironment()
+	t.Parallel()
 	t.Run("raw_exec", func(t *testing.T) {
+		t.Parallel()
 		n := raw.Nomad(t)
+		env := rawEnvironment()
 		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
 			c := config(t, n, RawExec)
 			c.Agent = Agent{None: true}
@@ -157,7 +165,9 @@ func TestConformanceWithoutTheAgent(t *testing.T) {
 		})
 	})
 	t.Run("docker", func(t *testing.T) {
+		t.Parallel()
 		n := container.Nomad(t)
+		env := rawEnvironment()
 		env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
 		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
 			c := config(t, n, Docker)

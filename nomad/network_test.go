@@ -1,7 +1,6 @@
 package nomad
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // alone names the variable of the test's second process, which has networks and
@@ -29,6 +30,7 @@ const alone = "ROCKPOOL_TEST_ALONE"
 // from outside, and a runner reaches neither private networks, nor its node, nor
 // another runner.
 func TestNetworks(t *testing.T) {
+	need.Nomad(t)
 	if os.Getenv(alone) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNetworks$", "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), alone+"=1")
@@ -109,11 +111,12 @@ func TestNetworks(t *testing.T) {
 		b.servesAtItsPort(other)
 		neighbour := strings.TrimSpace(b.run(other, "busybox", "sh", "-c", "busybox ip -4 -o addr show eth0 | busybox sed 's/.*inet //; s:/.*::'"))
 		done := b.listens(other)
+		limits := map[bool]string{true: "100 busybox nc -w 100", false: "5 busybox nc -w 2"}
 		for address, reached := range map[string]bool{
 			"203.0.113.2:80": true, "192.168.77.2:80": false, neighbour + ":8000": false,
 			fmt.Sprintf("172.30.0.1:%d", nodePort): false, fmt.Sprintf("203.0.113.1:%d", nodePort): false,
 		} {
-			said := b.run(id, "busybox", "sh", "-c", "busybox timeout 5 busybox nc -w 2 "+strings.Replace(address, ":", " ", 1)+" </dev/null && echo reached")
+			said := b.run(id, "busybox", "sh", "-c", "busybox timeout "+limits[reached]+" "+strings.Replace(address, ":", " ", 1)+" </dev/null && echo reached")
 			if (said == "reached\n") != reached {
 				t.Errorf("%s: %q, want it reached: %t", address, said, reached)
 			}
@@ -149,7 +152,7 @@ func (b bed) listens(id runtime.RunnerID) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.run(id, "busybox", "sh", "-c", "echo hello | busybox timeout 30 busybox nc -l -p 8000")
+		b.run(id, "busybox", "sh", "-c", "echo hello | busybox timeout 200 busybox nc -l -p 8000")
 	}()
 	return done
 }
@@ -161,21 +164,16 @@ func (b bed) dialPort(id runtime.RunnerID) (string, error) {
 	if r.State != runtime.RunnerClaimed || len(r.Ports) != 1 || r.Ports[0].ExposedPort != 8000 {
 		b.t.Fatalf("%+v", r)
 	}
-	var d net.Dialer
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	defer cancel()
-	for {
-		conn, err := d.DialContext(ctx, "tcp", r.Ports[0].Address)
-		if err != nil && ctx.Err() == nil {
-			continue // it doesn't listen yet
-		}
-		if err != nil {
-			return "", err
-		}
-		said, err := io.ReadAll(conn)
-		_ = conn.Close()
-		return string(said), err
-	}
+	var conn net.Conn
+	wait.For(b.t, "it listens", func() (ok bool) {
+		var d net.Dialer
+		var err error
+		conn, err = d.DialContext(b.t.Context(), "tcp", r.Ports[0].Address)
+		return err == nil
+	})
+	defer conn.Close()
+	said, err := io.ReadAll(conn)
+	return string(said), err
 }
 
 // block returns the first block of a text that begins so.

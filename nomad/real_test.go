@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestWhatHasNoRoomSaysWhy(t *testing.T) {
@@ -27,14 +29,10 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "memory exhausted on 1 node (1 node evaluated, 0 filtered, 1 exhausted)"
-	message := ""
-	for end := time.Now().Add(patience); message != want && time.Now().Before(end); { // at first it may only be known to wait
+	wait.For(t, "it says why the runner does not fit", func() bool { // the reason may come after the wait
 		r, _ := b.find(id)
-		message = r.Message
-	}
-	if message != want {
-		t.Errorf("it says %q", message)
-	}
+		return r.Message == want
+	})
 	// A claim that waits raises the job's priority, one that has left lowers it
 	// again, and nothing else is done.
 	for _, priority := range []runtime.Priority{runtime.PriorityWaiting, runtime.PriorityRefill, runtime.PriorityWaiting} {
@@ -104,7 +102,7 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 		return ""
 	}
 	if text := problem(); !strings.Contains(text, "can't be read") {
-		t.Errorf("the broken one is told as %q", text)
+		t.Errorf("the broken one is reported as %q", text)
 	}
 	// So is a runner's job that can't be read, until somebody stops it.
 	stray := byHand("x", "{")
@@ -114,14 +112,11 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	}
 	told := func(want bool) {
 		t.Helper()
-		for end := time.Now().Add(patience); time.Now().Before(end); {
+		wait.For(t, fmt.Sprintf("a stray job isn't listed, and is reported: %t", want), func() bool {
 			_, listed := b.find("stray")
 			has := slices.ContainsFunc(b.problemsNow(), func(p runtime.Problem) bool { return p.Subject == "runner stray" })
-			if has == want && !listed {
-				return
-			}
-		}
-		t.Errorf("a stray job is told, or listed: want it told: %t", want)
+			return has == want && !listed
+		})
 	}
 	told(true)
 	if _, _, err := jobs.Deregister(*stray.ID, true, nil); err != nil {
@@ -145,6 +140,7 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 }
 
 func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
+	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
 	b := bedOn(t, n, config(t, n, RawExec))
 	idle, claimed := b.idle(), b.claimed()
@@ -186,6 +182,7 @@ func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
 // With several nodes, runners are on each; nothing new starts on one that is
 // drained, and what takes the place of its runners does elsewhere.
 func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
+	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
 	if err := n.AddClient(t.Context()); err != nil {
 		t.Fatal(err)
@@ -246,18 +243,20 @@ func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
 }
 
 func TestRunnersOutliveNomad(t *testing.T) {
+	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := config(t, n, RawExec)
-	settings.Patience, settings.LockTTL = 2*time.Second, time.Minute // Nomad is away for longer than 10 s
+	settings.Patience, settings.LockTTL = 2*time.Second, time.Hour // it takes what it takes until Nomad is back
 	b := bedOn(t, n, settings)
 	idle, claimed := b.idle(), b.claimed()
 	if err := n.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); { // a list may be half a second old
+	wait.For(t, "the list fails", func() bool { // one may be half a second old
 		_, err = b.Runners(t.Context(), "")
-	}
+		return err != nil
+	})
 	if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(err.Error(), "Nomad doesn't answer") {
 		t.Errorf("without Nomad: %v", err)
 	}
@@ -271,14 +270,10 @@ func TestRunnersOutliveNomad(t *testing.T) {
 	if err := n.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if _, err = b.Runners(t.Context(), ""); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wait.For(t, "the list is there again", func() bool {
+		_, err := b.Runners(t.Context(), "")
+		return err == nil
+	})
 	if i, c := b.await(idle, runtime.RunnerIdle), b.await(claimed, runtime.RunnerClaimed); i.Claim.Held() || c.Claim.Epoch != 1 {
 		t.Errorf("%+v, %+v", i, c)
 	}
@@ -387,7 +382,7 @@ func TestCheckTellsWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the token is told: %v", name, err)
+			t.Errorf("%s: the token is in the error: %v", name, err)
 		}
 	}
 }
@@ -397,7 +392,7 @@ func TestCheckTellsWhatIsMissing(t *testing.T) {
 func TestBridgesToTheNodeItself(t *testing.T) {
 	n := raw.Nomad(t)
 	near := config(t, n, RawExec)
-	near.DirectTimeout = 5 * time.Second
+	near.DirectTimeout = time.Minute // the longest that there is
 	b := bedOn(t, n, near)
 	id := b.idle()
 	conn, err := b.execNear(t.Context(), b.allocation(id).NodeID, b.allocation(id).ID, b.entries[id].way)

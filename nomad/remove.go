@@ -44,7 +44,7 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
-			_ = wait(ctx, left)
+			_ = sleep(ctx, left)
 		}
 		errs := make([]error, len(all))
 		var removals sync.WaitGroup

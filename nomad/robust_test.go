@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // again runs the world's server anew, with another configuration.
@@ -255,11 +256,12 @@ func TestThePasswordOfAnAddressIsNotTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
-		defer cancel()
-		_, execErr := cluster.nomad.exec(ctx, "a", "t", []string{"true"})
+		_, execErr := cluster.nomad.exec(t.Context(), "a", "t", []string{"true"})
+		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- cluster.Run(ctx) }()
+		wait.For(t, "it says that it can't have its lock", func() bool { return problem(t, cluster, "lock") != "" })
+		stop()
 		<-ran
 		text := fmt.Sprintln(found, cluster.Check(t.Context()), cluster.redact(execErr), problem(t, cluster, "lock"), API{Address: address}, fmt.Sprintf("%+v", cluster.config))
 		if strings.Contains(text, "s3cret") || !strings.Contains(text, at) {

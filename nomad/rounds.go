@@ -69,7 +69,7 @@ func (r *rounds) work(ctx context.Context, look func(context.Context) error) {
 		r.mu.Lock()
 		pause := time.Until(r.free)
 		r.mu.Unlock()
-		err := wait(ctx, max(pause, 0))
+		err := sleep(ctx, max(pause, 0))
 		r.mu.Lock()
 		current := r.next
 		r.next = nil

@@ -47,7 +47,7 @@ type sim struct {
 	pulling    bool                            // the image of runners' tasks is, while another task beside them runs
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
-	disturb    func(event string) []string // what is told in place of an event
+	disturb    func(event string) []string // what is sent in place of an event
 	calls      map[string]int
 	answers    int
 }
@@ -156,7 +156,7 @@ func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, han
 		return
 	}
 	if r.URL.Query().Has("lock-acquire") {
-		_ = wait(r.Context(), s.slowLock)
+		_ = sleep(r.Context(), s.slowLock)
 	}
 	_, _ = w.Write(text)
 }
@@ -419,7 +419,7 @@ func (s *sim) signal(r *http.Request) (any, error) {
 // bridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
 func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
-	if err := wait(ctx, 3*time.Millisecond); err != nil {
+	if err := sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

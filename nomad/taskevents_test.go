@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Of Nomad's own texts nothing is told: they name paths of its nodes.
+// Nothing of Nomad's own texts is reported: they name paths of its nodes.
 func TestNomadsEventsAreToldInOurWords(t *testing.T) {
 	const path = "/opt/nomad/alloc/1234/secret"
 	at := func(s int64) time.Time { return time.Unix(1_700_000_000+s, 0) }

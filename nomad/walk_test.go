@@ -159,7 +159,7 @@ func TestAMinuteWithoutALeader(t *testing.T) {
 	})
 }
 
-// A watcher is told although every event is lost: at the interval, and when the
+// A watcher gets its hint although every event is lost: at the interval, and when the
 // stream that fell silent is given up.
 func TestLostEventsAreMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

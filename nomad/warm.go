@@ -64,7 +64,7 @@ func (c *Cluster) warm(e *entry) {
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
 	var stuck wedge
-	for pause := c.pace.first(); wait(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
+	for pause := c.pace.first(); sleep(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
 		err := c.bridges.keep(ctx, e.id, false) // which has the agent answer
 		if err == nil {
 			c.pace.took(time.Since(began))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/rockpool/rockpool/test/need"
 )
 
 func packed(t *testing.T, text string) *fstest.MapFile {
@@ -168,6 +170,7 @@ func TestWithoutABuild(t *testing.T) {
 // What is embedded are whole pages, all of whose files are there, and no page
 // has a script or a style of its own in it.
 func TestTheBundleIsWhole(t *testing.T) {
+	need.Program(t)
 	h := Handler(elsewhere)
 	for _, address := range []string{"/executions", "/graphiql"} {
 		response := get(h, "GET", address, nil)

@@ -35,9 +35,12 @@ type patience struct {
 	// silence is after how long without an answer, or without a question, there
 	// is nobody. What either side can't write for so long breaks the bridge, too.
 	silence time.Duration
+	// first is for how long the bridge tries again to reach the agent for the first
+	// stream: it may be there before the agent listens.
+	first time.Duration
 }
 
-var usual = patience{keepAlive: 15 * time.Second, silence: 30 * time.Second}
+var usual = patience{keepAlive: 15 * time.Second, silence: 30 * time.Second, first: 2 * time.Second}
 
 // The most streams that wait for the bridge's first answer; more wait to open.
 const backlog = 256

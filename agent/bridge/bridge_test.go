@@ -13,10 +13,14 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,10 +34,15 @@ type line struct {
 // newBridge begins a bridge to an agent that serves each stream.
 func newBridge(t *testing.T, dial func() (net.Conn, error)) (*Client, line) {
 	t.Helper()
+	return newPatientBridge(t, dial, usual)
+}
+
+func newPatientBridge(t *testing.T, dial func() (net.Conn, error), p patience) (*Client, line) {
+	t.Helper()
 	l := line{ended: make(chan error, 1)}
 	l.client, l.bridge = net.Pipe()
-	go func() { l.ended <- Serve(context.Background(), l.bridge, dial) }()
-	c, err := NewClient(l.client)
+	go func() { l.ended <- serve(context.Background(), l.bridge, dial, p) }()
+	c, err := newClient(l.client, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,12 +201,14 @@ func TestNoAgentIsToldApartFromABrokenBridge(t *testing.T) {
 
 func TestTheFirstStreamWaitsForTheAgent(t *testing.T) {
 	tries := 0
-	c, l := newBridge(t, func() (net.Conn, error) {
+	patient := usual
+	patient.first = wait.Limit
+	c, l := newPatientBridge(t, func() (net.Conn, error) {
 		if tries++; tries < 20 {
 			return nil, errors.New("no such file")
 		}
 		return serving(func(c net.Conn) { _, _ = c.Write([]byte("hi")) })()
-	})
+	}, patient)
 	conn := dial(t, c)
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "hi" {
 		t.Errorf("%q, %v", got, err)
@@ -207,25 +218,31 @@ func TestTheFirstStreamWaitsForTheAgent(t *testing.T) {
 }
 
 func TestCloseAndDeadlinesEndAReadThatWaits(t *testing.T) {
-	c, l := newBridge(t, serving(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))
+	c, l := newBridge(t, serving(echo))
 	conn := dial(t, c)
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a deadline: %v", err)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	read := make(chan error, 1)
+	read := make(chan error, 2)
 	go func() {
-		_, err := conn.Read(make([]byte, 1))
-		read <- err
+		for range 2 {
+			_, err := conn.Read(make([]byte, 1))
+			read <- err
+		}
 	}()
-	select {
-	case err := <-read:
-		t.Errorf("read returned %v before the close", err)
-	case <-time.After(20 * time.Millisecond):
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.Receive(t, read, "the deadline is none any more"); err != nil {
+		t.Errorf("a read after a deadline: %v", err)
+	}
+	if len(read) > 0 {
+		t.Errorf("read returned %v before the close", <-read)
 	}
 	conn.Close()
-	if err := <-read; !errors.Is(err, net.ErrClosed) {
+	if err := wait.Receive(t, read, "the read ends"); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a close: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -253,13 +270,8 @@ func TestCloseEndsAReadWhateverTheBridgeDoes(t *testing.T) {
 		read <- err
 	}()
 	conn.Close()
-	select {
-	case err := <-read:
-		if !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the read goes on")
+	if err := wait.Receive(t, read, "the read ends"); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
 	}
 }
 
@@ -286,24 +298,59 @@ func TestSilenceEndsEitherSide(t *testing.T) {
 		t.Errorf("the client ended with %v", err)
 	}
 	c.Close()
+}
 
-	// Both are there, and nothing happens for long.
-	short = patience{keepAlive: 50 * time.Millisecond, silence: 2 * time.Second} // a busy machine's answer may take its time
-	there, here = net.Pipe()
+// pings counts what the client sends.
+type pings struct {
+	net.Conn
+	sent atomic.Int32
+}
+
+func (p *pings) Write(b []byte) (int, error) {
+	p.sent.Add(1)
+	return p.Conn.Write(b)
+}
+
+// Both are there, and nothing happens: the client keeps asking, and the bridge
+// counts its silence from the last that came.
+func TestKeepAlivesAreNoSilence(t *testing.T) {
+	there, here := net.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- serve(context.Background(), there, serving(echo), short) }()
-	if c, err = newClient(here, short); err != nil {
+	often := patience{keepAlive: time.Millisecond, silence: wait.Limit}
+	go func() { ended <- serve(context.Background(), there, serving(echo), often) }()
+	counted := &pings{Conn: here}
+	c, err := newClient(counted, often)
+	if err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-c.Done():
+	wait.For(t, "the client keeps asking", func() bool { return counted.sent.Load() >= 10 })
+	if c.session.IsClosed() || len(ended) > 0 {
 		t.Errorf("it ended: %v", c.Err())
-	case err := <-ended:
-		t.Errorf("the bridge ended: %v", err)
-	case <-time.After(short.silence + time.Second):
 	}
 	c.Close()
-	<-ended
+	if err := wait.Receive(t, ended, "the bridge ends"); err != nil {
+		t.Error(err)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		there, here := net.Pipe()
+		w := newWatched(here, time.Minute)
+		defer w.stop()
+		go func() {
+			for range 10 {
+				time.Sleep(time.Minute - 1)
+				_, _ = there.Write([]byte("x"))
+			}
+		}()
+		began := time.Now()
+		var err error
+		for err == nil {
+			_, err = w.Read(make([]byte, 1))
+		}
+		if took := time.Since(began); !w.silent() || took != 10*(time.Minute-1)+time.Minute {
+			t.Errorf("%v after %s, silent: %t", err, took, w.silent())
+		}
+	})
 }
 
 func frame(version, kind byte, flags uint16, stream, length uint32, body ...byte) []byte {

@@ -13,11 +13,8 @@ import (
 )
 
 const (
-	// A bridge may be there before the agent listens: for the first stream it
-	// tries again.
-	firstPatience = 2 * time.Second
-	firstPause    = 2 * time.Millisecond
-	copyBuffer    = 32 << 10
+	firstPause = 2 * time.Millisecond // between two tries to reach the agent
+	copyBuffer = 32 << 10
 )
 
 // Serve connects each stream that the client at the other end of stream opens to
@@ -40,7 +37,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 		_ = stream.Close()
 		return err
 	}
-	s := &server{dial: dial}
+	s := &server{dial: dial, first: p.first}
 	var carried sync.WaitGroup
 	defer carried.Wait()
 	defer func() { _ = session.Close() }()
@@ -65,9 +62,10 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 }
 
 type server struct {
-	dial func() (net.Conn, error)
-	mu   sync.Mutex // guards met
-	met  bool       // the agent was there
+	dial  func() (net.Conn, error)
+	first time.Duration
+	mu    sync.Mutex // guards met
+	met   bool       // the agent was there
 }
 
 // carry connects one stream.
@@ -118,7 +116,7 @@ func pipe(to io.Writer, from io.Reader) {
 
 // connect dials the agent.
 func (s *server) connect() (net.Conn, error) {
-	end := time.Now().Add(firstPatience)
+	end := time.Now().Add(s.first)
 	for {
 		conn, err := s.dial()
 		s.mu.Lock()

@@ -19,7 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
+
+// Slow: it measures processor time, and each test has an agent with namespaces and groups of its own.
 
 // The tests run the real program as PID 1 of namespaces like those of a local
 // runner: a user namespace of 65536 ids, a read-only root, a workspace of 16
@@ -44,7 +48,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	agentBinary = filepath.Join(dir, "agent")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", agentBinary, ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", agentBinary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the agent: %v\n%s", err, out)
@@ -112,7 +116,7 @@ func becomeAgent(dir string) error {
 type bed struct {
 	socket string
 	pid    int             // the agent's, outside
-	cgroup string          // of pids; "" if there is none
+	cgroup string          // that limits its processes; "" if there is none
 	ended  <-chan struct{} // a task's; closed then
 }
 
@@ -120,9 +124,7 @@ type bed struct {
 // number.
 func newBed(t testing.TB, processes int) *bed {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("needs root, to make the namespaces of a runner")
-	}
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	must := func(err error) {
 		t.Helper()
@@ -160,7 +162,7 @@ func newBed(t testing.TB, processes int) *bed {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if b.cgroup != "" {
-			await(t, "its cgroup is removed", func() bool { return os.Remove(b.cgroup) == nil }) // what ended may still be in it
+			wait.For(t, "its cgroup is removed", func() bool { return os.Remove(b.cgroup) == nil }) // what ended may still be in it
 		}
 	})
 	if processes > 0 {
@@ -174,7 +176,7 @@ func newBed(t testing.TB, processes int) *bed {
 		}
 		must(f.Close())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := agent.PingAgent(ctx, b.dial(t)); err != nil {
 		t.Fatalf("ping: %v", err)
@@ -182,13 +184,25 @@ func newBed(t testing.TB, processes int) *bed {
 	return b
 }
 
-// limit puts the bed into a pids cgroup and reads back that it took, since a
-// fork bomb without it freezes the machine.
+// limit puts the bed into a cgroup of its own, of version 1 or 2, and reads back its
+// limit: a fork bomb without it freezes the machine.
 func (b *bed) limit(t testing.TB, processes int) {
 	t.Helper()
-	const parent = "/sys/fs/cgroup/pids/rockpool"
+	mount, controller := "/sys/fs/cgroup/pids", "pids"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		mount, controller = "/sys/fs/cgroup", ""
+	}
+	parent := mount + "/rockpool"
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		t.Fatalf("needs a pids cgroup: %v", err)
+	}
+	for _, above := range []string{mount, parent} {
+		if controller != "" {
+			break
+		}
+		if err := os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), []byte("+pids"), 0); err != nil {
+			t.Fatalf("needs the pids controller: %v", err)
+		}
 	}
 	cgroup, err := os.MkdirTemp(parent, "agent-test-")
 	if err != nil {
@@ -207,7 +221,7 @@ func (b *bed) limit(t testing.TB, processes int) {
 		t.Fatalf("pids.max is %q: %v", limit, err)
 	}
 	of, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", b.pid))
-	if err != nil || !strings.Contains(string(of), ":pids:"+strings.TrimPrefix(cgroup, "/sys/fs/cgroup/pids")+"\n") {
+	if err != nil || !strings.Contains(string(of), ":"+controller+":"+strings.TrimPrefix(cgroup, mount)+"\n") {
 		t.Fatalf("not in the cgroup: %q: %v", of, err)
 	}
 }

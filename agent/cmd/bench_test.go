@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // BenchmarkTrue is a start to its exit through a new stream, settled.
@@ -81,22 +82,34 @@ func BenchmarkOutput(b *testing.B) {
 	b.ReportMetric(float64(bed.memory(b)), "KiB-private-after")
 }
 
+// settled returns the private memory once it stays the same for longer than the agent
+// waits before it gives memory back.
+func (b *bed) settled(t testing.TB) (kib int) {
+	t.Helper()
+	since := time.Now()
+	wait.For(t, "its memory stays", func() bool {
+		if now := b.memory(t); now != kib {
+			kib, since = now, time.Now()
+		}
+		return time.Since(since) >= 600*time.Millisecond
+	})
+	return kib
+}
+
 // BenchmarkIdle reports the private memory of an agent that does nothing, at
 // first and after some work.
 func BenchmarkIdle(b *testing.B) {
 	bed := newBed(b, 0)
 	newBed(b, 0) // so that the program's text isn't counted as private to one
-	time.Sleep(600 * time.Millisecond)
-	fresh := bed.memory(b)
+	fresh := bed.settled(b)
 	for range 100 {
 		bed.run(b, "true")
 	}
 	for b.Loop() {
 		bed.run(b, "head", "-c", "10000000", "/dev/zero")
 	}
-	time.Sleep(600 * time.Millisecond)
 	b.ReportMetric(float64(fresh), "KiB-private")
-	b.ReportMetric(float64(bed.memory(b)), "KiB-private-later")
+	b.ReportMetric(float64(bed.settled(b)), "KiB-private-later")
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", bed.pid))
 	b.ReportMetric(float64(len(threads)), "threads")
 }

@@ -23,15 +23,15 @@ type counters struct {
 
 	// Version 2 forgets a peak of memory for a descriptor of the file only.
 	memoryPeak *os.File
-	devices    bool  // version 2: what is read and written is counted
-	seen       int64 // the most memory that was seen, where it can't forget
-	together   int64 // forks that were refused to all commands, while this one had the most processes
+	devices    bool      // version 2: what is read and written is counted
+	seen       int64     // the most memory that was seen, where it can't forget
+	together   *refusals // version 2: shared by all groups of a runner
 }
 
 // Counts are the counters at a time.
 type counts struct {
 	refused, oomKills  int64
-	refusedTogether    int64 // for the limit of all commands together, where the kernel tells these apart
+	refusedTogether    int64 // of those for the limit of all commands together, the group's
 	cpu                int64 // nanoseconds, as the scheduler counts them
 	user, system       int64 // likewise, as the kernel guesses from whom its timer interrupts
 	read, written      int64
@@ -60,7 +60,7 @@ func (c *counters) begin() {
 	if c.unified() {
 		c.forgetPeak()
 	}
-	c.start, c.peak, c.seen, c.together = c.now(), 0, 0, 0
+	c.start, c.peak, c.seen = c.now(), 0, 0
 }
 
 func (c *counters) now() (n counts) {
@@ -130,8 +130,7 @@ func (c *counters) refused() int64 {
 	}
 	own := c.number("pids", "pids.events", "max") - c.start.refused
 	if c.unified() {
-		c.tellTogether()
-		own += c.together
+		own += c.together.of(c) - c.start.refusedTogether
 	}
 	return own
 }
@@ -140,7 +139,7 @@ func (c *counters) refused() int64 {
 func (c *counters) end(u *serve.Usage) {
 	end := c.now()
 	u.Own = true
-	u.Refused, u.OOMKills = end.refused-c.start.refused+c.together, end.oomKills-c.start.oomKills
+	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// Nobody waited for the rest; only how it is to be divided is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
 		user := min(rest, max(0, time.Duration(end.user-c.start.user)-u.User))

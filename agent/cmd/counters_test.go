@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,13 +14,30 @@ import (
 
 // TestTimeThatNoTickSaw: the kernel counts user and system by its timer's
 // interrupts, and a program can work in between. What that misses isn't the next
-// command's.
+// command's. The files are those of a kernel with the version of cgroups, so both
+// run on every machine.
 func TestTimeThatNoTickSaw(t *testing.T) {
+	for name, version := range map[string]struct {
+		tree  string
+		files func(all, user, system time.Duration) map[string]string
+	}{
+		"version 1": {"cpuacct", func(all, user, system time.Duration) map[string]string {
+			return map[string]string{"cpuacct.usage": itoa(int(all)), "cpuacct.usage_user": itoa(int(user)), "cpuacct.usage_sys": itoa(int(system))}
+		}},
+		"version 2": {unifiedGroups, func(all, user, system time.Duration) map[string]string {
+			return map[string]string{"cpu.stat": fmt.Sprintf("usage_usec %d\nuser_usec %d\nsystem_usec %d", all.Microseconds(), user.Microseconds(), system.Microseconds())}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { timeThatNoTickSaw(t, version.tree, version.files) })
+	}
+}
+
+func timeThatNoTickSaw(t *testing.T, controller string, files func(all, user, system time.Duration) map[string]string) {
 	dir := t.TempDir()
-	set := func(all, user, system string) {
+	set := func(all, user, system time.Duration) {
 		t.Helper()
-		for file, text := range map[string]string{"usage": all, "usage_user": user, "usage_sys": system} {
-			if err := os.WriteFile(filepath.Join(dir, "x0", "cpuacct."+file), []byte(text+"\n"), 0o600); err != nil {
+		for file, text := range files(all, user, system) {
+			if err := os.WriteFile(filepath.Join(dir, "x0", file), []byte(text+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,14 +50,14 @@ func TestTimeThatNoTickSaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(tree) }()
-	c := counters{trees: map[string]int{"cpuacct": tree}, name: "x0", kept: newKeptFiles()}
+	c := counters{trees: map[string]int{controller: tree}, name: "x0", kept: newKeptFiles(), together: &refusals{}}
 
-	set("9000000000", "1000000000", "500000000")
+	set(9*time.Second, time.Second, 500*time.Millisecond)
 	c.begin()
 	if got := c.cpu(); got != 0 {
 		t.Errorf("a command has used %v before it began", got)
 	}
-	set("9900000000", "1200000000", "500000000")
+	set(9900*time.Millisecond, 1200*time.Millisecond, 500*time.Millisecond)
 	if got := c.cpu(); got != 900*time.Millisecond {
 		t.Errorf("it has used %v", got)
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/agent"
 )
@@ -72,12 +71,19 @@ func TestWithoutPrivileges(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	// Alone, an execution leaves nothing, whatever session it went to.
-	r, err := b.start(t, agent.Start{
-		Argv: []string{"sh", "-c", "(setsid sh -c 'echo $$ >pid; exec sleep 1005' &); sleep 30"}, Env: testEnv, TimeLimit: 300 * time.Millisecond})
-	if err != nil || r.exit.Cause != agent.CauseTimeLimit {
-		t.Fatalf("%+v, %v", r, err)
+	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "(setsid sh -c 'echo $$; exec sleep 1005' &); sleep 1000"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r := b.sh(t, "kill -0 $(cat pid)"); r.exit.Code == 0 {
+	p := &person{t: t, s: s}
+	p.sees(1, "\n")
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.ends(); exit.Cause != agent.CauseKill {
+		t.Fatalf("%+v", exit)
+	}
+	if r := b.sh(t, "test -e /proc/"+p.all[1]); r.exit.Code != 1 {
 		t.Errorf("a process was left: %+v", r)
 	}
 }

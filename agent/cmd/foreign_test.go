@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // What is opened with a command's rights is on many threads at once, so that the
 // process's first would be among them. Afterwards all that are left are root's.
 func TestAsCommand(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Fatal("needs root, whose rights are given up")
-	}
+	need.Sandboxes(t) // and root, whose rights are given up
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("of root's"), 0o600); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,8 @@ type group struct {
 func openGroups(names string, first int, l *launcher) (*groups, error) {
 	g := &groups{}
 	if names == unifiedGroups {
-		g.open = func(name string, root bool) (*group, error) { return openUnified(first, name, root, l) }
+		together := &refusals{by: map[string]int64{}}
+		g.open = func(name string, root bool) (*group, error) { return openUnified(first, name, root, l, together) }
 	} else {
 		trees := map[string]int{}
 		for i, name := range strings.Split(names, ",") {
@@ -123,12 +124,12 @@ func (g *group) kill() bool {
 // openUnified opens a group of version 2, below the directory run. Commands of
 // users are started by l, those of root by a thread whose bounding set isn't
 // empty.
-func openUnified(run int, name string, root bool, l *launcher) (*group, error) {
+func openUnified(run int, name string, root bool, l *launcher, together *refusals) (*group, error) {
 	dir, err := openIn(run, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name, kept: newKeptFiles()}}
+	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name, kept: newKeptFiles(), together: together}}
 	if io, err := openIn(dir, "io.stat", unix.O_RDONLY); err == nil {
 		one.counters.devices = true
 		_ = unix.Close(io)

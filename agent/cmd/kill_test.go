@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // left returns the commands that run beside the one that looks.
@@ -16,9 +18,8 @@ func (b *bed) left(t testing.TB) string {
 	return b.sh(t, `for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) tr '\0' ' ' <$p/cmdline; echo;; esac; done 2>/dev/null | grep -v -e '^tr ' -e '^grep ' -e '^sh -c for' -e '^$'`).stdout
 }
 
-// TestTimeLimit counts what the command still does: a busy machine holds it up as
-// it does the agent. When the agent decides is told by its clock (serve's
-// TestTimeLimit).
+// TestTimeLimit shows what a time limit ends. When the agent decides is shown by its
+// clock (serve's TestTimeLimit).
 func TestTimeLimit(t *testing.T) {
 	b := newBed(t, 0)
 	r, err := b.start(t, agent.Start{
@@ -29,8 +30,8 @@ func TestTimeLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(r.stdout, "on\n"); r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.exit.Wall < time.Second || n < 1 || n > 20 {
-		t.Errorf("%d lines, %+v", n, r.exit)
+	if r.exit.Cause != agent.CauseTimeLimit || r.exit.Signal != "SIGKILL" || r.exit.Wall < time.Second {
+		t.Errorf("%+v", r)
 	}
 	if left := b.left(t); left != "" {
 		t.Errorf("left: %q", left)
@@ -45,8 +46,7 @@ func TestTimeLimitAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.Close()
-	for b.left(t) != "" {
-	}
+	wait.For(t, "it ends", func() bool { return b.left(t) == "" })
 	if s, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "alone"}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +54,9 @@ func TestTimeLimitAlone(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// endless is a grace or a limit that no test waits out: it would hang.
+const endless = time.Hour
 
 func TestKill(t *testing.T) {
 	b := newBed(t, 0)
@@ -65,10 +68,10 @@ func TestKill(t *testing.T) {
 		stdout       string
 	}{
 		{"at once", "trap 'echo no' TERM; echo on; sleep 1000 & wait", 0, 0, "SIGKILL", "on\n"},
-		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 1000 & wait", time.Minute, 3, "", "on\nbye\n"},
-		{"not handled", "echo on; exec sleep 1000", time.Minute, 0, "SIGTERM", "on\n"},
+		{"handled", "trap 'echo bye; exit 3' TERM; echo on; sleep 1000 & wait", endless, 3, "", "on\nbye\n"},
+		{"not handled", "echo on; exec sleep 1000", endless, 0, "SIGTERM", "on\n"},
 		{"ignored", "trap '' TERM; echo on; sleep 1000", 200 * time.Millisecond, 0, "SIGKILL", "on\n"},
-		{"stopped", "echo on; kill -STOP $$; sleep 1000", time.Minute, 0, "SIGTERM", "on\n"},
+		{"stopped", "echo on; kill -STOP $$; sleep 1000", endless, 0, "SIGTERM", "on\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", test.script}, Env: testEnv})
@@ -92,9 +95,9 @@ func TestKill(t *testing.T) {
 			if r.exit.Cause != agent.CauseKill || r.exit.Code != test.code || r.exit.Signal != test.signal || "on\n"+r.stdout != test.stdout {
 				t.Errorf("got %+v", r)
 			}
-			// The grace is waited out by what ignores SIGTERM, and by nothing else.
-			if took := time.Since(begin); (took >= test.grace) != (test.signal == "SIGKILL") {
-				t.Errorf("took %v, and its grace is %v", took, test.grace)
+			// What ignores SIGTERM has its whole grace. Nothing else waits for its end.
+			if took := time.Since(begin); test.grace != endless && took < test.grace {
+				t.Errorf("killed after %v, and its grace is %v", took, test.grace)
 			}
 			if left := b.left(t); left != "" {
 				t.Errorf("left: %q", left)
@@ -114,8 +117,15 @@ func TestOnlyItsOwn(t *testing.T) {
 		}
 		sessions = append(sessions, s)
 	}
-	for strings.Count(b.left(t), "sleep") < 6 { // shells and sleeps
-	}
+	wait.For(t, "all sleep", func() bool {
+		left := "\n" + b.left(t)
+		for _, seconds := range []string{"1000", "1001", "2000", "2001"} {
+			if !strings.Contains(left, "\nsleep "+seconds) {
+				return false
+			}
+		}
+		return true
+	})
 	if err := sessions[0].Kill(0); err != nil {
 		t.Fatal(err)
 	}
@@ -127,32 +137,19 @@ func TestOnlyItsOwn(t *testing.T) {
 	b.finish(t, sessions[1])
 }
 
+// TestLeftBehind shows that no process outlives its command. For how long the output
+// of such a process is read is shown by the agent's clock (serve's TestDrain).
 func TestLeftBehind(t *testing.T) {
 	b := newBed(t, 0)
-	for _, test := range []struct {
-		name, script, want string
-		most               time.Duration
-	}{
-		{"holds stdout", "sleep 60 & echo on", "on\n", time.Second},
-		{"prints on", "(while :; do echo -n; done) & echo on", "on\n", time.Second},
-		{"holds nothing", "sleep 60 >/dev/null 2>&1 & echo on", "on\n", 80 * time.Millisecond},
-		{"is short", "(sleep 0.03; echo late) & echo on", "on\nlate\n", time.Second},
-		{"all of a pipe", "head -c 60000 /dev/zero | tr '\\0' x; sleep 60 & exit 7", strings.Repeat("x", 60000), time.Second},
+	for _, test := range []struct{ name, script, want string }{
+		{"holds stdout", "sleep 1000 & echo on", "on\n"},
+		{"runs on", "(while :; do echo -n; done) & echo on", "on\n"},
+		{"holds nothing", "sleep 1000 >/dev/null 2>&1 & echo on", "on\n"},
+		{"all of a pipe", "head -c 60000 /dev/zero | tr '\\0' x; sleep 1000 & exit 7", strings.Repeat("x", 60000)},
 	} {
-		var r result
-		var took time.Duration
-		for range 10 { // a busy machine may take its time, but not always
-			begin := time.Now()
-			r = b.sh(t, test.script)
-			if took = time.Since(begin); took <= test.most && r.stdout == test.want {
-				break
-			}
-		}
-		if r.stdout != test.want {
-			t.Errorf("%s: printed %d bytes: %.30q", test.name, len(r.stdout), r.stdout)
-		}
-		if took > test.most {
-			t.Errorf("%s: took %v", test.name, took)
+		r := b.sh(t, test.script)
+		if r.stdout != test.want || r.exit.Cause != agent.CauseSelf {
+			t.Errorf("%s: printed %d bytes: %.30q; %+v", test.name, len(r.stdout), r.stdout, r.exit)
 		}
 		if left := b.left(t); left != "" {
 			t.Errorf("%s: left %q", test.name, left)
@@ -185,15 +182,22 @@ func TestOutputLimit(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	b := newBed(t, 0)
-	spin := `perl -e 'do { for (1..10000) {} ; @t = times } while $t[0] + $t[1] < 0.3; $x = "x" x 30_000_000'`
+	// It prints its own time, after all that takes any.
+	spin := `perl -e 'do { for (1..10000) {} ; @t = times } while $t[0] + $t[1] < 0.5; $x = "x" x 30_000_000; @t = times; print $t[0] + $t[1]'`
 	for _, script := range []string{
 		spin, // the leader
 		"sh -c \"" + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(spin) + "\"; true", // waited for
-		"mkfifo end; (setsid sh -c 'exec 3>end; \"$@\"' sh " + spin + " &); cat end",      // an orphan
+		"mkfifo end; (setsid sh -c 'exec >end; \"$@\"' sh " + spin + " &); cat end",       // an orphan
 	} {
 		r := b.sh(t, script)
-		if r.exit.User+r.exit.System < 280*time.Millisecond || r.exit.User+r.exit.System > time.Second || r.exit.PeakMemory < 28<<20 || r.exit.PeakMemory > 200<<20 {
-			t.Errorf("%s: %+v %s", script, r.exit, r.stderr)
+		own, err := strconv.ParseFloat(r.stdout, 64)
+		if err != nil {
+			t.Fatalf("%s: %+v", script, r)
+		}
+		// What it used is counted once. Shells and exits are beside it.
+		used := (r.exit.User + r.exit.System).Seconds()
+		if used < own-0.03 || used > 1.8*own || r.exit.PeakMemory < 28<<20 || r.exit.PeakMemory > 200<<20 {
+			t.Errorf("%s: %.3f s, by its own clock %.3f s: %+v %s", script, used, own, r.exit, r.stderr)
 		}
 	}
 }
@@ -212,11 +216,9 @@ func TestForkBomb(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			begin := time.Now()
 			r := b.finish(t, s)
-			t.Logf("%v, exit %+v", time.Since(begin), r.exit)
-			if took := time.Since(begin); took > 8*time.Second {
-				t.Errorf("took %v", took)
+			if byLimit := r.exit.Cause == agent.CauseTimeLimit && r.exit.Wall >= 2*time.Second; byLimit == (name == "dying parents") {
+				t.Errorf("exit %+v", r.exit)
 			}
 			if left := b.left(t); left != "" {
 				t.Errorf("left: %q", left)
@@ -229,19 +231,14 @@ func TestForkBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
+	wait.For(t, "a start is refused", func() bool {
 		_, err := b.start(t, agent.Start{Argv: []string{"true"}, Env: testEnv})
 		var e *agent.Error
-		if errors.As(err, &e) {
-			if e.Code != agent.ErrTooMany {
-				t.Errorf("start: %v", err)
-			}
-			break
-		}
-		if err != nil {
+		if err != nil && (!errors.As(err, &e) || e.Code != agent.ErrTooMany) {
 			t.Fatal(err)
 		}
-	}
+		return err != nil
+	})
 	t.Run("files", func(t *testing.T) { // its files can be had, many at once
 		for i := range 20 {
 			t.Run("", func(t *testing.T) {
@@ -264,7 +261,8 @@ func TestForkBomb(t *testing.T) {
 
 // TestStoppedStart has user code stop every process that it may, also those
 // that the agent has forked and that haven't executed yet. Those starts are
-// refused: nothing is killed without a cause that is told.
+// refused, or run: nothing is killed without a cause that is reported, and no start
+// waits for ever.
 func TestStoppedStart(t *testing.T) {
 	b := newBed(t, 96)
 	attacker, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `print "on\n"; $| = 1; print "on\n"; while (1) { kill STOP, -1 }`}, Env: testEnv})
@@ -277,7 +275,6 @@ func TestStoppedStart(t *testing.T) {
 		}
 	}
 	for range 20 {
-		begin := time.Now()
 		s, err := b.session(t, agent.Start{Argv: []string{"true"}, Env: testEnv, TimeLimit: 10 * time.Millisecond})
 		var refused *agent.Error
 		if err == nil {
@@ -286,9 +283,6 @@ func TestStoppedStart(t *testing.T) {
 			}
 		} else if !errors.As(err, &refused) || refused.Code != agent.ErrTooMany {
 			t.Fatal(err)
-		}
-		if took := time.Since(begin); took > 2*stuckStart {
-			t.Errorf("a start took %v", took)
 		}
 	}
 	if err := attacker.Kill(0); err != nil {
@@ -321,13 +315,15 @@ int main(void) {
 		if r := b.run(t, "./t"); r.exit.Code != 0 || r.exit.Signal != "" {
 			t.Fatalf("%+v", r)
 		}
-		if r := b.sh(t, "rm -f alive; sleep 0.02; test -e alive"); r.exit.Code == 0 {
-			t.Fatal("it lives on")
+		// Z is a thread that has ended.
+		if r := b.sh(t, "rm -f alive; cat /proc/[0-9]*/task/*/stat 2>/dev/null | grep '(t) [^ZX]'"); r.stdout != "" {
+			t.Fatalf("it lives on: %s", r.stdout)
 		}
 	}
 }
 
-// TestBorrowedPipe has one execution hold, and write to, another's output.
+// TestBorrowedPipe has one execution hold, and write to, another's output. It writes
+// on when nobody reads that any more.
 func TestBorrowedPipe(t *testing.T) {
 	b := newBed(t, 0)
 	lender, err := b.session(t, agent.Start{ID: "lender", Argv: []string{"sh", "-c", "echo $$ >pid; until test -e held; do sleep 0.01; done; echo end"}, Env: testEnv})
@@ -335,15 +331,16 @@ func TestBorrowedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	borrower, err := b.session(t, agent.Start{ID: "borrower", Argv: []string{"sh", "-c",
-		"until test -s pid; do sleep 0.01; done; exec 3>/proc/$(cat pid)/fd/1; : >held; while :; do echo more >&3; done"}, Env: testEnv, TimeLimit: time.Minute})
+		"trap '' PIPE; until test -s pid; do sleep 0.01; done; exec 3>/proc/$(cat pid)/fd/1; : >held; while :; do echo more >&3; done 2>/dev/null"}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r := b.finish(t, lender); r.exit.Cause != agent.CauseSelf || !strings.Contains(r.stdout, "end\n") {
 		t.Errorf("%d bytes, %+v", len(r.stdout), r.exit)
 	}
+	// The lender has ended while another has its pipe.
 	_ = borrower.Kill(0)
-	if r := b.finish(t, borrower); r.exit.Cause == agent.CauseTimeLimit {
-		t.Errorf("the lender ended only when nobody else had its pipe: %+v", r.exit)
+	if r := b.finish(t, borrower); r.exit.Cause != agent.CauseKill {
+		t.Errorf("the borrower ended by itself: %+v", r)
 	}
 }

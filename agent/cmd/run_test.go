@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestRun(t *testing.T) {
@@ -100,47 +99,6 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-func TestSplitCharacters(t *testing.T) {
-	b := newBed(t, 0)
-	for range 10 { // a busy machine may keep the program from its next byte for too long, but not always
-		all, split := b.splitCharacters(t)
-		if all != "🎉xé" {
-			t.Errorf("got %q", all)
-		}
-		if split == "" {
-			return
-		}
-		t.Logf("a split character came: %q", split)
-	}
-	t.Error("characters are split")
-}
-
-// splitCharacters returns what a program prints that writes each byte on its own,
-// and what of the first character came on its own.
-func (b *bed) splitCharacters(t *testing.T) (all, split string) {
-	t.Helper()
-	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", `printf '\360'; printf '\237'; printf '\216'; printf '\211'; printf 'x\303'; sleep 0.2; printf '\251'`}, Env: testEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	for {
-		event, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event.Kind == agent.KindExited {
-			return all, split
-		}
-		if event.Kind == agent.KindOutput {
-			if len(all) < 4 && !utf8.Valid(event.Data) {
-				split += string(event.Data)
-			}
-			all += string(event.Data)
-		}
-	}
-}
-
 func TestStdin(t *testing.T) {
 	b := newBed(t, 0)
 	s, err := b.session(t, agent.Start{Argv: []string{"cat"}, Env: testEnv, Stdin: true})
@@ -187,11 +145,22 @@ func TestStdinNotRead(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() { done <- b.finish(t, s) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	sent, err := s.WriteStdin(ctx, 0, make([]byte, 1<<20))
-	if !errors.Is(err, context.DeadlineExceeded) || sent > agent.StdinWindow+128<<10 || sent < agent.StdinWindow {
-		t.Errorf("sent %d: %v", sent, err)
+	type wrote struct {
+		sent int64
+		err  error
+	}
+	written := make(chan wrote, 1)
+	go func() {
+		sent, err := s.WriteStdin(ctx, 0, make([]byte, 1<<20))
+		written <- wrote{sent, err}
+	}()
+	wait.For(t, "the window is used up", func() bool { return s.StdinOffset() >= agent.StdinWindow })
+	cancel()
+	// What the pipe takes is beside the window.
+	if w := wait.Receive(t, written, "the write ends"); !errors.Is(w.err, context.Canceled) || w.sent > agent.StdinWindow+128<<10 || w.sent < agent.StdinWindow {
+		t.Errorf("sent %d: %v", w.sent, w.err)
 	}
 	if err := s.Kill(0); err != nil {
 		t.Fatal(err)
@@ -277,15 +246,16 @@ func TestKnownByID(t *testing.T) {
 	if r := b.finish(t, second); r.stdout != "run\n" {
 		t.Errorf("got %q", r.stdout)
 	}
-	b.run(t, "true") // the settle has arrived by its end, or soon after
 	var e *agent.Error
-	for {
-		if _, err = agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "twice"}); errors.As(err, &e) {
-			break
+	wait.For(t, "the settle has arrived", func() bool {
+		s, err := agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "twice"})
+		if err == nil {
+			_ = s.Close()
 		}
-	}
+		return errors.As(err, &e)
+	})
 	if e.Code != agent.ErrNotFound {
-		t.Errorf("attach: %v", err)
+		t.Errorf("attach: %v", e)
 	}
 	if _, err := b.session(t, start); !errors.As(err, &e) || e.Code != agent.ErrInvalid {
 		t.Errorf("a settled execution was started again: %v", err)
@@ -296,7 +266,7 @@ func TestKnownByID(t *testing.T) {
 // reading, and lose nothing.
 func TestBlockedOutput(t *testing.T) {
 	b := newBed(t, 0)
-	const size = 64 << 20
+	const size = 8 << 20
 	var sessions []*agent.Session
 	for i := range 12 { // more than fit into the 8 MiB of all
 		s, err := b.session(t, agent.Start{ID: fmt.Sprint(i), Argv: []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero", size)}, Env: testEnv})
@@ -306,17 +276,21 @@ func TestBlockedOutput(t *testing.T) {
 		_ = s.Close()
 		sessions = append(sessions, s)
 	}
-	// Once they block they use no processor: two scans of the same usage.
+	// They have filled the agent's memory, and write no more: all sleep, in two scans.
 	before := ""
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		usage := b.sh(t, `for p in /proc/[0-9]*; do read -r s <$p/stat; case "$s" in *\(head\)*) echo "$s" | cut -d' ' -f14-15;; esac; done`).stdout
-		if usage == before && strings.Count(usage, "\n") == len(sessions) {
-			break
+	wait.For(t, "all block", func() bool {
+		now := b.sh(t, `for p in /proc/[0-9]*; do read -r c <$p/comm && test "$c" = head && cat $p/io && grep ^State $p/status; done 2>/dev/null | grep -e ^wchar -e ^State`).stdout
+		asleep, written := strings.Count(now, "S (sleeping)"), int64(0)
+		for line := range strings.Lines(now) {
+			if n, ok := strings.CutPrefix(line, "wchar: "); ok {
+				n, _ := strconv.ParseInt(strings.TrimSpace(n), 10, 64)
+				written += n
+			}
 		}
-		if before = usage; time.Now().After(deadline) {
-			t.Fatalf("they don't block: %q", usage)
-		}
-	}
+		same := now == before
+		before = now
+		return same && asleep == len(sessions) && written > 7<<20
+	})
 	if rss := b.memory(t); rss > 24<<10 {
 		t.Errorf("the agent uses %d KiB", rss)
 	}

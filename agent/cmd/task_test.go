@@ -15,15 +15,15 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // newTask starts the agent as Nomad's driver raw_exec does: as root, on the
 // machine itself, with directories that everybody may write to.
 func newTask(t *testing.T, flags ...string) *bed {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("needs root, as raw_exec has it")
-	}
+	need.Sandboxes(t)
 	parent, err := os.MkdirTemp("", "agent-task")
 	must := func(err error) {
 		t.Helper()
@@ -62,14 +62,9 @@ func newTask(t *testing.T, flags ...string) *bed {
 	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT) // Nomad's
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			t.Error("the agent doesn't end")
-			_ = cmd.Process.Kill()
-		}
+		wait.Receive(t, ended, "the agent ends")
 	})
-	await(t, "the agent answers", func() bool {
+	wait.For(t, "the agent answers", func() bool {
 		conn, err := net.Dial("unix", b.socket)
 		if err != nil {
 			return false
@@ -78,17 +73,6 @@ func newTask(t *testing.T, flags ...string) *bed {
 		return err == nil
 	})
 	return b
-}
-
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // up waits until a session's program has said so.
@@ -234,28 +218,38 @@ func TestATasksFilesAreItsOwn(t *testing.T) {
 func TestTasksOfOneMachineAreApart(t *testing.T) {
 	a, b := newTask(t), newTask(t)
 	// Both are the first execution of their agent, so that both have its mark.
-	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "echo up; sleep 8; echo still"}, Env: testEnv})
+	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "sleep 1006 & echo up; read x; kill $! && echo still"}, Env: testEnv, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	up(t, long)
-	r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", "ps -e | grep -c sleep; (setsid sleep 1007 &); exec sleep 1007"}, Env: testEnv, TimeLimit: 3 * time.Second})
-	if err != nil || r.exit.Cause != agent.CauseTimeLimit || r.stdout != "0\n" {
-		t.Fatalf("%+v, %v", r, err)
+	short, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "ps -e | grep -c sleep; (setsid sleep 1007 &); exec sleep 1007"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "both sleep", func() bool { return b.sh(t, "ps -e | grep -c sleep").stdout == "2\n" })
+	if err := short.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.finish(t, short); r.exit.Cause != agent.CauseKill || r.stdout != "0\n" {
+		t.Fatalf("%+v", r)
 	}
 	if r := b.sh(t, "ps -e | grep -c sleep"); r.stdout != "0\n" {
 		t.Errorf("it left %s", r.stdout)
+	}
+	if _, err := long.WriteStdin(t.Context(), 0, []byte("\n")); err != nil {
+		t.Fatal(err)
 	}
 	if r := a.finish(t, long); r.stdout != "still\n" || r.exit.Code != 0 {
 		t.Errorf("the other's: %+v", r)
 	}
 	// What the same user has elsewhere is none of its limit.
-	busy, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 30); do sleep 20 & done; echo up; wait"}, Env: testEnv})
+	busy, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 30); do sleep 1000 & done; echo up; wait"}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
 	up(t, busy)
-	r, err = b.start(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 10); do sleep 0.1 & done; wait; echo done"}, Env: testEnv, Limits: &agent.Limits{Processes: 20}})
+	r, err := b.start(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 10); do sleep 0.1 & done; wait; echo done"}, Env: testEnv, Limits: &agent.Limits{Processes: 20}})
 	if err != nil || r.stdout != "done\n" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -279,14 +273,14 @@ func TestATasksEndEndsEverything(t *testing.T) {
 		}
 		return n
 	}
-	await(t, "both sleep", func() bool { return sleeping() == 2 })
+	wait.For(t, "both sleep", func() bool { return sleeping() == 2 })
 	for range 100 { // a thread whose rights change forgets that it is to end
 		if _, _, err := b.read(t, "/etc/passwd"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = syscall.Kill(b.pid, syscall.SIGKILL)
-	await(t, "nothing is left", func() bool { return sleeping() == 0 })
+	wait.For(t, "nothing is left", func() bool { return sleeping() == 0 })
 }
 
 // startBridge runs the program's bridge as a user.
@@ -389,15 +383,12 @@ func TestAgentsOfNobodyEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newTask(t)
 			if err := lose(b.socket); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-b.ended:
-			case <-time.After(20 * time.Second):
-				t.Error("it lives on")
-			}
+			wait.Receive(t, b.ended, "it ends")
 		})
 	}
 }

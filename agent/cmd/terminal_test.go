@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A person sits at a terminal: types, and waits for what must come.
@@ -32,7 +33,7 @@ func (b *bed) sit(t testing.TB, start agent.Start) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience := time.AfterFunc(20*time.Second, func() { _ = s.Close() }) // then next fails, and tells what was seen
+	patience := time.AfterFunc(wait.Limit, func() { _ = s.Close() }) // then next fails, and says what was seen
 	t.Cleanup(func() {
 		patience.Stop()
 		_ = s.Close()
@@ -94,8 +95,9 @@ func (p *person) ends() agent.Exit {
 // awaitCommand waits until a program of this name runs.
 func (b *bed) awaitCommand(t testing.TB, name string) {
 	t.Helper()
-	for b.run(t, "sh", "-c", `for p in /proc/[0-9]*; do read -r c <$p/comm && test "$c" = "$0" && exit 7; done; exit 0`, name).exit.Code != 7 {
-	}
+	wait.For(t, name+" runs", func() bool {
+		return b.run(t, "sh", "-c", `for p in /proc/[0-9]*; do read -r c <$p/comm && test "$c" = "$0" && exit 7; done; exit 0`, name).exit.Code == 7
+	})
 }
 
 func TestTerminal(t *testing.T) {
@@ -193,8 +195,9 @@ func TestTerminalShell(t *testing.T) {
 	p.sees(1, "again\r\nagain\r\n")
 	p.types("read -s x; echo \"<$x>\"\n")
 	p.sees(1, "<$x>\"\r\n")
-	for b.sh(t, "stty -a <$(ls /dev/pts/[0-9]* | head -1) 2>/dev/null | grep -c -- ' -echo '").stdout != "1\n" { // it reads
-	}
+	wait.For(t, "it reads", func() bool {
+		return b.sh(t, "stty -a <$(ls /dev/pts/[0-9]* | head -1) 2>/dev/null | grep -c -- ' -echo '").stdout == "1\n"
+	})
 	p.types("secret\n")
 	p.sees(1, "<secret>\r\n")
 	if strings.Count(p.all[1], "secret") != 1 {
@@ -251,7 +254,7 @@ func TestTerminalHangUp(t *testing.T) {
 	b := newBed(t, 0)
 	for name, hangUp := range map[string]func(s *agent.Session) error{
 		"signal": func(s *agent.Session) error { return s.Signal("SIGHUP") },
-		"cancel": func(s *agent.Session) error { return s.Kill(20 * time.Second) },
+		"cancel": func(s *agent.Session) error { return s.Kill(endless) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := b.sit(t, agent.Start{Argv: []string{"bash", "--norc", "-i"}}) // which ignores SIGTERM
@@ -283,11 +286,11 @@ func TestTerminalFlood(t *testing.T) {
 	}
 }
 
-// TestTerminalInput types more than a terminal holds to a program that is slow
-// to read: lines wait, none is lost.
+// TestTerminalInput types more than a terminal holds to a program that doesn't read
+// yet: lines wait, none is lost.
 func TestTerminalInput(t *testing.T) {
 	b := newBed(t, 0)
-	p := b.sit(t, agent.Start{Argv: []string{"sh", "-c", "stty -echo; echo on; sleep 0.2; exec md5sum"}})
+	p := b.sit(t, agent.Start{Argv: []string{"sh", "-c", "stty -echo; echo on; until test -e go; do sleep 0.01; done; exec md5sum"}})
 	p.sees(1, "on\r\n")
 	text := strings.Repeat(strings.Repeat("0123456789", 20)+"\n", 3000)
 	typed := make(chan error, 1)
@@ -295,6 +298,8 @@ func TestTerminalInput(t *testing.T) {
 		_, err := p.s.WriteStdin(t.Context(), 0, []byte(text))
 		typed <- errors.Join(err, p.s.CloseStdin())
 	}()
+	wait.For(t, "the rest waits", func() bool { return p.s.StdinOffset() >= agent.StdinWindow })
+	b.sh(t, ": >go")
 	exit := p.ends()
 	if err := <-typed; err != nil {
 		t.Error(err)

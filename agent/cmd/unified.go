@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +12,7 @@ import (
 // nowUnified is now where cgroups are of version 2.
 func (c *counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
-	n.refusedTogether = c.of(".").number("pids", "pids.events.local", "max")
+	n.refusedTogether = c.together.of(c)
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
 	n.memory = c.number("memory", "memory.current", "")
@@ -21,21 +22,47 @@ func (c *counters) nowUnified() (n counts) {
 	return n
 }
 
-// tellTogether notes whether forks were refused because of all commands together:
-// from Linux 6.11 on the kernel doesn't say to whom. It is the command's if no
-// group has more processes. One that ended before this was looked at isn't named.
-func (c *counters) tellTogether() {
-	refused := c.of(".").number("pids", "pids.events.local", "max") - c.start.refusedTogether
-	if refused <= 0 {
-		return
+// Refusals are the forks that were refused because of the limit of all commands
+// together: from Linux 6.11 on the kernel counts these for the limit, and doesn't
+// say whose they were. Each is one group's, or nobody's. Its methods are safe for
+// concurrent use.
+type refusals struct {
+	mu   sync.Mutex       // guards what is below
+	seen int64            // the kernel's count when it was read last
+	by   map[string]int64 // the forks of each group
+}
+
+// of returns how many are those of c's group. What the kernel counted since the
+// last look at any group is the largest group's, while the limit is met or that
+// group has more than half of it. Otherwise nobody is named. The lock covers the
+// reads: the sizes belong to the count that was read with them.
+func (r *refusals) of(c *counters) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := c.of(".").number("pids", "pids.events.local", "max"); now > r.seen {
+		if name := c.largest(); name != "" {
+			r.by[name] += now - r.seen
+		}
+		r.seen = now
 	}
-	own := c.number("pids", "pids.current", "")
-	for _, name := range []string{groupName(0), groupName(1), restGroups} {
-		if c.of(name).number("pids", "pids.current", "") > own {
-			return
+	return r.by[c.name]
+}
+
+// largest returns the group with the most processes, if all together are at their
+// limit or it has more than half of it; otherwise "".
+func (c *counters) largest() (name string) {
+	var most int64
+	for _, group := range []string{groupName(0), groupName(1), restGroups} {
+		if n := c.of(group).number("pids", "pids.current", ""); n > most {
+			name, most = group, n
 		}
 	}
-	c.together = refused
+	all := c.of(".")
+	limit := all.number("pids", "pids.max", "")
+	if 2*most > limit || all.number("pids", "pids.current", "") >= limit {
+		return name
+	}
+	return ""
 }
 
 // of returns the counters of another group.

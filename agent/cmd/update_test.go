@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestUpdate(t *testing.T) {
@@ -184,13 +184,7 @@ func TestUpdateBroken(t *testing.T) {
 	if _, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "a", Size: 100_000}}}, strings.Repeat("x", 50_000)); err == nil {
 		t.Fatal("no error")
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		if got := b.sh(t, "cat a; ls -A").stdout; got == "olda\n" {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("got %q", got)
-		}
-	}
+	wait.For(t, "the old file is all there is", func() bool { return b.sh(t, "cat a; ls -A").stdout == "olda\n" })
 }
 
 // TestUpdateRace has user code swap a directory for a link out of the

@@ -12,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 func TestBinary(t *testing.T) {
+	need.Program(t)
 	if _, err := embedded.Binary("pdp11"); err == nil || !strings.Contains(err.Error(), `"make build"`) {
 		t.Errorf("error %v", err)
 	}
@@ -28,6 +30,7 @@ func TestBinary(t *testing.T) {
 }
 
 func TestArchiveHoldsTheAgentExecutable(t *testing.T) {
+	need.Program(t)
 	for _, arch := range embedded.Arches {
 		archive, err := embedded.Archive(arch)
 		if err != nil {
@@ -50,6 +53,7 @@ func TestArchiveHoldsTheAgentExecutable(t *testing.T) {
 }
 
 func TestFilesAreAtTheirChecksumForEverybody(t *testing.T) {
+	need.Program(t)
 	files, err := embedded.NewFiles()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestOldClientOfTerminals speaks to today's agent with the bytes of a client of
@@ -24,7 +25,7 @@ func TestOldClientOfTerminals(t *testing.T) {
 		{"attach", []string{"request-attach"}, []agent.Kind{agent.KindResponse, agent.KindStarted, agent.KindOutput, agent.KindExited}},
 	} {
 		conn := f.dial()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 		go func() {
 			for _, name := range test.send {
 				_, _ = conn.Write(old[name])

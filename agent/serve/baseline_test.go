@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // recorded returns the frames of a protocol by their names.
@@ -68,7 +69,7 @@ func TestOldClient(t *testing.T) {
 		{"update", []string{"request-update", "data"}, []agent.Kind{agent.KindResponse, agent.KindUpdated}},
 	} {
 		conn := f.dial()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 		go func() { // one after the other: later ones when there is something to be acknowledged
 			for i, name := range test.send {
 				if i > 0 && test.name == "attach" {
@@ -243,7 +244,7 @@ func TestControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { _, _ = conn.Write(append(frame, hostile...)) }()
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(wait.Limit))
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("%q wasn't cut off: %v", hostile, err)
 		}

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 type commands = map[string]func(p *fakeProcess)
@@ -55,57 +55,42 @@ func TestKillGrace(t *testing.T) {
 	})
 }
 
-// TestDrain has a child that holds the outputs for ever.
+// TestDrain has a child that prints at 30 ms, 60 ms and so on, and holds the outputs
+// for ever or ends after so many lines.
 func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, commands{"spawn": func(p *fakeProcess) {
-			p.background.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-p.killed:
-						return
-					case <-time.After(30 * time.Millisecond):
-						fmt.Fprint(p.stdout, i)
+	for _, test := range []struct {
+		name   string
+		lines  int
+		output string
+		after  time.Duration
+	}{
+		{"holds nothing", 0, "", 0},
+		{"is short", 1, "0", 30 * time.Millisecond},
+		{"prints on", 1000, "012", 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, commands{"spawn": func(p *fakeProcess) {
+				p.background.Go(func() {
+					for i := range test.lines {
+						select {
+						case <-p.killed:
+							return
+						case <-time.After(30 * time.Millisecond):
+							fmt.Fprint(p.stdout, i)
+						}
 					}
-				}
-			})
-		}})
-		s := f.start(agent.Start{Argv: []string{"spawn"}})
-		begin := time.Now()
-		output, _, exit := f.follow(s, true)
-		if output != "012" || time.Since(begin) != 100*time.Millisecond || exit.Wall != 0 || exit.Cause != agent.CauseSelf {
-			t.Errorf("%q after %v, exit %+v", output, time.Since(begin), exit)
-		}
-		_ = s.Close()
-		f.server.Close()
-	})
-}
-
-func TestHoldBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, commands{"split": func(p *fakeProcess) {
-			for _, part := range []string{"a\xf0", "\x9f", "\x8e\x89b", "\xe2\x82"} {
-				_, _ = io.WriteString(p.stdout, part)
-				time.Sleep(5 * time.Millisecond)
+				})
+			}})
+			s := f.start(agent.Start{Argv: []string{"spawn"}})
+			begin := time.Now()
+			output, _, exit := f.follow(s, true)
+			if output != test.output || time.Since(begin) != test.after || exit.Wall != 0 || exit.Cause != agent.CauseSelf {
+				t.Errorf("%s: %q after %v, exit %+v", test.name, output, time.Since(begin), exit)
 			}
-			_, _ = io.WriteString(p.stderr, "err")
-			time.Sleep(50 * time.Millisecond) // too late
-			_, _ = io.WriteString(p.stdout, "\xac")
-			_, _ = io.WriteString(p.stdout, "\xc3")
-		}})
-		s := f.start(agent.Start{Argv: []string{"split"}})
-		_, events, _ := f.follow(s, true)
-		var got []string
-		for _, e := range events {
-			got = append(got, fmt.Sprintf("%d %q %v", e.Stream, e.Data, e.Time))
-		}
-		want := `1 "a" 0s,1 "🎉b" 10ms,2 "err" 20ms,1 "\xe2\x82" 35ms,1 "\xac" 70ms,1 "\xc3" 70ms`
-		if strings.Join(got, ",") != want {
-			t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
-		}
-		_ = s.Close()
-		f.server.Close()
-	})
+			_ = s.Close()
+			f.server.Close()
+		})
+	}
 }
 
 func TestOutputLimit(t *testing.T) {
@@ -306,12 +291,13 @@ func TestIDs(t *testing.T) {
 	if _, err := s.Next(); err != io.EOF {
 		t.Errorf("after the exit: %v", err)
 	}
-	for { // until the settle has arrived
-		_, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "a"})
-		if code(err) == agent.ErrNotFound {
-			break
+	wait.For(t, "the settle has arrived", func() bool {
+		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "a"})
+		if err == nil {
+			_ = s.Close()
 		}
-	}
+		return code(err) == agent.ErrNotFound
+	})
 	if _, err := agent.StartExecution(t.Context(), f.dial(), agent.Start{ID: "a", Argv: []string{"true"}}); code(err) != agent.ErrInvalid {
 		t.Errorf("settled, then started: %v", err)
 	}
@@ -425,32 +411,6 @@ func TestHostileClient(t *testing.T) {
 	}(); output != "text" {
 		t.Errorf("got %q", output)
 	}
-}
-
-func FuzzTail(f *testing.F) {
-	f.Add([]byte("a🎉é\xff\xc3"), uint64(0b1011))
-	f.Fuzz(func(t *testing.T, text []byte, cuts uint64) {
-		fx := newFixture(t, commands{"print": func(p *fakeProcess) {
-			from := 0
-			for i := range text {
-				if cuts>>(i%64)&1 == 1 {
-					_, _ = p.stdout.Write(text[from:i])
-					from = i
-				}
-			}
-			_, _ = p.stdout.Write(text[from:])
-		}})
-		defer fx.server.Close()
-		output, events, _ := fx.follow(fx.start(agent.Start{Argv: []string{"print"}}), true)
-		if output != string(text) {
-			t.Fatalf("%q became %q", text, output)
-		}
-		for _, e := range events {
-			if utf8.Valid(text) && !utf8.Valid(e.Data) {
-				t.Errorf("a split character: %q", e.Data)
-			}
-		}
-	})
 }
 
 // TestLost has a command of which nobody can tell how it ended.

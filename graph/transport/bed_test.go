@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
@@ -22,6 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -99,8 +100,9 @@ func (p *printer) Close() { p.open.Add(-1) }
 // A bed serves all transports over the stub. Subscriptions are named after
 // what they print: silent, flood, three.
 type bed struct {
-	url  string
-	open atomic.Int64 // streams
+	url   string
+	begun atomic.Int64 // streams
+	open  atomic.Int64 // those that haven't ended
 }
 
 func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
@@ -128,6 +130,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 			p.size, p.most = 10, 3
 		}
 		b.open.Add(1)
+		b.begun.Add(1)
 		return p, nil
 	}
 	settings = settings.WithDefaults()
@@ -159,18 +162,9 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 }
 
 // idle waits until no subscription is open.
-func (b *bed) idle(t testing.TB, within time.Duration) {
+func (b *bed) idle(t testing.TB) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(within)
-	for b.open.Load() != 0 {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%d subscriptions are open after %v", b.open.Load(), within)
-		}
-	}
+	wait.For(t, "no subscription is open", func() bool { return b.open.Load() == 0 })
 }
 
 // A peer is a client that speaks WebSocket message by message.

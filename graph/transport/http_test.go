@@ -100,7 +100,7 @@ func TestEvents(t *testing.T) {
 	if _, text := b.do(t, "POST", "", `{"query":"subscription refused { x }"}`, "Accept", typeEvents); !strings.HasPrefix(text, `event: next`+"\n"+`data: {"errors":[{"message":"no such execution"}],"data":null}`) || !strings.HasSuffix(text, complete) {
 		t.Errorf("refused: %s", text)
 	}
-	b.idle(t, 10*time.Second)
+	b.idle(t)
 }
 
 func TestEventsKeepAlive(t *testing.T) {
@@ -116,7 +116,7 @@ func TestEventsKeepAlive(t *testing.T) {
 		}
 	}
 	conn.Close()
-	b.idle(t, 10*time.Second)
+	b.idle(t)
 }
 
 func FuzzAppendString(f *testing.F) {

@@ -11,11 +11,15 @@ import (
 	goruntime "runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // vanish makes a socket drop all that comes: no acknowledgement, no reset. So
@@ -37,20 +41,21 @@ func vanish(t *testing.T, conn net.Conn) {
 
 // Nothing is printed, and nothing closes the connection: only asking helps.
 func TestVanishedPeersAreForgotten(t *testing.T) {
+	need.Sandboxes(t) // and root: where many filters are in use, a kernel refuses one of a plain user
 	b := newBed(t, Settings{Keepalive: 50 * time.Millisecond, Patience: time.Hour})
 	t.Run("WebSocket", func(t *testing.T) {
 		conn := b.raw(t, 0)
 		_, _ = conn.Write(masked(initMessage))
 		_, _ = conn.Write(masked(`{"id":"1","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
-		waitFor(t, func() bool { return b.open.Load() == 1 })
+		wait.For(t, "one subscription is open", func() bool { return b.open.Load() == 1 })
 		vanish(t, conn)
-		b.idle(t, 10*time.Second)
+		b.idle(t)
 	})
 	t.Run("SSE", func(t *testing.T) {
 		conn, _ := b.events(t, "silent", 0)
-		waitFor(t, func() bool { return b.open.Load() == 1 })
+		wait.For(t, "one subscription is open", func() bool { return b.open.Load() == 1 })
 		vanish(t, conn)
-		b.idle(t, 10*time.Second)
+		b.idle(t)
 	})
 }
 
@@ -64,74 +69,42 @@ func TestPeersThatAnswerNoPingAreCutOff(t *testing.T) {
 	if !strings.Contains(string(got), `{"type":"ping"}`) {
 		t.Errorf("got %q", got)
 	}
-	b.idle(t, 10*time.Second)
+	b.idle(t)
 }
 
 func TestPeersThatAnswerPingsStay(t *testing.T) {
-	b := newBed(t, Settings{Keepalive: 20 * time.Millisecond, Patience: time.Second})
+	b := newBed(t, Settings{Keepalive: 20 * time.Millisecond, Patience: time.Hour})
 	p := b.hello(t)
 	p.subscribe("1", "silent")
-	for range 75 { // longer than any patience
+	for range 10 { // each but the first says that the pong before was heard
 		p.want(`{"type":"ping"}`)
 		p.send(`{"type":"pong"}`)
 	}
 }
 
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(2 * time.Minute); !condition(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal("it never happened")
-		}
-	}
-}
-
-// A thousand take nothing of a flood. They hold no more than their budget, the
-// operations end, and one that reads has its pace.
+// A thousand take nothing of a flood. They hold no more than their budget, and one
+// that reads waits for none of them.
 func TestStalledReadersStayInTheirBudget(t *testing.T) {
 	const stalled = 1000
-	b := newBed(t, Settings{SlowAfter: 10 * time.Second, Keepalive: time.Minute})
+	b := newBed(t, Settings{SlowAfter: time.Hour, Patience: time.Hour, Keepalive: time.Hour})
 	var before, during goruntime.MemStats
 	goruntime.GC()
 	goruntime.ReadMemStats(&before)
-	pace := func(reader peer) time.Duration {
-		began := time.Now()
-		for range 500 {
-			reader.read()
-		}
-		return time.Since(began)
-	}
-	alone := b.hello(t)
-	alone.subscribe("1", "flood")
-	undisturbed := pace(alone)
-	_ = alone.conn.CloseNow()
-	b.idle(t, 10*time.Second)
-
 	conns := make([]net.Conn, stalled)
 	for i := range conns {
 		conns[i] = b.raw(t, 4<<10)
 		_, _ = conns[i].Write(masked(initMessage))
 		_, _ = conns[i].Write(masked(floodMessage))
 	}
-	waitFor(t, func() bool { return b.open.Load() == stalled })
+	wait.For(t, "all are open", func() bool { return b.open.Load() == stalled })
 
 	reader := b.hello(t)
 	reader.subscribe("1", "flood")
-	took := pace(reader)
-	for range 4 { // the machine may have been quieter before
-		if took <= 10*undisturbed+100*time.Millisecond {
-			break
-		}
-		took = pace(reader)
+	for range 500 {
+		reader.read()
 	}
-	t.Logf("500 messages took %s, beside %d stalled readers %s", undisturbed, b.open.Load()-1, took)
-	// Those that have come take CPU time until their buffers are full.
-	if took > 10*undisturbed+100*time.Millisecond {
-		t.Errorf("beside stalled readers one took %s in place of %s", took, undisturbed)
+	if n := b.open.Load(); n != stalled+1 {
+		t.Errorf("%d subscriptions are open: it waited for the end of some", n)
 	}
 
 	goruntime.GC()
@@ -144,12 +117,24 @@ func TestStalledReadersStayInTheirBudget(t *testing.T) {
 	if reader.conn.CloseNow() != nil {
 		t.Error("closing failed")
 	}
-	b.idle(t, 30*time.Second) // all subscriptions have ended, though nobody has read that
+	for _, conn := range conns {
+		conn.Close()
+	}
+	b.idle(t)
+}
 
-	// Who reads on is told, and where to resume.
+func TestOperationsOfSlowReadersEnd(t *testing.T) {
+	b := newBed(t, Settings{SlowAfter: 100 * time.Millisecond, Keepalive: time.Hour})
+	conn := b.raw(t, 4<<10)
+	_, _ = conn.Write(masked(initMessage))
+	_, _ = conn.Write(masked(floodMessage))
+	wait.For(t, "the operation began", func() bool { return b.begun.Load() == 1 })
+	b.idle(t) // though nobody has read that
+
+	// A client that reads on gets the reason, and where to resume.
 	// The server's kernel asks ever more rarely whether so small a buffer has room.
-	_ = conns[0].SetReadDeadline(time.Now().Add(time.Minute))
-	last := untilError(t, bufio.NewReader(conns[0]))
+	_ = conn.SetReadDeadline(time.Now().Add(wait.Limit))
+	last := untilError(t, bufio.NewReader(conn))
 	var failure struct {
 		Payload []struct {
 			Extensions struct {
@@ -212,28 +197,41 @@ func readUint(t *testing.T, reader io.Reader, size int) (n uint64) {
 	return n
 }
 
-// Also answers that come at once are held only so far for whom reads none: then
-// no more questions are read.
-func TestWhoAsksMustRead(t *testing.T) {
+// Also answers that come at once are held only so far for a client that reads none:
+// then no more requests are read.
+func TestUnreadResponsesStallTheConnection(t *testing.T) {
 	b := newBed(t, Settings{MaxOperations: 4})
-	conn := b.raw(t, 4<<10)
+	conn := b.raw(t, 0)
 	_, _ = conn.Write(masked(initMessage))
 	name := strings.Repeat("q", 60_000)
-	sent := 0
-	for ; sent < 2000; sent++ { // 120 MB of answers
-		_ = conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-		query := fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"query %s { x }"}}`, sent, name)
-		if _, err := conn.Write(masked(query)); err != nil {
-			break
+	const all = 1000 // 60 MB of answers: no kernel holds them
+	var sent atomic.Int64
+	written := make(chan error, 1)
+	go func() {
+		for i := range all {
+			if _, err := conn.Write(masked(fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"query %s { x }"}}`, i, name))); err != nil {
+				written <- err
+				return
+			}
+			sent.Add(1)
 		}
+		written <- nil
+	}()
+	before, same := int64(0), 0
+	wait.For(t, "no more is read", func() bool {
+		now := sent.Load()
+		if same++; now != before || now == 0 {
+			before, same = now, 0
+		}
+		return same == 10 || now == all
+	})
+	if sent.Load() == all {
+		t.Fatal("every request was read")
 	}
-	if sent == 2000 {
-		t.Error("it was heard for ever")
-	}
-	// It was held up, not sent away: it reads, and is heard again.
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if n, err := io.CopyN(io.Discard, conn, 200_000); err != nil {
-		t.Errorf("after %d bytes: %v", n, err)
+	// It was held up, not sent away: it reads, and all its requests are read.
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the test's end
+	if err := wait.Receive(t, written, "all are sent"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -243,12 +241,13 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 		conn := b.raw(t, 4<<10)
 		_, _ = conn.Write(masked(initMessage))
 		_, _ = conn.Write(masked(floodMessage))
-		waitFor(t, func() bool { return b.open.Load() == 1 })
-		b.idle(t, 30*time.Second)
+		wait.For(t, "the operation began", func() bool { return b.begun.Load() == 1 })
+		b.idle(t)
 	})
 	t.Run("SSE", func(t *testing.T) {
 		_, _ = b.events(t, "flood", 4<<10)
-		b.idle(t, 30*time.Second)
+		wait.For(t, "the operation began", func() bool { return b.begun.Load() == 2 })
+		b.idle(t)
 	})
 }
 

@@ -53,7 +53,7 @@ func TestCloseCodes(t *testing.T) {
 			p.wantClose(test.code, test.reason)
 		})
 	}
-	b.idle(t, 5*time.Second)
+	b.idle(t)
 }
 
 func TestBinaryMessagesAndInvalidUTF8AreRefused(t *testing.T) {

@@ -25,8 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -49,10 +50,10 @@ type box struct {
 
 func newBox(t testing.TB, dir string, change func(*Config)) *box {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	b := &box{t: t, used: map[string]bool{}}
 	config := Config{
-		Dir: dir, Files: t.TempDir(), Image: Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: 10 * time.Second,
+		Dir: dir, Files: t.TempDir(), Image: Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: wait.Limit,
 		Skeleton: Skeleton{Directories: []string{"/proc", "/workspace"}, Files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n"}, Home: "/workspace"},
 		Logger:   zap.NewNop(),
 		Used: func() map[string]bool {
@@ -109,7 +110,7 @@ func (b *box) want(reference string) runtime.ImageStatus {
 
 func (b *box) await(digest string, states ...runtime.ImageState) runtime.ImageStatus {
 	b.t.Helper()
-	until(b.t, func() bool {
+	wait.For(b.t, fmt.Sprintf("the image is %s", states), func() bool {
 		for _, s := range states {
 			if b.Status(digest).State == s {
 				return true
@@ -120,26 +121,11 @@ func (b *box) await(digest string, states ...runtime.ImageState) runtime.ImageSt
 	return b.Status(digest)
 }
 
-func until(t testing.TB, done func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("it took too long")
-		}
-	}
-}
-
 // clean fails the test if anything half done is there, or an image that
 // shouldn't be.
 func (b *box) clean(images ...string) {
 	b.t.Helper()
-	until(b.t, func() bool {
+	wait.For(b.t, "nothing half done is left", func() bool {
 		left, err := os.ReadDir(b.temp())
 		return err == nil && len(left) == 0
 	})
@@ -291,8 +277,11 @@ func TestFilesAreImages(t *testing.T) {
 	}
 }
 
-// What can be wrong is told in time, and leaves nothing.
-func TestWhatIsWrongIsTold(t *testing.T) { nearAndFar(t, whatIsWrongIsTold) }
+// What can be wrong is reported in time, and leaves nothing.
+func TestWhatIsWrongIsTold(t *testing.T) {
+	t.Parallel()
+	nearAndFar(t, whatIsWrongIsTold)
+}
 
 func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	var broken atomic.Value // how the registry behaves
@@ -317,7 +306,8 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 			}
 		})
 	})
-	b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Image.Entries = time.Second, 100; worker(c) })
+	b := newBox(t, t.TempDir(), func(c *Config) { c.Image.Entries = 100; worker(c) })
+	impatient := newBox(t, t.TempDir(), func(c *Config) { c.Within = 100 * time.Millisecond; worker(c) })
 	fine := registry.Push(small(t, "fine"), "fine:1")
 	for _, c := range []struct {
 		how, reference string
@@ -370,14 +360,18 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		{"hangs", registry.Push(small(t, "hangs"), "hangs:1"), "--image-timeout"},
 		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "can't be reached"},
 	} {
-		pin, err := b.Resolve(t.Context(), c.reference)
+		asked := b
+		if c.how == "hangs" {
+			asked = impatient
+		}
+		pin, err := asked.Resolve(t.Context(), c.reference)
 		if err != nil {
 			t.Fatal(err)
 		}
 		broken.Store(c.how)
-		b.use(pin.Digest, true)
-		b.Want(c.reference, pin.Digest)
-		if s := b.await(pin.Digest, runtime.ImageFailed, runtime.ImageReady); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, c.says) {
+		asked.use(pin.Digest, true)
+		asked.Want(c.reference, pin.Digest)
+		if s := asked.await(pin.Digest, runtime.ImageFailed, runtime.ImageReady); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, c.says) {
 			t.Errorf("%s %s: %+v", c.how, c.reference, s)
 		}
 		broken.Store("")
@@ -386,11 +380,12 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		b.use(digest, false)
 	}
 	b.Review()
-	until(t, func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
+	wait.For(t, "no pull goes on", func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
 	b.clean()
 }
 
 func TestFailedPullIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	var down atomic.Bool
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -446,7 +441,10 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.clean(pin.Digest)
 }
 
-func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) { nearAndFar(t, roomIsMadeOfWhatNobodyUses) }
+func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) {
+	t.Parallel()
+	nearAndFar(t, roomIsMadeOfWhatNobodyUses)
+}
 
 func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
 	registry := imagetest.NewRegistry(t, nil)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // nearAndFar runs a test with caches that unpack by themselves, and with ones
@@ -68,7 +68,8 @@ func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*ne
 
 // A worker that finds no more room is ended while it is at work.
 func TestFarRoomEnds(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	t.Parallel()
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	var workers sync.WaitGroup
 	t.Cleanup(workers.Wait)
@@ -100,6 +101,7 @@ func TestFarRoomEnds(t *testing.T) {
 // A registry that sends hardly anything doesn't keep its place among the pulls,
 // whoever unpacks.
 func TestStalledPull(t *testing.T) {
+	t.Parallel()
 	var drips atomic.Bool
 	image := small(t, "drips")
 	layers, err := image.Layers()
@@ -124,7 +126,7 @@ func TestStalledPull(t *testing.T) {
 	})
 	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
 		drips.Store(false)
-		b := newBox(t, t.TempDir(), func(c *Config) { c.Within, c.Stall = time.Minute, 2*time.Second; worker(c) })
+		b := newBox(t, t.TempDir(), func(c *Config) { c.Stall = 2 * time.Second; worker(c) })
 		reference := registry.Push(image, "x:1")
 		pin, err := b.Resolve(t.Context(), reference)
 		if err != nil {

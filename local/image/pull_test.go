@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,14 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestFullDisk pulls onto a disk that has too little room.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", reserve+4<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -64,34 +67,57 @@ func pullUntilKilled(dir string) {
 	c.Run(context.Background())
 }
 
-// TestKilledPullLeavesNothing kills a process while it unpacks, at several
-// moments.
+// TestKilledPullLeavesNothing kills a process while it unpacks, after several
+// parts of a layer. The registry holds back the rest of it.
 func TestKilledPullLeavesNothing(t *testing.T) {
-	registry := imagetest.NewRegistry(t, nil)
+	need.Sandboxes(t)
 	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("a", 3<<20)), file("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, file("c", "c")))
+	layers, err := big.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const parts = 6
+	var part, held atomic.Int64 // how many parts are sent; how many requests wait for the rest
+	part.Store(parts)
+	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || part.Load() == parts || !strings.HasSuffix(r.URL.Path, first.String()) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			whole := httptest.NewRecorder()
+			next.ServeHTTP(whole, r)
+			w.Header().Set("Content-Length", fmt.Sprint(whole.Body.Len()))
+			_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()*int(part.Load())/parts])
+			w.(http.Flusher).Flush()
+			held.Add(1)
+			<-r.Context().Done()
+		})
+	})
 	reference, digest := registry.Push(big, "big:1"), imagetest.Digest(t, big)
 	dir := t.TempDir()
-	half := 0
-	for range 6 {
+	for i := range int64(parts) {
+		part.Store(i)
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "ROCKPOOL_TEST_PULL="+dir, "ROCKPOOL_TEST_REFERENCE="+reference, "ROCKPOOL_TEST_DIGEST="+digest)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, func() bool { // it unpacks, or is done
-			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, "a"))
-			done, _ := filepath.Glob(filepath.Join(dir, "sha256-*"))
-			return len(begun)+len(done) > 0
+		wait.For(t, "it has unpacked what it was sent", func() bool {
+			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, map[bool]string{true: "a", false: "b"}[i <= parts/2]))
+			return held.Load() > i && (i == 0 || len(begun) > 0)
 		})
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if left, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*")); len(left) > 0 {
-			half++
+		if left, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*")); len(left) == 0 {
+			t.Errorf("after %d of %d parts there is nothing to clean up", i, parts)
 		}
 	}
-	if half == 0 {
-		t.Error("no kill came in the middle")
-	}
+	part.Store(parts)
 	b := newBox(t, dir, nil)
 	if s := b.want(reference); s.State != runtime.ImageReady {
 		t.Fatalf("%+v", s)
@@ -124,7 +150,7 @@ func TestUnusedPullEnds(t *testing.T) {
 		})
 	})
 	hangs.Store(-1)
-	b := newBox(t, t.TempDir(), func(c *Config) { c.Within = time.Minute })
+	b := newBox(t, t.TempDir(), nil)
 	var references, digests []string
 	for i := range 3 {
 		name := fmt.Sprintf("x%d", i+1)
@@ -139,13 +165,13 @@ func TestUnusedPullEnds(t *testing.T) {
 	for i := range 3 {
 		b.use(digests[i], true)
 		b.Want(references[i], digests[i])
-		until(t, func() bool { return hangs.Load() == int64(min(i+1, pullsAtOnce)) })
+		wait.For(t, "the registry holds the pulls", func() bool { return hangs.Load() == int64(min(i+1, pullsAtOnce)) })
 	}
 	for _, digest := range digests {
 		b.use(digest, false)
 	}
 	b.Review()
-	until(t, func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
+	wait.For(t, "no pull goes on", func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
 	if n := third.Load(); n > 0 {
 		t.Errorf("%d requests for what nobody wants", n)
 	}

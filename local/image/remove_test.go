@@ -14,8 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 const ordinary = 61_236 // a user that nobody on the machine is
@@ -34,7 +35,7 @@ func asUser(uid int, do func()) {
 // workers are a user.
 func removable(t *testing.T, worker int) (dir string, c *Cache) {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	above, err := os.MkdirTemp("", "rp-image-") // t.TempDir can't be entered by others
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +54,7 @@ func removable(t *testing.T, worker int) (dir string, c *Cache) {
 
 // An image goes whose files are many users', and none the server's.
 func TestImagesOfOthersAreRemoved(t *testing.T) {
+	t.Parallel()
 	dir, c := removable(t, 0)
 	add := func(path string, owner int, mode os.FileMode, do func(path string) error) {
 		t.Helper()
@@ -105,7 +107,7 @@ func TestWhatNobodyMayRemoveIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	asUser(ordinary, func() {
 		if err := c.removeAfter(ctx, dir, 100*time.Millisecond); !errors.Is(err, os.ErrPermission) || ctx.Err() != nil {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // A tree is a directory for an image, beside a place that none may touch.
@@ -33,7 +33,7 @@ type tree struct {
 
 func newTree(t testing.TB) *tree {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	tr := &tree{t: t, dir: dir, limits: Limits{Bytes: 1 << 20, Entries: 1000}, touched: filepath.Join(dir, "outside", "file")}
 	for _, d := range []string{"root", "outside"} {
@@ -185,6 +185,7 @@ func TestLayersAreApplied(t *testing.T) {
 // Each of these layers wants what it must not get; those that name no error are
 // to be applied all the same.
 func TestHostileLayers(t *testing.T) {
+	t.Parallel()
 	outside := "../outside/file"
 	long := strings.Repeat("a/", 300)
 	for name, c := range map[string]struct {
@@ -250,6 +251,7 @@ func tellOf(err error) string {
 // The disk's room is asked for while one large file is written, and for what has
 // no bytes.
 func TestRoomIsAskedForOnTheWay(t *testing.T) {
+	t.Parallel()
 	var many []entry
 	for i := range 2 * roomEveryEntries {
 		many = append(many, entry{Header: header{Name: fmt.Sprintf("%d/", i), Typeflag: tar.TypeDir}})

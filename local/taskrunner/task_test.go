@@ -134,7 +134,7 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// Between attempts it is told what is waited for.
+// Between attempts what is waited for is reported.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("detail")}}}

@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // Every thread that f left in another namespace is gone, and the process's
 // first, which can't go, never was one of them.
 func TestWhatChangesIsTheThreadsAlone(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	of := func(whose string) string {
 		name, err := os.Readlink("/proc/" + whose + "/ns/uts")
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	goruntime "runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/nomad/api"
@@ -18,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // What the agent guarantees as a task is shown here on each driver, through a
@@ -66,11 +66,7 @@ func TestTheAgentIsATaskOfEachDriver(t *testing.T) {
 			if _, _, err := n.API().Jobs().Deregister(*job.ID, true, nil); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-c.Done():
-			case <-time.After(30 * time.Second):
-				t.Error("the bridge outlives its runner")
-			}
+			wait.Receive(t, c.Done(), "the bridge's end, with its runner")
 		})
 	}
 }
@@ -105,9 +101,35 @@ func agentJob(driver, url, sum string) *api.Job {
 	return job
 }
 
-// openBridge opens a bridge through alloc exec, and waits until the agent
-// answers.
-func openBridge(t *testing.T, client *api.Client, driver string, allocation *api.Allocation) *bridge.Client {
+// openBridge opens a bridge to the agent. Nomad may say that a task runs before it
+// takes an exec for it.
+func openBridge(t *testing.T, client *api.Client, driver string, allocation *api.Allocation) (c *bridge.Client) {
+	t.Helper()
+	var ended <-chan error
+	wait.For(t, "the agent answers", func() bool {
+		c, ended = newBridge(t, client, driver, allocation)
+		conn, err := c.Dial(t.Context())
+		if err == nil {
+			_, err = agent.PingAgent(t.Context(), conn)
+		}
+		if err == nil {
+			return true
+		}
+		_ = c.Close()
+		if why := <-ended; !Unwedge(client, allocation, "agent", why) {
+			t.Logf("%v; the exec ended with %v", err, why)
+		}
+		return false
+	})
+	t.Cleanup(func() {
+		_ = c.Close()
+		t.Logf("the exec ended with %v", <-ended)
+	})
+	return c
+}
+
+// newBridge opens a bridge through alloc exec, whose end comes from the channel.
+func newBridge(t *testing.T, client *api.Client, driver string, allocation *api.Allocation) (*bridge.Client, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	command := []string{"/local/" + embedded.ArchivedName, "bridge"}
@@ -132,18 +154,7 @@ func openBridge(t *testing.T, client *api.Client, driver string, allocation *api
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = c.Close()
-		t.Logf("the exec ended with %v", <-ended)
-	})
-	conn, err := c.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := agent.PingAgent(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return c, ended
 }
 
 type exchange struct {

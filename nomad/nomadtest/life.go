@@ -115,6 +115,17 @@ func (n *Nomad) clientReady(ctx context.Context) error {
 	})
 }
 
+// Unwedge reports whether the error of an exec says that the task hasn't begun, and
+// then has Nomad's client look again. An exec in the moment in which a task begins
+// can leave the client believing so for good: see wedged.go of package nomad.
+func Unwedge(client *api.Client, allocation *api.Allocation, task string, err error) bool {
+	if err == nil || !strings.Contains(err.Error(), "not started yet") {
+		return false
+	}
+	_ = client.Allocations().Signal(allocation, nil, task, "SIGCONT") // it may not have begun indeed
+	return true
+}
+
 // try tries until there is no error, the process ends, or patience does.
 func try(ctx context.Context, p *process, what string, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -22,6 +22,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // patience is how long each of them may take to be ready: together it is 3 s on a
@@ -76,6 +78,7 @@ type Nomad struct {
 // is shown where the test fails.
 func Start(t testing.TB, o Options) *Nomad {
 	t.Helper()
+	need.Nomad(t)
 	n, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +107,7 @@ type Shared struct {
 // Nomad returns the one that the package's tests share.
 func (s *Shared) Nomad(t testing.TB) *Nomad {
 	t.Helper()
+	need.Nomad(t)
 	s.once.Do(func() { s.nomad, s.err = Open(context.Background(), s.Options) })
 	if s.err != nil {
 		t.Fatal(s.err)

@@ -2,17 +2,18 @@ package nomadtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/nomad/api"
 	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
+	need.Nomad(t)
 	a, err := Open(t.Context(), Options{Drivers: []string{"raw_exec", "exec", "docker"}})
 	if err != nil {
 		t.Fatal(err)
@@ -49,13 +51,8 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 		t.Log(driver, "runs")
 	}
 	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
-	n := 0
-	for end := time.Now().Add(20 * time.Second); n < 9 && time.Now().Before(end); n = len(before.processes()) {
-		<-time.After(20 * time.Millisecond) // a task runs before it has started its second process
-	}
-	if n < 9 {
-		t.Errorf("only %d processes are found: an agent, two executors, three tasks of two processes each", n)
-	}
+	// A task runs before it has started its second process.
+	wait.For(t, "an agent, two executors and three tasks of two processes each run", func() bool { return len(before.processes()) >= 9 })
 
 	if err := a.Kill(); err != nil {
 		t.Fatal(err)
@@ -196,23 +193,12 @@ func register(t *testing.T, client *api.Client, driver string) *api.Job {
 	return job
 }
 
-func running(t *testing.T, client *api.Client, job *api.Job) *api.Allocation {
+func running(t *testing.T, client *api.Client, job *api.Job) (found *api.Allocation) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	wait.For(t, "job "+*job.ID+" runs", func() bool {
 		stubs, _, err := client.Jobs().Allocations(*job.ID, true, nil)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusRunning {
-			allocation, _, err := client.Allocations().Info(stubs[0].ID, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return allocation
 		}
 		if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusFailed {
 			for _, state := range stubs[0].TaskStates {
@@ -222,10 +208,13 @@ func running(t *testing.T, client *api.Client, job *api.Job) *api.Allocation {
 			}
 			t.Fatal("the task failed")
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("job %s doesn't run", *job.ID)
-		case <-tick.C:
+		if len(stubs) == 0 || stubs[0].ClientStatus != api.AllocClientStatusRunning {
+			return false
 		}
-	}
+		if found, _, err = client.Allocations().Info(stubs[0].ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	return found
 }

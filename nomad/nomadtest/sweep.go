@@ -52,7 +52,7 @@ func (o owned) killAll() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var left []int
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 		if left = o.processes(); len(left) == 0 {
 			return nil
 		}

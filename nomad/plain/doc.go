@@ -46,6 +46,11 @@
 // context ends nothing. What a server left behind that was killed is ended when
 // the next one opens the runner.
 //
+// kill.sh sends a signal at most once. Before it does, it says "ready" and waits for
+// "go", as run.sh does: an exec that breaks before is tried again, and one that
+// breaks later is reported and isn't. A kill, which may be done twice, is tried
+// until its answer comes.
+//
 // With a terminal the command's stderr is a FIFO, which another exec reads. The
 // script holds it open, so that the command waits for no reader, and a reader that
 // fails before it has read is started again; one that fails later makes the

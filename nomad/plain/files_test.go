@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func (b *bed) update(update agent.Update, contents ...string) (agent.Updated, error) {
@@ -58,6 +59,7 @@ func (b *bed) read(p string, offset int64) (string, agent.FileInfo, error) {
 var odd = []string{"a b", "new\nline", "-rf", "*", "$(touch x)", "'\"`", "tab\t", "\x01\x1e", " ", "ü", "a", "a.b", "back\\slash", "%s"}
 
 func testFiles(t *testing.T, b *bed) {
+	began := time.Now().Truncate(time.Second) // what stat may tell
 	random := make([]byte, 1_000_000)
 	rand.Read(random)
 	update := agent.Update{}
@@ -86,7 +88,7 @@ func testFiles(t *testing.T, b *bed) {
 		if mode == 0 {
 			mode = 0o744
 		}
-		if err != nil || content != contents[i] || info.Size != int64(len(contents[i])) || info.Mode != mode || info.Type != "file" || time.Since(info.ModifiedAt).Abs() > time.Minute {
+		if err != nil || content != contents[i] || info.Size != int64(len(contents[i])) || info.Mode != mode || info.Type != "file" || info.ModifiedAt.Before(began) || info.ModifiedAt.After(time.Now()) {
 			t.Errorf("%q: %d bytes, %+v, %v", w.Path, len(content), info, err)
 		}
 	}
@@ -186,7 +188,7 @@ func testCutUpload(t *testing.T, b *bed) {
 	if !errors.Is(err, cut) {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "the temporary file goes", func() bool {
+	wait.For(t, "the temporary file goes", func() bool {
 		all, err := b.list("", false)
 		return err == nil && len(all) == 1
 	})
@@ -218,6 +220,6 @@ func TestCutDownload(t *testing.T) {
 			t.Fatal(err)
 		}
 		content.Close()
-		eventually(t, "nothing reads it", func() bool { return b.machine.none("les") })
+		wait.For(t, "nothing reads it", func() bool { return b.machine.none("les") })
 	})
 }

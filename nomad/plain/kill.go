@@ -81,7 +81,8 @@ func (p *process) await() {
 	p.lose(errors.New("its end didn't come"))
 }
 
-// tell runs kill.sh, until it has done its work or ctx ends.
+// tell runs kill.sh, until it has done its work or ctx ends. What must not be
+// done twice isn't tried again once it may have been done.
 func (p *process) tell(ctx context.Context, args ...string) error {
 	var failure error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -96,7 +97,7 @@ func (p *process) tell(ctx context.Context, args ...string) error {
 		if failure == nil || ctx.Err() == nil {
 			failure = err
 		}
-		if !sleep(ctx, pause) {
+		if errors.Is(err, errBegun) || !sleep(ctx, pause) {
 			return fmt.Errorf("%s: %w", args[0], failure)
 		}
 	}
@@ -113,8 +114,9 @@ func (p *process) Signal(name string) bool {
 }
 
 // signal sends signals to "all" processes, or to the "groups" of the command
-// and in the terminal's foreground. One that can't be sent is as good as one that
-// came too late.
+// and in the terminal's foreground. Each is sent at most once: an exec that breaks
+// after its script was told to send them is reported, and isn't repeated. One that
+// can't be sent is as good as one that came too late.
 func (p *process) signal(whom string, signals ...unix.Signal) {
 	p.signalling.Lock()
 	defer p.signalling.Unlock()

@@ -36,6 +36,10 @@ kill)
 	status=$?
 	;;
 *)
+	# The server must have heard from here before a signal is sent: an exec that
+	# breaks earlier can be tried again, and a later one isn't.
+	tell ready
+	next
 	members
 	stat=
 	while IFS= read -r line; do

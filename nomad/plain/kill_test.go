@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // pids reads the numbers that a command wrote into files of its directory.
@@ -18,7 +19,7 @@ func (b *bed) pids(names ...string) []int {
 	b.t.Helper()
 	var pids []int
 	for _, name := range names {
-		eventually(b.t, name+" is written", func() bool {
+		wait.For(b.t, name+" is written", func() bool {
 			text, _ := os.ReadFile(filepath.Join(b.runner.Workspace(), name))
 			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 			if err == nil {
@@ -53,26 +54,38 @@ while [ ! -s session ] || [ ! -s naked ] || [ ! -s far ]; do sleep 0.01; done
 // end isn't a zombie at once. None of them ends by itself meanwhile.
 func (b *bed) gone(t *testing.T, pids []int) {
 	t.Helper()
-	end := time.Now().Add(5 * time.Second)
-	for _, pid := range pids {
-		for lives(pid) && time.Now().Before(end) {
-			<-time.After(10 * time.Millisecond)
+	defer func() { // of a test that fails
+		for _, pid := range pids {
+			if lives(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
-		if lives(pid) {
-			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			t.Errorf("process %d lives: %q %s", pid, cmdline, stat)
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+	}()
+	for i, pid := range pids {
+		wait.For(t, fmt.Sprintf("process %d of %v ends", i, pids), func() bool { return !lives(pid) })
 	}
 }
 
 func TestTimeLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 5 * time.Second})
+		const limit = 300 * time.Millisecond
+		o := follow(b.begin(agent.Start{Argv: []string{"sleep", "1000"}, TimeLimit: limit}))
+		if o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.exit.Wall < limit || o.err != nil {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// TestKill ends what gets away in all ways.
+func TestKill(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bed) {
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}})
 		pids := b.pids("group", "session", "naked", "far")
-		o := follow(s)
-		if o.stdout != "ready\n" || o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.err != nil {
+		ready(t, s, "ready\n")
+		if err := s.Kill(0); err != nil {
+			t.Fatal(err)
+		}
+		if o := follow(s); o.stdout != "" || o.exit.Cause != agent.CauseKill || o.exit.Signal != "SIGKILL" || o.err != nil {
 			t.Errorf("%+v", o)
 		}
 		b.gone(t, pids)
@@ -83,7 +96,7 @@ func TestCancel(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
 		s := b.begin(agent.Start{Argv: []string{"sh", "-c", `trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done`}})
 		ready(t, s, "ready\n")
-		if err := s.Kill(10 * time.Second); err != nil {
+		if err := s.Kill(wait.Limit); err != nil {
 			t.Fatal(err)
 		}
 		if o := follow(s); o.stdout != "bye\n" || o.exit.Code != 5 || o.exit.Cause != agent.CauseKill || o.err != nil {
@@ -116,13 +129,13 @@ func ready(t *testing.T, s *agent.Session, text string) {
 	}
 }
 
-// TestLeftBehind has commands that end before what they started.
+// TestLeftBehind has commands that end before what they started, which would go on
+// for longer than a test may.
 func TestLeftBehind(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		began := time.Now()
-		o := b.sh("(sleep 0.02; echo late) & " + family + "echo ready")
-		if !strings.Contains(o.stdout, "ready\n") || !strings.Contains(o.stdout, "late\n") || o.exit.Code != 0 || o.err != nil || time.Since(began) > 10*time.Second {
-			t.Errorf("%+v after %v", o, time.Since(began))
+		o := b.sh(family + "echo ready")
+		if o.stdout != "ready\n" || o.exit.Code != 0 || o.err != nil {
+			t.Errorf("%+v", o)
 		}
 		b.gone(t, b.pids("group", "session", "naked"))
 		// Nothing tells whose this was: Missing says so.
@@ -130,9 +143,28 @@ func TestLeftBehind(t *testing.T) {
 	})
 }
 
+// TestWhatIsLeftBehindMayPrintForAMoment has a process that prints when its command
+// has ended. The moment, a sleep, ends when that has happened.
+func TestWhatIsLeftBehindMayPrintForAMoment(t *testing.T) {
+	m := shells(t)["dash"]
+	moment := t.TempDir()
+	const sleep = "#!/bin/sh\n: >ended\nwhile [ ! -e printed ]; do /bin/sleep 0.01; done\n"
+	if err := os.WriteFile(filepath.Join(moment, "sleep"), []byte(sleep), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.path = moment + ":" + m.path
+	b := newBed(t, m)
+	o := b.sh("(while [ ! -e ended ]; do /bin/sleep 0.01; done; echo late; : >printed; exec /bin/sleep 1000) & echo $! >group; echo ready")
+	if o.stdout != "ready\nlate\n" || o.exit.Code != 0 || o.err != nil {
+		t.Errorf("%+v", o)
+	}
+	b.gone(t, b.pids("group"))
+}
+
+// TestSignal has each signal come once.
 func TestSignal(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", `trap 'echo usr1' USR1; trap 'echo int; exit 0' INT; echo ready; while :; do sleep 0.05; done`}})
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", counter}})
 		ready(t, s, "ready\n")
 		if err := s.Signal("SIGUSR1"); err != nil {
 			t.Fatal(err)
@@ -147,7 +179,16 @@ func TestSignal(t *testing.T) {
 	})
 }
 
-// TestStalledReader ends an execution whose output nobody takes.
+// printed returns how many bytes a process has written.
+func printed(pid int) (n int) {
+	counts, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	_, after, _ := strings.Cut(string(counts), "wchar: ")
+	_, _ = fmt.Sscan(after, &n)
+	return n
+}
+
+// TestStalledReader ends an execution whose output nobody takes. What it printed
+// arrives all the same.
 func TestStalledReader(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
 		s := b.begin(agent.Start{Argv: []string{"sh", "-c", "echo $$ >group; exec yes"}})
@@ -155,10 +196,11 @@ func TestStalledReader(t *testing.T) {
 		if _, err := s.Next(); err != nil {
 			t.Fatal(err)
 		}
+		wait.For(t, "it has printed more than a pipe holds", func() bool { return printed(pids[0]) >= 100_000 })
 		if err := s.Kill(0); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is killed", func() bool { return !lives(pids[0]) })
+		wait.For(t, "it is killed", func() bool { return !lives(pids[0]) })
 		if o := follow(s); o.exit.Signal != "SIGKILL" || o.err != nil || len(o.stdout) < 100_000 {
 			t.Errorf("%d bytes, %+v, %v", len(o.stdout), o.exit, o.err)
 		}

@@ -13,14 +13,16 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/plain"
+	"github.com/rockpool/rockpool/test/need"
 )
+
+// Slow: three shells run each test, with and without the loss of the last answer; with Nomad each driver does, too.
 
 // A machine is an Exec on this machine, with the faults of those that there are.
 type machine struct {
@@ -34,7 +36,9 @@ type machine struct {
 	before func(kind string, c plain.Command) error
 	// during's context breaks the exec when it ends, and leaves the command.
 	during func(kind string) context.Context
-	room   string // for FIFOs
+	// answers may lose what an exec prints.
+	answers func(kind string, to io.Writer) io.Writer
+	room    string // for FIFOs
 
 	mu       sync.Mutex // guards what follows
 	commands []*exec.Cmd
@@ -67,6 +71,9 @@ func (m *machine) Exec(ctx context.Context, c plain.Command) (int, error) {
 		defer cancel(nil)
 		defer context.AfterFunc(m.during(kind), func() { cancel(errors.New("the connection broke")) })()
 	}
+	if m.answers != nil {
+		c.Stdout = m.answers(kind, c.Stdout)
+	}
 	cmd := exec.Command(m.shell[0], append(append([]string(nil), m.shell[1:]...), c.Argv[1:]...)...)
 	cmd.Dir = m.dir
 	cmd.Env = []string{"PATH=" + m.path, "NOMAD_TASK_DIR=" + m.dir, "NOMAD_SECRET=hidden", "TMPDIR=" + m.room}
@@ -74,6 +81,13 @@ func (m *machine) Exec(ctx context.Context, c plain.Command) (int, error) {
 		return m.terminal(ctx, cmd, c)
 	}
 	return m.pipes(ctx, cmd, c)
+}
+
+// count returns how many execs of a kind there were.
+func (m *machine) count(kind string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counts[kind]
 }
 
 func (m *machine) remember(cmd *exec.Cmd) {
@@ -234,9 +248,11 @@ func (m *machine) terminal(ctx context.Context, cmd *exec.Cmd, c plain.Command) 
 	return result(ctx, ended, out.shut)
 }
 
-// shells are the machines that the tests run on: what an image may have.
+// shells are the machines that the tests run on: what an image may have. These tests
+// take a minute together, and need programs that not every machine has.
 func shells(t testing.TB) map[string]*machine {
 	t.Helper()
+	need.Sandboxes(t)
 	machines := map[string]*machine{}
 	for name, shell := range map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}} {
 		file, err := exec.LookPath(shell[0])
@@ -304,6 +320,13 @@ func (r *reports) add(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, err)
+}
+
+// has reports whether there is a report with this text.
+func (r *reports) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.all, func(err error) bool { return strings.Contains(err.Error(), text) })
 }
 
 func newBed(t testing.TB, m *machine) *bed {
@@ -397,18 +420,6 @@ func follow(s *agent.Session) (o outcome) {
 func (b *bed) sh(line string) outcome {
 	b.t.Helper()
 	return follow(b.begin(agent.Start{Argv: []string{"sh", "-c", line}}))
-}
-
-// eventually waits until f.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); !f(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatal("not within 20 s: " + what)
-		}
-	}
 }
 
 // refused returns the agent's refusal.

@@ -1,8 +1,10 @@
 package plain_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/plain"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestBrokenExec loses the exec of a command that runs.
@@ -34,7 +37,7 @@ func TestBrokenExec(t *testing.T) {
 	if o := follow(s); o.err == nil {
 		t.Fatalf("an exit: %+v", o.exit)
 	}
-	eventually(t, "it is ended", func() bool { return !lives(pids[0]) })
+	wait.For(t, "it is ended", func() bool { return !lives(pids[0]) })
 	conn, err := b.runner.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -91,14 +94,17 @@ func TestFalseExit(t *testing.T) {
 // how the command ended.
 func TestKilledWrapper(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		// The command's parent, or that one's, is the script.
+		// The command's parent, or that one's, is the script. The command may be ended as
+		// soon as that is dead, so it says before who it is.
 		s := b.begin(agent.Start{Argv: []string{"sh", "-c", `
-			read -r line </proc/$PPID/stat; set -- ${line##*") "}; kill -KILL $PPID $2; echo $$ >group; echo said; exec sleep 1000`}, TimeLimit: 2 * time.Second})
+			read -r line </proc/$PPID/stat; set -- ${line##*") "}; echo $$ >group; kill -KILL $PPID $2; echo said; exec sleep 1000`}})
 		pids := b.pids("group")
+		// It holds its output open: until it ends, some execs don't.
+		_ = s.Kill(0)
 		if o := follow(s); o.err == nil {
 			t.Errorf("%+v", o)
 		}
-		eventually(t, "it is ended", func() bool { return !lives(pids[0]) })
+		wait.For(t, "it is ended", func() bool { return !lives(pids[0]) })
 	})
 }
 
@@ -119,17 +125,97 @@ func TestNoExec(t *testing.T) {
 	if err := s.Kill(0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it was tried", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.counts["ill"] > 4
-	})
+	wait.For(t, "it was tried", func() bool { return m.count("ill") > 4 })
 	down.Store(false)
 	if o := follow(s); o.exit.Signal != "SIGKILL" || o.err != nil {
 		t.Errorf("%+v", o)
 	}
 	b.gone(t, pids)
 }
+
+// counter is a program that counts a signal, and ends with another.
+const counter = `trap 'echo usr1' USR1; trap 'echo int; exit 0' INT; echo ready; while :; do sleep 0.05; done`
+
+// TestALostSignalIsNotSentTwice loses the answer of an exec after the program had
+// its signal.
+func TestALostSignalIsNotSentTwice(t *testing.T) {
+	m := shells(t)["dash"]
+	broke, cut := context.WithCancel(t.Context())
+	m.during = func(kind string) context.Context {
+		if kind == "ill" && broke.Err() == nil {
+			return broke
+		}
+		return context.Background()
+	}
+	came := make(chan struct{})
+	m.answers = func(kind string, to io.Writer) io.Writer {
+		if kind != "ill" || broke.Err() != nil {
+			return to
+		}
+		return writer(func(b []byte) (int, error) {
+			if !bytes.Contains(b, []byte("ended")) {
+				return to.Write(b)
+			}
+			<-came
+			cut()
+			return 0, io.ErrClosedPipe
+		})
+	}
+	b := newBed(t, m)
+	s := b.begin(agent.Start{Argv: []string{"sh", "-c", counter}})
+	ready(t, s, "ready\n")
+	if err := s.Signal("SIGUSR1"); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, s, "usr1\n")
+	close(came)
+	wait.For(t, "the loss is reported, or it is sent again", func() bool { return b.reports.has("signal an execution") || m.count("ill") > 1 })
+	if n := m.count("ill"); n != 1 {
+		t.Errorf("the signal was sent %d times", n)
+	}
+	if err := s.Signal("SIGINT"); err != nil {
+		t.Fatal(err)
+	}
+	if o := follow(s); o.stdout != "int\n" || o.exit.Code != 0 || o.err != nil {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestASignalIsTriedUntilItIsSent loses execs before any of them sends the signal.
+func TestASignalIsTriedUntilItIsSent(t *testing.T) {
+	m := shells(t)["dash"]
+	m.before = func(kind string, _ plain.Command) error {
+		switch n := m.count("ill"); {
+		case kind == "ill" && n == 1:
+			return errFalseExit
+		case kind == "ill" && n == 2:
+			return errors.New("429: too many connections")
+		}
+		return nil
+	}
+	b := newBed(t, m)
+	s := b.begin(agent.Start{Argv: []string{"sh", "-c", counter}})
+	ready(t, s, "ready\n")
+	for _, name := range []string{"SIGUSR1", "SIGINT"} {
+		if err := s.Signal(name); err != nil {
+			t.Fatal(err)
+		}
+		if name == "SIGUSR1" {
+			ready(t, s, "usr1\n")
+		}
+	}
+	if o := follow(s); o.stdout != "int\n" || o.exit.Code != 0 || o.err != nil {
+		t.Errorf("%+v", o)
+	}
+	if n := m.count("ill"); n != 4 {
+		t.Errorf("%d execs for two signals, of which two were lost", n)
+	}
+}
+
+// A writer is a function that writes.
+type writer func(b []byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 // TestLeftovers has a server that is gone without a word, and its successor.
 func TestLeftovers(t *testing.T) {

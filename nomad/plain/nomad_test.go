@@ -1,6 +1,7 @@
 package plain_test
 
 import (
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/nomad/plain"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 var shared = nomadtest.Shared{Options: nomadtest.Options{
@@ -56,21 +58,19 @@ func allocate(t testing.TB, nomad *nomadtest.Nomad, driver string) *api.Allocati
 		}
 	})
 	var found *api.Allocation
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); found == nil; <-tick.C {
+	wait.For(t, "the task runs", func() bool {
 		stubs, _, err := client.Jobs().Allocations(*job.ID, true, nil)
-		if err != nil {
+		if err != nil || len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusFailed {
+			t.Fatalf("the task doesn't run: %+v, %v", stubs, err)
+		}
+		if len(stubs) == 0 || stubs[0].ClientStatus != api.AllocClientStatusRunning {
+			return false
+		}
+		if found, _, err = client.Allocations().Info(stubs[0].ID, nil); err != nil {
 			t.Fatal(err)
 		}
-		if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusRunning {
-			if found, _, err = client.Allocations().Info(stubs[0].ID, nil); err != nil {
-				t.Fatal(err)
-			}
-		} else if len(stubs) > 0 && stubs[0].ClientStatus == api.AllocClientStatusFailed || time.Now().After(end) {
-			t.Fatalf("the task doesn't run: %+v", stubs)
-		}
-	}
+		return true
+	})
 	return found
 }
 
@@ -88,6 +88,11 @@ func nomadBed(t testing.TB, driver string) *bed {
 	b := &bed{t: t, env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
 	b.exec = plain.Allocation{Client: nomad.API(), ID: allocation.ID, Task: "runner"}
 	b.name = allocation.ID
+	wait.For(t, "the task takes an exec", func() bool {
+		nothing := plain.Command{Argv: []string{"/bin/sh", "-c", ":"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
+		_, err := b.exec.Exec(t.Context(), nothing)
+		return !nomadtest.Unwedge(nomad.API(), allocation, "runner", err)
+	})
 	b.open()
 	t.Cleanup(func() { b.runner.Close() })
 	return b
@@ -138,17 +143,26 @@ func TestNomadStdin(t *testing.T) {
 
 func TestNomadKill(t *testing.T) {
 	onNomad(t, func(t *testing.T, b *bed) {
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}, TimeLimit: 5 * time.Second})
-		o := follow(s)
-		if o.stdout != "ready\n" || o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.err != nil {
+		const limit = 300 * time.Millisecond
+		o := follow(b.begin(agent.Start{Argv: []string{"sleep", "1000"}, TimeLimit: limit}))
+		if o.exit.Cause != agent.CauseTimeLimit || o.exit.Signal != "SIGKILL" || o.exit.Wall < limit || o.err != nil {
 			t.Errorf("%+v", o)
 		}
-		if o := b.sh(`for p in $(cat group session naked far); do [ ! -d /proc/$p ] || grep -q '^State:.Z' /proc/$p/status || echo $p lives; done`); o.stdout != "" {
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", family + "echo ready; sleep 1000"}})
+		ready(t, s, "ready\n")
+		if err := s.Kill(0); err != nil {
+			t.Fatal(err)
+		}
+		if o := follow(s); o.stdout != "" || o.exit.Cause != agent.CauseKill || o.exit.Signal != "SIGKILL" || o.err != nil {
 			t.Errorf("%+v", o)
 		}
+		wait.For(t, "none of its processes lives", func() bool {
+			o := b.sh(`for p in $(cat group session naked far); do [ ! -d /proc/$p ] || grep -q '^State:.Z' /proc/$p/status || echo $p lives; done`)
+			return o.stdout == "" && o.err == nil
+		})
 		s = b.begin(agent.Start{Argv: []string{"sh", "-c", `trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done`}})
 		ready(t, s, "ready\n")
-		if err := s.Kill(10 * time.Second); err != nil {
+		if err := s.Kill(wait.Limit); err != nil {
 			t.Fatal(err)
 		}
 		if o := follow(s); o.stdout != "bye\n" || o.exit.Code != 5 || o.exit.Cause != agent.CauseKill || o.err != nil {

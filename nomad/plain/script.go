@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
@@ -193,12 +194,22 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
+// errBegun is in the chain of the error of a call that may have had its effect.
+var errBegun = errors.New("its answer is lost")
+
 // call runs a script to its end and returns what it printed, at most this many
-// bytes, and the words that it ended with.
+// bytes, and the words that it ended with. A script whose effect must not come
+// twice says "ready" before it: if it is lost later, the error has errBegun.
 func (r *Runner) call(ctx context.Context, k kind, most int, told []byte, args ...string) (printed []byte, words []string, err error) {
 	out := &bounded{most: most}
 	ended := make(chan []string, 1)
+	var begun atomic.Bool
 	s := r.run(ctx, launch{kind: k, args: args, told: told, stdout: out, heard: func(s *script, _ int, words []string) {
+		if len(words) == 1 && words[0] == "ready" {
+			begun.Store(true)
+			s.input.tell(values("go"))
+			return
+		}
 		s.release(false)
 		select {
 		case ended <- words:
@@ -211,10 +222,14 @@ func (r *Runner) call(ctx context.Context, k kind, most int, told []byte, args .
 		select {
 		case words = <-ended:
 		default:
+			why := fmt.Errorf("%s in the runner: %w", k.name, s.result())
 			if ctx.Err() != nil {
-				return nil, nil, context.Cause(ctx)
+				why = context.Cause(ctx)
 			}
-			return nil, nil, fmt.Errorf("%s in the runner: %w", k.name, s.result())
+			if begun.Load() {
+				why = fmt.Errorf("%w: %w", errBegun, why)
+			}
+			return nil, nil, why
 		}
 	}
 	printed, over := out.take()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/plain"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 var size = &agent.Size{Columns: 97, Rows: 31}
@@ -29,7 +30,7 @@ func TestTerminal(t *testing.T) {
 // noFIFOs insists that nothing is left of them.
 func (b *bed) noFIFOs(t *testing.T) {
 	t.Helper()
-	eventually(t, "no FIFO is left", func() bool {
+	wait.For(t, "no FIFO is left", func() bool {
 		names, err := filepath.Glob(filepath.Join(b.room(), "rockpool-*"))
 		return err == nil && len(names) == 0
 	})
@@ -123,7 +124,7 @@ func TestStderrFails(t *testing.T) {
 			return nil
 		}
 		b := newBed(t, m)
-		s := b.begin(agent.Start{Argv: []string{"sh", "-c", "head -c 200000 /dev/zero >&2; echo $$ >group; sleep 0.5; echo over"}, Terminal: size})
+		s := b.begin(agent.Start{Argv: []string{"sh", "-c", "head -c 200000 /dev/zero >&2; echo over"}, Terminal: size})
 		o := follow(s)
 		if times == 2 {
 			if o.err != nil || len(o.stderr) != 200_000 || o.stdout != "over\r\n" {
@@ -156,7 +157,7 @@ func TestStderrBreaks(t *testing.T) {
 	if o := follow(s); o.err == nil {
 		t.Errorf("an exit: %+v", o.exit)
 	}
-	eventually(t, "it is ended", func() bool { return !lives(pids[0]) })
+	wait.For(t, "it is ended", func() bool { return !lives(pids[0]) })
 	b.noFIFOs(t)
 	if _, err := os.Stat(b.runner.Workspace()); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -15,10 +16,8 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
-
-// patience is how long the suite waits for what must come.
-const patience = 30 * time.Second
 
 // Suite runs the conformance suite. Open returns a cluster without
 // environments, which it closes with t.Cleanup; environments are made from
@@ -91,21 +90,16 @@ func (s suite) find(t *testing.T, env runtime.EnvironmentID, id runtime.RunnerID
 }
 
 // await looks again and again, since Watch's hints may be missing.
-func (s suite) await(t *testing.T, id runtime.RunnerID, state runtime.RunnerState) runtime.Runner {
+func (s suite) await(t *testing.T, id runtime.RunnerID, state runtime.RunnerState) (r runtime.Runner) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
-		r, ok := s.find(t, "", id)
-		if ok && r.State == state {
-			return r
-		}
-		if ok && r.State == runtime.RunnerGone {
+	wait.For(t, fmt.Sprintf("runner %s is %s", id, state), func() (ok bool) {
+		r, ok = s.find(t, "", id)
+		if ok && r.State == runtime.RunnerGone && state != runtime.RunnerGone {
 			t.Fatalf("runner is gone (%s): %s", r.GoneReason, r.Message)
 		}
-	}
-	t.Fatalf("runner %s didn't become %s", id, state)
-	return runtime.Runner{}
+		return ok && r.State == state
+	})
+	return r
 }
 
 // run runs a command and returns what it printed.
@@ -210,9 +204,7 @@ func testTaskEvents(t *testing.T, s suite) {
 		t.Helper()
 		var events []runtime.TaskEvent
 		var kinds []runtime.TaskEventKind
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C { // some are told a moment late
+		wait.For(t, fmt.Sprintf("events are %v, in this order", want), func() bool { // some are reported a moment late
 			var err error
 			if events, err = s.TaskEvents(t.Context(), id); err != nil {
 				t.Fatal(err)
@@ -223,13 +215,11 @@ func testTaskEvents(t *testing.T, s suite) {
 					kinds = append(kinds, e.Kind)
 				}
 			}
-			if slices.Equal(kinds, want) {
-				break
-			}
 			_, _ = s.find(t, "", id) // which has a cluster look
-		}
-		if !slices.Equal(kinds, want) || len(events) > runtime.KeptTaskEvents {
-			t.Errorf("events: %+v, want %v among them, in this order", events, want)
+			return slices.Equal(kinds, want)
+		})
+		if len(events) > runtime.KeptTaskEvents {
+			t.Errorf("%d events are kept: %+v", len(events), events)
 		}
 		for i, e := range events {
 			if i > 0 && e.At.Before(events[i-1].At) || time.Since(e.At).Abs() > time.Hour {
@@ -392,22 +382,12 @@ func testWatch(t *testing.T, s suite) {
 			}
 		})
 	}()
-	select {
-	case id := <-hints:
-		if id != "" {
-			t.Errorf("the first hint is for %q, want all", id)
-		}
-	case <-time.After(patience):
-		t.Fatal("no first hint")
+	if id := wait.Receive(t, hints, "the first hint"); id != "" {
+		t.Errorf("the first hint is for %q, want all", id)
 	}
 	s.idle(t, env)
-	select {
-	case id := <-hints:
-		if id != "a" && id != "" {
-			t.Errorf("hint for %q", id)
-		}
-	case <-time.After(patience):
-		t.Fatal("no hint")
+	if id := wait.Receive(t, hints, "a hint"); id != "a" && id != "" {
+		t.Errorf("hint for %q", id)
 	}
 	cancel()
 	if err := <-watching; !errors.Is(err, context.Canceled) {

@@ -16,7 +16,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/wait"
 )
+
+// Slow: it lets hundreds of executions run, restores them, and waits for claims of some seconds to expire.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -88,6 +91,24 @@ func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 }
 
 // run runs a command to its end.
+// claimFor claims a runner that expires after so many seconds without use.
+func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runtime.Runner {
+	t.Helper()
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(30)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// expired returns when a claim that began after all others, and that nobody uses, has
+// expired: an unused one that began before has, too.
+func (b *bed) expired(t testing.TB, id runtime.EnvironmentID, seconds int) {
+	t.Helper()
+	r := b.claimFor(t, id, seconds)
+	wait.For(t, "an unused claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+}
+
 func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Execution {
 	t.Helper()
 	x, err := b.Start(t.Context(), StartInput{RunnerID: id, Command: argv})
@@ -99,12 +120,12 @@ func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Exe
 
 func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
 	t.Helper()
-	x, err := b.Execution(t.Context(), id, 30*time.Second)
+	x, err := b.Execution(t.Context(), id, wait.Limit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x.State != runtime.ExecutionFinished {
-		t.Fatalf("still %s after 30 s", x.State)
+		t.Fatalf("still %s after %s", x.State, wait.Limit)
 	}
 	return x
 }
@@ -136,16 +157,4 @@ func wantCode(t testing.TB, err error, code runtime.Code, field string) {
 	if !errors.As(err, &e) || e.Code != code || e.Field != field {
 		t.Errorf("error %v, want %s for %q", err, code, field)
 	}
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-tick.C {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func BenchmarkTrue(b *testing.B) {
@@ -20,7 +22,7 @@ func BenchmarkClaimAndRelease(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			bed := newBed(b)
 			bed.environment(b, "a", size)
-			eventually(b, "all are idle", func() bool {
+			wait.For(b, "all are idle", func() bool {
 				status, _ := bed.PoolStatus("a")
 				return status.Idle == size
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestWholePath(t *testing.T) {
@@ -87,7 +88,7 @@ func TestOutcomes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), hog.ID, 0); return x.State == runtime.ExecutionRunning })
+	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), hog.ID, 0); return x.State == runtime.ExecutionRunning })
 	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1})
 	if x := b.await(t, hog.ID); x.End.Outcome != runtime.OutcomeProcessLimit {
 		t.Errorf("%+v", x.End)
@@ -113,7 +114,7 @@ func TestRunnerGoneEndsItsExecutions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+		wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
 		end(r.ID)
 		if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeRunnerGone || x.End.GoneReason != name {
 			t.Errorf("%s: %+v", name, x.End)
@@ -237,7 +238,7 @@ func TestExecute(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != "fed" {
 		t.Errorf("%q", output)
 	}
-	eventually(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 	if again, err = b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
 		t.Errorf("the same key, after the runner went: %+v, %v", again, err)
 	}
@@ -470,10 +471,10 @@ func TestBadInput(t *testing.T) {
 func TestHealth(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	eventually(t, "OK", func() bool { return b.Health(t.Context()).Status == HealthOK })
+	wait.For(t, "OK", func() bool { return b.Health(t.Context()).Status == HealthOK })
 	b.fake.OnStart(func(runtime.RunnerID) error { return runtime.Errorf(runtime.CodeInternal, "broken") })
 	b.environment(t, "b", 1)
-	eventually(t, "degraded", func() bool {
+	wait.For(t, "degraded", func() bool {
 		h := b.Health(t.Context())
 		for _, c := range h.Components {
 			if c.Name == "pool b" && c.Status == HealthDegraded && strings.Contains(c.Message, "broken") && !c.Since.IsZero() {

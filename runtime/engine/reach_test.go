@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // far is a fake cluster whose ways to its agents can be cut.
@@ -57,7 +58,7 @@ func TestAgentOutOfReach(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "1"}})
-	eventually(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
 	c.cut(true)
 	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // keeping runs an engine with bounds on what it keeps, with a claimed runner.
@@ -57,8 +59,8 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reading.Close()
-	eventually(t, "it is collected", func() bool { return b.collected(t, x.ID) })
-	eventually(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
+	wait.For(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 
 	var kinds []EventKind
 	for {
@@ -197,7 +199,7 @@ func TestLossIsKnownAfterARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "10"}})
-	eventually(t, "the agent has forgotten more than the log can hold", func() bool {
+	wait.For(t, "the agent has forgotten more than the log can hold", func() bool {
 		conn, err := b.fake.Dial(t.Context(), r.ID)
 		if err != nil {
 			return false
@@ -260,7 +262,7 @@ func TestStrayOutputIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	eventually(t, "it goes", func() bool { _, err := os.Stat(stray); return errors.Is(err, os.ErrNotExist) })
+	wait.For(t, "it goes", func() bool { _, err := os.Stat(stray); return errors.Is(err, os.ErrNotExist) })
 	if output, _ := b.events(t, x.ID, ""); output != "x\n" {
 		t.Errorf("%q", output)
 	}
@@ -269,9 +271,10 @@ func TestStrayOutputIsRemoved(t *testing.T) {
 // TestFullDisk: mutations that need the store say STORAGE_FULL, what runs goes
 // on, and all is well once there is room.
 func TestFullDisk(t *testing.T) {
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Fatalf("this test mounts a tmpfs, which needs root: %v", err)
+		t.Fatalf("mount a tmpfs: %v", err)
 	}
 	b := &bed{fake: clustertest.NewFake(), dir: dir}
 	b.cluster = b.fake
@@ -315,7 +318,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(file.Close(), os.Remove(ballast)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Health is well", func() bool {
+	wait.For(t, "Health is well", func() bool {
 		for _, c := range b.Health(t.Context()).Components {
 			if c.Name == "store" {
 				return c.Status == HealthOK

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // sizes reads an execution's events to the end: the sizes, and how many bytes
@@ -85,7 +86,7 @@ func TestATerminalThatPrintedNothingRan(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	x := b.startCommand(t, StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
-	eventually(t, "its size is in the log", func() bool {
+	wait.For(t, "its size is in the log", func() bool {
 		r, err := b.Events(t.Context(), x.ID, "")
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // results are the claims of an environment that were counted.
@@ -47,9 +49,15 @@ func TestClaimsAreCounted(t *testing.T) {
 		b.await(t, x.ID)
 	}
 	b.fake.StartDelay(time.Hour)
-	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := b.Claim(impatient, ClaimInput{EnvironmentID: "a", WaitFor: ptr(30)}); !errors.Is(err, context.DeadlineExceeded) {
+	impatient, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := b.Claim(impatient, ClaimInput{EnvironmentID: "a", WaitFor: ptr(3600)})
+		left <- err
+	}()
+	wait.For(t, "a claim waits", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
+	leave()
+	if err := wait.Receive(t, left, "the claim ends"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(map[string]int64{ClaimMade: 5, ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
@@ -70,7 +78,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	if _, err := b.DeleteEnvironment(t.Context(), "a", true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a deleted environment has no figures", func() bool {
+	wait.For(t, "a deleted environment has no figures", func() bool {
 		s := b.Stats()
 		return len(s.Claims) == 1 && len(s.Pools) == 0
 	})
@@ -146,39 +154,35 @@ func TestWatchersAreCounted(t *testing.T) {
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}
-	eventually(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1}))
+	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1}))
 	left()
 	cancel()
-	eventually(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0}))
+	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0}))
 }
 
 // Whoever reads the figures waits for no pool, even one whose owner is stuck.
 func TestStatsWaitForNoPool(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	eventually(t, "one is idle", func() bool { return b.Stats().Pools[0].Idle == 1 })
+	wait.For(t, "one is idle", func() bool { return b.Stats().Pools[0].Idle == 1 })
 	b.runnerFeed.mu.Lock() // the owner is to wait for it
+	goOn := sync.OnceFunc(b.runnerFeed.mu.Unlock)
+	defer goOn()
 	claimed := make(chan error, 1)
 	go func() {
 		_, err := b.Claim(context.Background(), ClaimInput{EnvironmentID: "a"})
 		claimed <- err
 	}()
-	eventually(t, "the owner is stuck", func() bool {
+	wait.For(t, "the owner is stuck", func() bool {
 		r := b.Runners(RunnerFilter{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
 		return len(r) == 1
 	})
-	read := make(chan Stats)
+	read := make(chan Stats, 1)
 	go func() { read <- b.Stats() }()
-	select {
-	case s := <-read:
-		if s.Pools[0].Idle != 1 { // as it was last published
-			t.Errorf("%+v", s.Pools)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the figures wait for the owner")
-		defer func() { <-read }()
+	if s := wait.Receive(t, read, "figures that don't wait for the owner"); s.Pools[0].Idle != 1 { // as it was last published
+		t.Errorf("%+v", s.Pools)
 	}
-	b.runnerFeed.mu.Unlock()
+	goOn()
 	if err := <-claimed; err != nil {
 		t.Error(err)
 	}
@@ -187,7 +191,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 func BenchmarkStats(b *testing.B) {
 	bed := newBed(b)
 	bed.environment(b, "a", 1000)
-	eventually(b, "all are idle", func() bool { return bed.Stats().Pools[0].Idle == 1000 })
+	wait.For(b, "all are idle", func() bool { return bed.Stats().Pools[0].Idle == 1000 })
 	b.ReportAllocs()
 	for b.Loop() {
 		bed.Stats()

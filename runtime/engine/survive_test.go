@@ -110,7 +110,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 				}
 			})
 		}
-		<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond) // the moment of the kill
+		atSomeMoment(random)
 		b.kill(cancel)
 		clients.Wait()
 		b.start(t)
@@ -139,6 +139,12 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		t.Errorf("%d executions in %d runners, want %d in 3: %v", total, b.fake.Starts(), len(all), err)
 	}
 	t.Logf("%d executions, %d kills", len(all), rounds)
+}
+
+// atSomeMoment returns within 30 ms. Its randomness is the point: a kill can come at any
+// moment, in the middle of anything.
+func atSomeMoment(random *rand.Rand) {
+	<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond)
 }
 
 // kill ends the engine while clients still talk to it.

@@ -6,10 +6,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestOutputTellsWhatIsLost(t *testing.T) {
@@ -78,18 +78,18 @@ func TestTransfersOfAFile(t *testing.T) {
 func TestATransferKeepsTheClaim(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", InactivityTimeout: ptr(1), WaitFor: ptr(30)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil {
-		t.Fatal(err)
-	}
-	_, content, err := b.OpenFile(t.Context(), r.ID, "f", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-time.After(1500 * time.Millisecond)
+	var r runtime.Runner
+	var content io.Closer
+	wait.For(t, "a file is open before its runner's claim expires", func() bool {
+		r = b.claimFor(t, "a", 1)
+		if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil {
+			return false
+		}
+		var err error
+		_, content, err = b.OpenFile(t.Context(), r.ID, "f", 0)
+		return err == nil
+	})
+	b.expired(t, "a", 1)
 	if _, there := b.Runner(r.ID); !there {
 		t.Error("it expired while a file of it was open")
 	}
@@ -98,7 +98,7 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
 // TestUploadedIsUploaded: once the agent said that a file is in place, nothing

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestPoolAlertsAreWatched(t *testing.T) {
@@ -120,19 +120,11 @@ func TestRunnersAreWatched(t *testing.T) {
 	cancel()
 	for range events { // closed
 	}
-	for deadline := time.After(10 * time.Second); ; {
+	wait.For(t, "no watcher stays", func() bool {
 		b.runnerFeed.mu.Lock()
-		watchers := len(b.runnerFeed.watchers)
-		b.runnerFeed.mu.Unlock()
-		if watchers == 0 {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("%d watchers stay", watchers)
-		case <-time.After(time.Millisecond):
-		}
-	}
+		defer b.runnerFeed.mu.Unlock()
+		return len(b.runnerFeed.watchers) == 0
+	})
 }
 
 func TestRunnersOfADeletedEnvironment(t *testing.T) {
@@ -140,7 +132,7 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	b.environment(t, "a", 2)
 	b.environment(t, "other", 1)
 	b.claim(t, "a")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	events, err := b.WatchRunners(ctx, "a")
 	if err != nil {

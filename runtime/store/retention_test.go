@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // TestOldDatabaseIsBroughtUpToDate: one of a server that didn't collect.
@@ -69,9 +70,10 @@ func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
 
 // TestFullDisk: Check tells, and finds out by itself that there is room again.
 func TestFullDisk(t *testing.T) {
+	need.Sandboxes(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatalf("this test mounts a tmpfs, which needs root: %v", err)
+		t.Fatalf("mount a tmpfs: %v", err)
 	}
 	t.Cleanup(func() { // after the store's
 		if err := unix.Unmount(dir, 0); err != nil {

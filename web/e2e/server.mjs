@@ -6,7 +6,14 @@ import path from "node:path";
 
 const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
+const all = [];
+
+/** What the servers of this process logged. */
+export const logs = () => all.map((server) => server.log).join("\n");
+
 export class Server {
+  /** What it logged. */
+  log = "";
   /** Its address, without a path: it stays through restarts. */
   url = "";
   #data = "";
@@ -18,6 +25,7 @@ export class Server {
   /** Starts one, with a token where it is to want one. */
   static async start({ token } = {}) {
     const server = new Server();
+    all.push(server);
     server.#token = token;
     server.#data = await mkdtemp(path.join(tmpdir(), "rockpool-web-"));
     if (token) await writeFile(path.join(server.#data, "token"), token, { mode: 0o600 });
@@ -33,8 +41,7 @@ export class Server {
     );
     this.#child = child;
     this.#ended = new Promise((resolve) => child.once("exit", resolve));
-    let log = "";
-    child.stderr.on("data", (text) => (log += text));
+    child.stderr.on("data", (text) => (this.log += text));
     this.url = await new Promise((resolve, reject) => {
       let out = "";
       child.stdout.on("data", (text) => {
@@ -42,7 +49,7 @@ export class Server {
         const ready = out.match(/rockpool is ready: (http:\S+)\/graphql/);
         if (ready) resolve(ready[1]);
       });
-      child.once("exit", (code) => reject(new Error(`rockpool serve ended with ${code}: ${log}`)));
+      child.once("exit", (code) => reject(new Error(`rockpool serve ended with ${code}: ${this.log}`)));
       child.once("error", (error) => reject(new Error(`${error.message}: run "make build"`)));
     });
     this.#listen = new URL(this.url).host;

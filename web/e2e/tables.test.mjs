@@ -1,7 +1,7 @@
 // Tables: live, filtered and cut into pages by the server, and used by keyboard.
 import assert from "node:assert/strict";
-import { after, afterEach, before, test } from "node:test";
-import { launch, open, scrollDown } from "./browser.mjs";
+import { after, afterEach, before } from "node:test";
+import { launch, open, scrollDown, test } from "./browser.mjs";
 import { Registry } from "./registry.mjs";
 import { Server } from "./server.mjs";
 
@@ -22,8 +22,9 @@ afterEach(async () => {
   assert.deepEqual(mistakes, [], "mistakes on the page");
 });
 
-async function visit(address) {
+async function visit(address, script) {
   page = await open(browser);
+  if (script) await page.addInitScript(script);
   await page.goto(server.url + address);
 }
 
@@ -45,14 +46,16 @@ async function tabTo(name, key = "Tab") {
   assert.fail(`the keyboard doesn't come to "${name}"`);
 }
 
-test("a table of runners shows a claim and a release before it would ask by itself, and filters at the server", async () => {
-  await visit("/runners");
+test("a table of runners shows a claim and a release without asking by itself, and filters at the server", async () => {
+  await visit("/runners", () => {
+    // The timer with which the table asks by itself, each 5 s, never ends.
+    const later = window.setTimeout;
+    window.setTimeout = (work, ms, ...args) => (Math.abs(ms - 5_000) < 5 ? 0 : later(work, ms, ...args));
+  });
   await page.waitForSelector(".table-row");
   const runner = await claim("algorithms");
-  const began = Date.now();
   const row = page.locator(".table-row", { hasText: "course=algorithms" });
   await row.waitFor();
-  assert.ok(Date.now() - began < 3_000, `it took ${Date.now() - began} ms`);
 
   const other = await claim("physics");
   const asked = page.waitForRequest((request) => request.postDataJSON()?.variables?.heldBy === "PHYS");
@@ -68,9 +71,7 @@ test("a table of runners shows a claim and a release before it would ask by itse
   await row.waitFor();
 
   for (const id of [runner, other]) await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id });
-  const released = Date.now();
   await row.waitFor({ state: "detached" });
-  assert.ok(Date.now() - released < 3_000, `it took ${Date.now() - released} ms`);
 });
 
 test("10,000 runners scroll, and only those that are seen are in the page", async (t) => {

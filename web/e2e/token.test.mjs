@@ -1,9 +1,10 @@
 // A server that wants a token: who has none is asked, in every tab; it is in no
 // address, and kept only as long as was asked for.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open } from "./browser.mjs";
+import { after, before } from "node:test";
+import { answers, launch, open, test } from "./browser.mjs";
 import { Server } from "./server.mjs";
+import { limit } from "./wait.mjs";
 
 const token = "a-secret-of-this-test-that-is-long-enough";
 let server;
@@ -25,7 +26,7 @@ async function visitor() {
   context.on("request", (request) => asked.push(request.url()));
   const tab = async (address, page) => {
     page ??= await context.newPage();
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(limit);
     await page.goto(server.url + address);
     return page;
   };
@@ -39,7 +40,6 @@ async function give(page, text, { remember = false } = {}) {
 }
 
 const overview = ".pool-row >> text=shell";
-const answered = (page) => page.waitForFunction(() => document.querySelector(".graphiql-response")?.textContent.includes('"version"'));
 const stored = (page) => page.evaluate(() => JSON.stringify(Object.entries(localStorage)));
 
 test("a tab asks for the token, another one and GraphiQL ask again, and it is in no address", async () => {
@@ -59,12 +59,7 @@ test("a tab asks for the token, another one and GraphiQL ask again, and it is in
   await explorer.waitForSelector("dialog >> text=GraphiQL's too");
   await give(explorer, token);
   await explorer.waitForSelector(".graphiql-execute-button");
-  for (let attempt = 1; ; attempt++) {
-    await explorer.click(".graphiql-execute-button");
-    const there = await explorer.waitForFunction(() => document.querySelector(".graphiql-response")?.textContent.includes('"version"'), undefined, { timeout: 4_000 }).then(() => true, () => false);
-    if (there) break;
-    assert.ok(attempt < 5, await explorer.textContent(".graphiql-response"));
-  }
+  await answers(explorer, '"version"');
   assert.ok(!(await stored(explorer)).includes(token), "GraphiQL remembers it");
   assert.ok(asked.length > 10);
   assert.deepEqual(asked.filter((address) => address.includes(token)), []);

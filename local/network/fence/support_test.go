@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,35 +41,52 @@ func join(t *testing.T, id string, p network.Policy) *networktest.Host {
 
 func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
 	t.Helper()
-	ask := func() (string, error) { return h.Ask("tcp", to, networktest.Port) }
-	if want {
-		once := ask
-		ask = func() (string, error) { return patiently(once) }
-	}
-	said, err := ask()
+	said, err := h.Ask("tcp", to, networktest.Port)
 	if (err == nil && strings.HasPrefix(said, "you are ")) != want {
-		t.Errorf("at %s it is told %q (%v), want an answer: %t", to, said, err, want)
+		t.Errorf("%s answers %q (%v), want an answer: %t", to, said, err, want)
 	} else if err != nil && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENETUNREACH) {
-		t.Errorf("at %s it isn't told at once: %v", to, err)
+		t.Errorf("%s doesn't refuse at once: %v", to, err)
 	}
 }
 
-// patiently asks again where no answer came in time: on a busy machine it can be
-// late.
-func patiently(ask func() (string, error)) (said string, err error) {
-	for range 5 {
-		said, err = ask()
-		var late net.Error
-		if !errors.As(err, &late) || !late.Timeout() {
-			break
+// unanswered fails the test if a question is answered. Before it looks, others are
+// asked one after the other, over the same link: what the first has come to is
+// decided by the time that the last has its answer.
+func unanswered(t *testing.T, q networktest.Question, what string, other func() (string, error)) {
+	t.Helper()
+	for range 4 { // more steps than any question takes through the kernel
+		if said, err := other(); err != nil {
+			t.Fatalf("%s: nothing is shown, since another question isn't answered either: %q, %v", what, said, err)
 		}
 	}
-	return said, err
+	if q.Answered() {
+		t.Errorf("%s is answered", what)
+	}
+}
+
+// answers returns how many of a host's questions are answered, once an older one
+// of its sockets has an answer to a further one that was sent after them.
+func answers(t *testing.T, all []networktest.Question, older networktest.Question) int {
+	t.Helper()
+	for range 4 {
+		older.Again()
+		older.Await(t)
+	}
+	return count(all)
+}
+
+func count(all []networktest.Question) (answered int) {
+	for _, q := range all {
+		if q.Answered() {
+			answered++
+		}
+	}
+	return answered
 }
 
 // ping asks for an echo.
 func ping(network, to string) error {
-	conn, err := net.DialTimeout(network, to, time.Second)
+	conn, err := net.DialTimeout(network, to, wait.Limit)
 	if err != nil {
 		return err
 	}
@@ -77,7 +95,7 @@ func ping(network, to string) error {
 	if strings.HasPrefix(network, "ip6") {
 		echo[0] = 128 // the kernel sets its checksum
 	}
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	if _, err := conn.Write(echo); err != nil {
 		return err
 	}

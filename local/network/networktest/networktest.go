@@ -23,8 +23,9 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // alone names the variable of a test's second process.
@@ -34,7 +35,7 @@ const alone = "ROCKPOOL_TEST_ALONE"
 // and reports whether this is that process; else the test has run.
 func Alone(t *testing.T) bool {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	if os.Getenv(alone) == t.Name() {
 		return true
 	}
@@ -110,16 +111,11 @@ func New(t testing.TB) *World {
 	}
 	w.Received = w.Outside.Serve(Port)
 	NewServer(t, Port)
-	for _, to := range []string{Public4, Public6, LAN4} { // until the links know their neighbours
-		for began := time.Now(); ; {
+	for _, to := range []string{Public4, Public6, LAN4} {
+		wait.For(t, "the links know their neighbours", func() bool {
 			_, err := Ask("tcp", to, Port)
-			if err == nil {
-				break
-			}
-			if time.Since(began) > 10*time.Second {
-				t.Fatal(err)
-			}
-		}
+			return err == nil
+		})
 	}
 	return w
 }
@@ -195,12 +191,13 @@ func HostOf(t testing.TB, pid int) *Host {
 	return h
 }
 
-// Do calls a function in the namespace. Sockets that it makes stay there.
+// Do calls a function in the namespace. Sockets that it makes stay there. What
+// all calls send goes through the kernel on the same processor, so in its order.
 func (h *Host) Do(f func()) {
 	h.t.Helper()
 	finished := false
 	thread.Do(func() {
-		if err := netns.Set(h.ns); err != nil {
+		if err := errors.Join(netns.Set(h.ns), pin()); err != nil {
 			h.t.Error(err)
 			return
 		}
@@ -212,13 +209,28 @@ func (h *Host) Do(f func()) {
 	}
 }
 
+// pin keeps this thread on the first processor that it may use.
+func pin() error {
+	var may, first unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return err
+	}
+	cpu := 0
+	for !may.IsSet(cpu) {
+		cpu++
+	}
+	first.Set(cpu)
+	return unix.SchedSetaffinity(0, &first)
+}
+
 // Serve has the host answer at a port.
 func (h *Host) Serve(port int) (received func(text string) bool) {
 	h.Do(func() { received = NewServer(h.t, port) })
 	return received
 }
 
-// Ask returns what is said at an address, or why nothing is.
+// Ask returns what is said at an address, or why nothing is. It waits for either;
+// see [Host.Send] for questions that nobody answers.
 func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 	h.Do(func() { said, err = Ask(protocol, to, port) })
 	return said, err
@@ -226,13 +238,12 @@ func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 
 // Ask asks from where the test is.
 func Ask(protocol, to string, port int) (string, error) {
-	const patience = 700 * time.Millisecond
-	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, strconv.Itoa(port)), patience)
+	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, strconv.Itoa(port)), wait.Limit)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		return "", err
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -176,12 +177,16 @@ func newBench(t *testing.T, runner Runner, change func(*Config)) *bench {
 	return b
 }
 
+func (b *bench) exchange(protocol, name string, kind dnsmessage.Type) (*dnsmessage.Message, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), wait.Limit)
+	defer cancel()
+	return exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
+}
+
 // ask returns what is answered: the code, and the addresses.
 func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
-	defer cancel()
-	m, err := exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
+	m, err := b.exchange(protocol, name, kind)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -279,7 +284,7 @@ func TestNarrow(t *testing.T) {
 	}
 	b.mu.Lock()
 	if len(b.leased) != len(want)+1 {
-		t.Errorf("the filter is told of %v, but there is no room", b.leased[len(want):])
+		t.Errorf("the filter gets %v, but there is no room", b.leased[len(want):])
 	}
 	b.refuse = errors.New("no")
 	b.mu.Unlock()
@@ -294,14 +299,59 @@ func TestStrangers(t *testing.T) {
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "another")
 	b.ask("udp", "good.example.", dnsmessage.TypeA)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "a")
-	for _, protocol := range []string{"udp", "tcp"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		m, err := exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName("good.example."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET})
+	if m, err := b.exchange("tcp", "good.example.", dnsmessage.TypeA); err == nil { // it is closed at once
+		t.Errorf("over tcp it is answered %+v", m)
+	}
+	// The next caller, from the same socket, is answered, and nothing is before that.
+	conn, err := net.Dial("udp", b.at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	send := func(id uint16) {
+		m := dnsmessage.Message{Header: dnsmessage.Header{ID: id}, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("good.example."), Type: dnsmessage.TypeTXT, Class: dnsmessage.ClassINET}}}
+		packed, err := m.Pack()
 		if err == nil {
-			t.Errorf("over %s it is answered %+v", protocol, m)
+			_, err = conn.Write(packed)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
+	// One after the other is looked at: when the second has been read, the first was
+	// dropped. The second may be the new runner's.
+	send(1)
+	send(2)
+	wait.For(t, "the resolver has read both", func() bool { return unread(t, b.udp) == 0 })
+	b.Add(netip.MustParseAddr("127.0.0.1"), Runner{ID: "b"})
+	send(3)
+	_ = conn.SetReadDeadline(time.Now().Add(wait.Limit))
+	for id := uint16(0); id != 3; {
+		packet := make([]byte, maxMessage)
+		n, err := conn.Read(packet)
+		var m dnsmessage.Message
+		if err := errors.Join(err, m.Unpack(packet[:n])); err != nil {
+			t.Fatal(err)
+		}
+		if id = m.ID; id == 1 {
+			t.Error("over udp it is answered")
+		}
+	}
+}
+
+// unread returns how many bytes the next packet has that nobody has read; 0: there
+// is none.
+func unread(t *testing.T, conn net.PacketConn) (bytes int) {
+	t.Helper()
+	raw, err := conn.(*net.UDPConn).SyscallConn()
+	var failed error
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { bytes, failed = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	}
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
 }
 
 func FuzzAnswer(f *testing.F) {

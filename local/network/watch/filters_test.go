@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
 	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestFilters has the kernel tell of each kind of change, and not of what is added
@@ -39,7 +39,7 @@ func TestFilters(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := make(chan string, 100), make(chan error, 1)
+	told, ended := make(chan string, 10_000), make(chan error, 1)
 	go func() { ended <- Filters(ctx, func(table string) { told <- table }) }()
 	defer func() {
 		cancel()
@@ -47,32 +47,25 @@ func TestFilters(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	// since makes a table of its own, and returns what was told until that was.
 	made := 0
-	since := func(within time.Duration) (tables []string, all bool) {
+	mark := func() string {
 		made++
-		mark := fmt.Sprintf("mark-%d", made)
-		conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: mark})
+		name := fmt.Sprintf("mark-%d", made)
+		conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
 		flush()
-		for late := time.After(within); ; {
-			select {
-			case table := <-told:
-				if table == mark {
-					return tables, true
-				}
-				tables = append(tables, table)
-			case <-late:
-				return tables, false
+		return name
+	}
+	// since makes a table of its own, and returns what was told until that was.
+	since := func() (tables []string) {
+		for last := mark(); ; {
+			table := wait.Receive(t, told, "the change that the test made last")
+			if table == last {
+				return tables
 			}
+			tables = append(tables, table)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); ; { // it may not listen yet
-		if _, all := since(50 * time.Millisecond); all {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal("nothing is told")
-		}
-	}
+	wait.For(t, "it listens", func() bool { mark(); return len(told) > 0 })
 	for _, change := range []struct {
 		name string
 		do   func()
@@ -104,15 +97,11 @@ func TestFilters(t *testing.T) {
 		{"a chain is flushed", func() { conn.FlushChain(chain) }, true},
 		{"a chain is deleted", func() { conn.DelChain(chain) }, true},
 		{"a table is deleted", func() { conn.DelTable(ours) }, true},
-		{"all is deleted", func() { conn.AddTable(ours); flush(); since(20 * time.Second); conn.FlushRuleset() }, true},
+		{"all is deleted", func() { conn.AddTable(ours); flush(); since(); conn.FlushRuleset() }, true},
 	} {
 		change.do()
 		flush()
-		tables, all := since(20 * time.Second)
-		if !all {
-			t.Fatalf("%s: not even the next change is told", change.name)
-		}
-		if was := slices.Contains(tables, ours.Name); was != change.told {
+		if was := slices.Contains(since(), ours.Name); was != change.told {
 			t.Errorf("%s: told: %t", change.name, was)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestParseMount(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// files makes a directory that looks like a group.
+// files makes a directory that looks like a group of version 2.
 func files(t *testing.T, text map[string]string) Group {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,25 +58,46 @@ func files(t *testing.T, text map[string]string) Group {
 	return Group{Dir: dir, V2: true}
 }
 
-// The machine of the tests has version 1; this shows what is read on version 2.
-func TestVersion2(t *testing.T) {
-	g := files(t, map[string]string{
-		"memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n",
-		"pids.events":   "max 3\n",
-	})
-	kills, hits, err := Groups{Memory: g, Processes: g, CPU: g}.Counts()
-	if kills != 1 || hits != 3 || err != nil {
-		t.Errorf("%d, %d, %v", kills, hits, err)
-	}
-	want := map[string]string{"pids.max": "5", "memory.max": "4096", "memory.swap.max": "0", "cpu.max": "7 100"}
-	for _, c := range (Groups{Memory: g, Processes: g, CPU: g}).checks(Limits{Memory: 4096, Processes: 5, CPUQuota: 7, CPUPeriod: 100}) {
-		if want[c.file] != c.want {
-			t.Errorf("%s should be %s", c.file, c.want)
-		}
-		delete(want, c.file)
-	}
-	if len(want) > 0 {
-		t.Errorf("not checked: %v", want)
+// TestCountsAndChecks shows, for each version of cgroups, which files are read and
+// what they mean; it runs on every machine. On real groups TestMemoryLimit,
+// TestProcessLimit and TestCheckRefuses in package local are the same, of the
+// version that the machine has: make test-vm runs them on version 2.
+func TestCountsAndChecks(t *testing.T) {
+	for name, version := range map[string]struct {
+		v2     bool
+		files  map[string]string
+		checks map[string]string
+	}{
+		"version 1": {
+			files: map[string]string{"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", "pids.events": "max 3\n"},
+			checks: map[string]string{
+				"pids.max": "5", "memory.limit_in_bytes": "4096", "memory.memsw.limit_in_bytes": "4096", "cpu.cfs_quota_us": "7", "cpu.cfs_period_us": "100",
+			},
+		},
+		"version 2": {
+			v2:     true,
+			files:  map[string]string{"memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n", "pids.events": "max 3\n"},
+			checks: map[string]string{"pids.max": "5", "memory.max": "4096", "memory.swap.max": "0", "cpu.max": "7 100"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := files(t, version.files)
+			g.V2 = version.v2
+			groups := Groups{Memory: g, Processes: g, CPU: g}
+			kills, hits, err := groups.Counts()
+			if kills != 1 || hits != 3 || err != nil {
+				t.Errorf("%d, %d, %v", kills, hits, err)
+			}
+			for _, c := range groups.checks(Limits{Memory: 4096, Processes: 5, CPUQuota: 7, CPUPeriod: 100}) {
+				if version.checks[c.file] != c.want {
+					t.Errorf("%s should be %s", c.file, c.want)
+				}
+				delete(version.checks, c.file)
+			}
+			if len(version.checks) > 0 {
+				t.Errorf("not checked: %v", version.checks)
+			}
+		})
 	}
 }
 
@@ -134,17 +155,17 @@ func TestRemoveNothing(t *testing.T) {
 // TestPartsLeadNowhereElse: whoever gets the directories of the groups of
 // commands can't go up from there.
 func TestPartsLeadNowhereElse(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	trees, err := Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := trees.Divisible(); err != nil {
-		sandboxtest.Lacks(t, "groups can't be divided here: %v", err)
+		need.Lacks(t, "groups can't be divided here: %v", err)
 	}
 	path := fmt.Sprintf("/rockpool/test-parts-%d", os.Getpid())
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := trees.Remove(ctx, path); err != nil {
 			t.Error(err)

@@ -35,7 +35,10 @@ func (c *Counter) Counts() (oomKills, processLimitHits int64, err error) {
 
 // open opens all files, or none.
 func (c *Counter) open() {
-	kills, hits := c.groups.counted()
+	kills, hits, err := c.groups.counted()
+	if err != nil {
+		return // Groups.Counts reports it
+	}
 	c.kept = true
 	for _, of := range []struct {
 		paths []string

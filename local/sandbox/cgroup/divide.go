@@ -205,11 +205,15 @@ func setText(dir, file, text string, optional bool) error {
 
 // parts returns the group and, where it is divided, those that have something
 // in them below.
-func (g Group) parts() []string {
+func (g Group) parts() ([]string, error) {
 	all := []string{g.Dir}
+	if g.Dir == "" {
+		return all, nil
+	}
 	below := filepath.Join(g.Dir, Commands)
-	if _, err := os.Lstat(below); g.Dir == "" || err != nil {
-		return all
+	divided, err := exists(below)
+	if err != nil || !divided {
+		return all, err
 	}
 	if g.V2 {
 		all = append(all, filepath.Join(g.Dir, Agent), below)
@@ -217,5 +221,5 @@ func (g Group) parts() []string {
 	for i := range Slots + 1 {
 		all = append(all, filepath.Join(below, slotName(i)))
 	}
-	return all
+	return all, nil
 }

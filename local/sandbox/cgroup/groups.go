@@ -40,8 +40,13 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 	if err != nil {
 		return Groups{}, err
 	}
+	return all.of(pid, string(text))
+}
+
+// of is Of, of a process whose /proc/<pid>/cgroup has this text.
+func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 	paths := map[string]string{} // by controller; "" is version 2
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) != 3 {
 			return Groups{}, fmt.Errorf("process %d: unknown line %q in its cgroup file", pid, line)
@@ -63,14 +68,18 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 		if !ok {
 			return Group{}, fmt.Errorf("process %d: its %s group %q can't be seen below %s", pid, controller, paths[key], h.Mount)
 		}
-		if parent := filepath.Dir(dir); h.V2 && filepath.Base(dir) == Agent {
-			if _, err := os.Lstat(filepath.Join(parent, Commands)); err == nil {
-				dir = parent
-			}
+		if !h.V2 || filepath.Base(dir) != Agent {
+			return Group{Dir: dir, V2: h.V2}, nil
 		}
-		return Group{Dir: dir, V2: h.V2}, nil
+		divided, err := exists(filepath.Join(filepath.Dir(dir), Commands))
+		if err != nil {
+			return Group{}, fmt.Errorf("process %d: its group can't be read: %w", pid, err)
+		}
+		if divided {
+			dir = filepath.Dir(dir)
+		}
+		return Group{Dir: dir, V2: true}, nil
 	}
-	var g Groups
 	if g.Memory, err = find("memory"); err != nil {
 		return Groups{}, err
 	}
@@ -165,7 +174,10 @@ func (g Groups) checks(want Limits) (checks []check) {
 // groups and those of commands below, and how many forks it refused, since they
 // were made. Where nothing counts it is nothing.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
-	kills, hits := g.counted()
+	kills, hits, err := g.counted()
+	if err != nil {
+		return 0, 0, err
+	}
 	if oomKills, err = sum(kills, killKey); err == nil {
 		processLimitHits, err = sum(hits, hitKey)
 	}
@@ -179,17 +191,27 @@ const (
 )
 
 // counted returns the files that count these.
-func (g Groups) counted() (kills, hits []string) {
-	file, parts := "memory.oom_control", g.Memory.parts() // counts what was killed in the very group
+func (g Groups) counted() (kills, hits []string, err error) {
+	memory, err := g.Memory.parts()
+	if err != nil {
+		return nil, nil, err
+	}
+	processes, err := g.Processes.parts()
+	if err != nil {
+		return nil, nil, err
+	}
+	file := "memory.oom_control" // counts what was killed in the very group
 	if g.Memory.V2 {
-		file, parts = "memory.events", parts[:1] // counts for the groups below, too
+		file, memory = "memory.events", memory[:1] // counts for the groups below, too
 	}
-	kills = filesIn(parts, file)
-	parts = g.Processes.parts()
-	if _, err := os.Lstat(filepath.Join(g.Processes.Dir, "pids.events.local")); err == nil {
-		parts = parts[:1] // likewise, from Linux 6.11 on
+	inherited, err := exists(filepath.Join(g.Processes.Dir, "pids.events.local"))
+	if err != nil {
+		return nil, nil, err
 	}
-	return kills, filesIn(parts, "pids.events")
+	if inherited {
+		processes = processes[:1] // likewise, from Linux 6.11 on
+	}
+	return filesIn(memory, file), filesIn(processes, "pids.events"), nil
 }
 
 func filesIn(dirs []string, file string) (paths []string) {

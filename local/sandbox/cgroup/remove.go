@@ -23,7 +23,11 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 	var dirs []string
 	for _, h := range all {
 		dir := filepath.Join(h.Mount, path)
-		if _, err := os.Lstat(dir); err == nil {
+		there, err := exists(dir)
+		if err != nil {
+			return err
+		}
+		if there {
 			dirs = append(dirs, dir)
 		}
 	}

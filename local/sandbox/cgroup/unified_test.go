@@ -10,27 +10,27 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // settled makes the groups of a sandbox in version 2, around a process that
 // sleeps.
 func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir string, pid int) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	trees, err := Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, ok := trees.unified()
 	if !ok {
-		t.Skip("memory and processes aren't controlled by version 2 of cgroups here: make vm has that")
+		t.Skip("version 1 of cgroups controls memory and processes here; make test-vm runs this on version 2")
 	}
 	path = fmt.Sprintf("/rockpool/test-settled-%d", os.Getpid())
 	dir = filepath.Join(h.Mount, path)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := trees.Remove(ctx, path); err != nil {
 			t.Error(err)
@@ -68,7 +68,10 @@ func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir
 	return trees, path, dir, cmd.Process.Pid
 }
 
-func TestSettle(t *testing.T) {
+// TestSettleOnVersion2: the agent is apart from its commands, whose limits hold,
+// and may put processes into their groups and do nothing else. Its twin for
+// version 1 is TestDivideOnVersion1 in divide_test.go.
+func TestSettleOnVersion2(t *testing.T) {
 	const owner = 1_234_567_890
 	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10, CPUQuota: 50_000, CPUPeriod: 100_000})
 	if pids, err := Processes(filepath.Join(dir, Agent)); err != nil || !slices.Equal(pids, []int{pid}) {
@@ -133,8 +136,9 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestSettleRefuses: what doesn't take is told.
-func TestSettleRefuses(t *testing.T) {
+// TestSettleRefusesOnVersion2: a limit that doesn't take is an error. Its twin for
+// version 1 is TestDivideRefusesOnVersion1 in divide_test.go.
+func TestSettleRefusesOnVersion2(t *testing.T) {
 	trees, path, dir, _ := settled(t, 0, Limits{Memory: 64 << 20, Processes: 10})
 	if err := trees.Settle(path, 0, Limits{Memory: 64<<20 + 1, Processes: 10}); err == nil { // the kernel counts in pages
 		t.Error("a limit that reads otherwise is taken")

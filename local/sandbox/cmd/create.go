@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -28,6 +29,9 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	l, err := linkOf(c, q)
 	if err != nil {
 		return helper.Answer{}, err
+	}
+	if err := trees.Prepare(path.Dir(c.Group(q.ID))); err != nil {
+		return helper.Answer{}, finalError{err}
 	}
 	makeIt := createNamespaces
 	if q.Runtime == oci.GVisor {

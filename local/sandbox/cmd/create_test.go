@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/need"
 )
 
-// Whichever one namespace a process shares with the helper, it is told.
+// Each namespace that a process shares with the helper is reported.
 func TestApart(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	kinds := map[string]uintptr{
 		"": 0, "user": unix.CLONE_NEWUSER, "pid": unix.CLONE_NEWPID, "mnt": unix.CLONE_NEWNS, "net": unix.CLONE_NEWNET,
 		"ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS, "cgroup": unix.CLONE_NEWCGROUP,

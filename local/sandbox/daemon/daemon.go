@@ -21,7 +21,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -129,6 +128,9 @@ func (d *daemon) open() (err error) {
 	if d.trees, err = cgroup.Mounted(); err != nil {
 		return err
 	}
+	if err := d.trees.Prepare(c.Parent); err != nil {
+		return err
+	}
 	d.holds = holds{filepath.Join(c.Dir, "held"), &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots}}
 	gone, err := d.sweep()
 	if err != nil {
@@ -193,21 +195,17 @@ func (d *daemon) sweep() (gone []string, err error) {
 	}
 	var used []string
 	for id, root := range held {
-		if d.alive(id) {
+		alive, err := d.trees.Exists(d.group(id))
+		if err != nil {
+			return nil, err
+		}
+		if alive {
 			used = append(used, root)
 		} else {
 			gone = append(gone, id)
 		}
 	}
 	return gone, spec.SweepRoots(filepath.Join(d.config.Dir, "roots"), used)
-}
-
-// alive reports whether a sandbox has a group anywhere.
-func (d *daemon) alive(id string) bool {
-	return slices.ContainsFunc(d.trees, func(h cgroup.Hierarchy) bool {
-		_, err := os.Lstat(filepath.Join(h.Mount, d.config.Parent, id))
-		return err == nil
-	})
 }
 
 // listen opens the socket, which only the server's user can open.

@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestOnlyTheServersUserIsServed(t *testing.T) {
@@ -136,18 +137,14 @@ func TestImagesAreNoLinks(t *testing.T) {
 // settle waits until the helper has as many descriptors as before.
 func (b *box) settle(before int) {
 	b.t.Helper()
-	for end := time.Now().Add(10 * time.Second); b.descriptors() > before; <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatalf("%d descriptors are open, and %d were", b.descriptors(), before)
-		}
-	}
+	wait.For(b.t, "the helper has no more descriptors than before", func() bool { return b.descriptors() <= before })
 }
 
-// Who says nothing, or leaves, holds up others for seconds at most.
+// Connections that say nothing end, so that others are served although none of them
+// leaves.
 func TestSilenceEnds(t *testing.T) {
 	b := newBox(t)
 	before := b.descriptors()
-	began := time.Now()
 	var silent []*net.UnixConn
 	for range 100 { // more than are served at once
 		conn, err := b.dial(server)
@@ -160,11 +157,8 @@ func TestSilenceEnds(t *testing.T) {
 	if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Parent != b.config.Parent {
 		t.Errorf("%+v, %v", answer, err)
 	}
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("others waited %v", took)
-	}
 	for _, conn := range silent {
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 		var refused helper.Answer
 		text := make([]byte, helper.MaxMessage)
 		if n, err := conn.Read(text); err == nil {
@@ -226,26 +220,26 @@ func TestSandboxesOutliveTheirHelper(t *testing.T) {
 	}
 }
 
-// A server that dies, or doesn't wait, leaves nothing that can't be removed.
+// A server that leaves, at several places of a create, leaves nothing that can't be
+// removed.
 func TestWhoeverLeavesGivesUp(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	socket := agentSocket(t, "unix")
 	before := b.descriptors()
-	for i, patience := range []time.Duration{0, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond} {
-		id := fmt.Sprintf("a%d", i)
+	for _, place := range b.places() {
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := send(conn, good(id), socket); err != nil {
+		if err := send(conn, good(place.id), socket); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(patience)
+		wait.For(t, place.name, place.reached)
 		_ = conn.Close()
 		asUser(server, func() {
-			if err := remote.Remove(context.Background(), id, b.config.Parent+"/"+id); err != nil {
-				t.Errorf("after %v: %v", patience, err)
+			if err := remote.Remove(context.Background(), place.id, b.config.Parent+"/"+place.id); err != nil {
+				t.Errorf("once %s: %v", place.name, err)
 			}
 		})
 	}
@@ -338,7 +332,7 @@ func TestSocketIsHandedOver(t *testing.T) {
 		if err := os.Chown(b.config.Socket, server, -1); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
 		cmd.ExtraFiles = []*os.File{file(t, l)}
@@ -389,7 +383,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		out, err := exec.CommandContext(ctx, filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text)).CombinedOutput()
 		cancel()
 		var exit *exec.ExitError
@@ -407,7 +401,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		"a link":           "mv /run/rockpool /run/elsewhere; ln -s elsewhere /run/rockpool",
 		"everybody's /run": "chmod 777 /run",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		cmd := exec.CommandContext(ctx, "sh", "-ec", "mount -t tmpfs -o mode=755 run /run; mkdir /run/rockpool; "+run+`; exec "$0" "$@"`,
 			filepath.Join(b.config.Dir, daemon.Program), helper.Listen, string(text))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
@@ -474,7 +468,7 @@ func (b *box) work(dir *os.File, packet string) string {
 		b.t.Fatal(err)
 	}
 	defer conn.Close()
-	err = errors.Join(conn.SetDeadline(time.Now().Add(20*time.Second)), send(conn, work, dir))
+	err = errors.Join(conn.SetDeadline(time.Now().Add(wait.Limit)), send(conn, work, dir))
 	text := make([]byte, helper.MaxMessage)
 	n, failed := conn.Read(text)
 	var answer helper.Answer

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // withGVisor is a helper that has gVisor.
@@ -62,7 +63,7 @@ func ownerOf(t *testing.T, path string) int {
 // A server gets sandboxes of the runtimes that its helper has, by their names, and
 // has the directory of their agents' sockets back when nobody inside can write to
 // it any more.
-func TestRuntimesAreTheHelpers(t *testing.T) {
+func TestGVisorIsTheHelpers(t *testing.T) {
 	b := newBox(t)
 	dir := b.outside("a", server)
 	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
@@ -116,7 +117,7 @@ func TestRuntimesAreTheHelpers(t *testing.T) {
 
 // No directory but the server's own is given to a sandbox, and none with something
 // in it.
-func TestOthersDirectoriesAreLeft(t *testing.T) {
+func TestGVisorLeavesOthersDirectories(t *testing.T) {
 	b := withGVisor(t)
 	full := b.outside("full", server)
 	if err := os.Symlink("/etc/passwd", filepath.Join(full.Name(), "agent")); err != nil {
@@ -170,34 +171,34 @@ func TestOthersDirectoriesAreLeft(t *testing.T) {
 
 // Whenever who asked leaves, and whenever the helper is killed, the directory is
 // the server's again in the end.
-func TestDirectoriesAreGivenBack(t *testing.T) {
+func TestGVisorGivesDirectoriesBack(t *testing.T) {
 	b := withGVisor(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
-	for i, patience := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
-		id := fmt.Sprintf("a%d", i)
-		dir := b.outside(id, server)
+	for i, place := range slices.Concat(b.places(), b.places()) {
+		killed := i >= len(b.places()) // the helper, in the second round
+		dir := b.outside(fmt.Sprint("directory", i), server)
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := send(conn, apart(id), dir); err != nil {
+		if err := send(conn, apart(place.id), dir); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(patience)
-		if i >= 4 {
+		wait.For(t, place.name, place.reached)
+		if killed {
 			b.end(syscall.SIGKILL)
 		}
 		_ = conn.Close()
-		if i >= 4 {
+		if killed {
 			b.start()
 		}
 		asUser(server, func() {
-			if err := remote.Remove(context.Background(), id, b.config.Parent+"/"+id); err != nil {
-				t.Errorf("after %v: %v", patience, err)
+			if err := remote.Remove(context.Background(), place.id, b.config.Parent+"/"+place.id); err != nil {
+				t.Errorf("once %s: %v", place.name, err)
 			}
 		})
 		if uid := ownerOf(t, dir.Name()); uid != server {
-			t.Errorf("after %v the directory is user %d's", patience, uid)
+			t.Errorf("once %s the directory is user %d's", place.name, uid)
 		}
 	}
 	b.nothing()

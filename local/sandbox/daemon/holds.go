@@ -42,9 +42,12 @@ func (h holds) take(id, root string) (slot int, err error) {
 }
 
 // has reports whether a sandbox has something, there or not.
-func (h holds) has(id string) bool {
+func (h holds) has(id string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(h.dir, id))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // slot returns the number of a sandbox's range.

@@ -11,6 +11,16 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 )
 
+const narrow = `{"egress":true,"narrow":true}`
+
+func verify(id, wish string) string {
+	return `{"protocol":2,"command":"verify","id":"` + id + `","network":` + wish + `}`
+}
+
+func offer() *network.Offer {
+	return &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
+}
+
 // What a sandbox may have of the network is the helper's to say, and the server's
 // to ask for.
 func TestNetworksAreOffered(t *testing.T) {
@@ -22,15 +32,11 @@ func TestNetworksAreOffered(t *testing.T) {
 	wish := func(id, wish string) string {
 		return strings.Replace(good(id), `"resources"`, `"network":`+wish+`,"resources"`, 1)
 	}
-	verify := func(id, wish string) string {
-		return `{"protocol":2,"command":"verify","id":"` + id + `","network":` + wish + `}`
-	}
 	if answer, err := b.as(server, wish("a", `{"egress":true}`), agentSocket(t, "unix")); err != nil || !answer.Final || !strings.Contains(answer.Error, "no network is offered") {
 		t.Errorf("without an offer: %+v, %v", answer, err)
 	}
 	b.end(syscall.SIGTERM)
-	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}
-	b.config.Network = &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
+	b.config.Network = offer()
 	b.start()
 	if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Network == nil || answer.Network.Pool != b.config.Network.Pool {
 		t.Errorf("it offers %+v, %v", answer, err)
@@ -38,7 +44,6 @@ func TestNetworksAreOffered(t *testing.T) {
 	if answer, err := b.as(server, wish("a", `{"bandwidth":51}`), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "more than the 50") {
 		t.Errorf("more than is offered: %+v, %v", answer, err)
 	}
-	const narrow = `{"egress":true,"narrow":true}`
 	answer, err := b.as(server, wish("a", narrow), agentSocket(t, "unix"))
 	if err != nil || answer.Error != "" || !network.DefaultPool4.Contains(answer.Address) {
 		t.Fatalf("%+v, %v", answer, err)
@@ -69,6 +74,19 @@ func TestNetworksAreOffered(t *testing.T) {
 	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
 		t.Errorf("%+v, %v", answer, err)
 	}
+}
+
+func TestGVisorNetworksAreOffered(t *testing.T) {
+	gvisor := sandboxtest.GVisor(t)
+	if !networktest.Alone(t) {
+		return
+	}
+	networktest.New(t)
+	b := newBox(t)
+	b.end(syscall.SIGTERM)
+	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: gvisor}}
+	b.config.Network = offer()
+	b.start()
 	other := strings.Replace(apart("a"), `"resources"`, `"network":`+narrow+`,"resources"`, 1)
 	if answer, err := b.as(server, other, b.outside("a", server)); err != nil || answer.Error != "" || !network.DefaultPool4.Contains(answer.Address) {
 		t.Errorf("with gVisor: %+v, %v", answer, err)

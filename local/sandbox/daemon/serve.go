@@ -246,8 +246,8 @@ func descriptors(rights []byte) (files []*os.File, err error) {
 // create makes a sandbox. What failed with an answer has left nothing; of
 // another failure the next remove cleans up.
 func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.File) (helper.Answer, error) {
-	if !d.holds.has(q.ID) && d.alive(q.ID) {
-		return helper.Answer{}, notOurs(q)
+	if _, err := d.ours(q.Command, q.ID); err != nil {
+		return helper.Answer{}, err
 	}
 	slot, err := d.holds.take(q.ID, d.root)
 	if err != nil {
@@ -278,11 +278,8 @@ func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
 // remove does nothing with a sandbox that was never made here. What has its name
 // in the same place is another server's.
 func (d *daemon) remove(ctx context.Context, id string) error {
-	if !d.holds.has(id) {
-		if d.alive(id) {
-			return notOurs(&helper.Request{Command: helper.Remove, ID: id})
-		}
-		return nil
+	if held, err := d.ours(helper.Remove, id); err != nil || !held {
+		return err
 	}
 	if err := d.launch.Remove(ctx, id, d.group(id)); err != nil {
 		return err
@@ -290,8 +287,17 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	return d.holds.release(id)
 }
 
-func notOurs(q *helper.Request) error {
-	return fmt.Errorf("%s sandbox %s: there is a control group of that name that isn't this helper's: give each server a cgroup parent of its own", q.Command, q.ID)
+// ours reports whether a sandbox has something of this helper, and returns an
+// error where it has not, but there is a group of its name.
+func (d *daemon) ours(command, id string) (held bool, err error) {
+	if held, err = d.holds.has(id); err != nil || held {
+		return held, err
+	}
+	there, err := d.trees.Exists(d.group(id))
+	if there {
+		err = fmt.Errorf("%s sandbox %s: there is a control group of that name that isn't this helper's: give each server a cgroup parent of its own", command, id)
+	}
+	return false, err
 }
 
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }

@@ -25,6 +25,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // Users that nobody on the machine is.
@@ -60,7 +62,7 @@ type box struct {
 
 func newBox(t *testing.T) *box {
 	t.Helper()
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	dir, err := os.MkdirTemp("", "rp-daemon-") // t.TempDir can't be entered by others
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +87,6 @@ func newBox(t *testing.T) *box {
 	if err = errors.Join(err, os.WriteFile(b.config.Worker, worker, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	b.start()
 	t.Cleanup(func() {
 		b.end(syscall.SIGTERM)
 		if b.nothing(); t.Failed() {
@@ -97,6 +98,7 @@ func newBox(t *testing.T) *box {
 			}
 		}
 	})
+	b.start()
 	return b
 }
 
@@ -113,13 +115,10 @@ func (b *box) start() {
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
-		if _, err := b.as(server, sandboxtest.Hello); err == nil {
-			return
-		} else if time.Now().After(end) {
-			b.t.Fatalf("the helper doesn't answer: %v\n%s", err, b.said.String())
-		}
-	}
+	wait.For(b.t, "the helper answers", func() bool {
+		_, err := b.as(server, sandboxtest.Hello)
+		return err == nil
+	})
 }
 
 func (b *box) end(signal syscall.Signal) {
@@ -156,7 +155,7 @@ func (b *box) as(uid int, packet string, files ...*os.File) (answer helper.Answe
 		return answer, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(wait.Limit)); err != nil {
 		return answer, err
 	}
 	if err := send(conn, packet, files...); err != nil {
@@ -210,6 +209,47 @@ func (b *box) nothing() {
 	if held, err := (&uids.Ranges{Dir: uids.Default}).Held(b.config.Dir); err != nil || len(held) > 0 {
 		b.t.Errorf("user ids are left: %v, %v", held, err)
 	}
+}
+
+// A place is how far the making of a sandbox is.
+type place struct {
+	name, id string
+	reached  func() bool
+}
+
+// places returns some of a create, each of another sandbox. One that was reached
+// stays so while the asker is there.
+func (b *box) places() (all []place) {
+	b.t.Helper()
+	tree, ok := b.trees.Controller("pids")
+	if !ok {
+		b.t.Fatal("no pids controller")
+	}
+	there := func(path ...string) func(id string) bool {
+		return func(id string) bool {
+			_, err := os.Stat(strings.ReplaceAll(filepath.Join(path...), "ID", id))
+			return err == nil
+		}
+	}
+	for _, p := range []struct {
+		name    string
+		reached func(id string) bool
+	}{
+		{"it was asked for", func(string) bool { return true }},
+		{"it has users", there(b.config.Dir, "held", "ID")},
+		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
+		{"its state is kept", there(b.config.Dir, "state", "ID")},
+		{"it has a process", func(id string) bool {
+			group := filepath.Join(tree.Mount, b.config.Parent, id)
+			pids, _ := cgroup.Processes(group)
+			agents, _ := cgroup.Processes(filepath.Join(group, cgroup.Agent))
+			return len(pids)+len(agents) > 0
+		}},
+	} {
+		id := fmt.Sprintf("a%d", len(all))
+		all = append(all, place{p.name, id, func() bool { return p.reached(id) }})
+	}
+	return all
 }
 
 // file returns what can be sent of a listener.

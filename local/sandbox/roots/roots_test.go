@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/roots"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 func TestAlone(t *testing.T) {
-	sandboxtest.NeedRoot(t)
+	need.Sandboxes(t)
 	const somebody = 61_236
 	for name, row := range map[string]struct {
 		change func(dir, file string) error

@@ -12,26 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/need"
 )
-
-// NeedRoot skips a test that needs what only root has, unless the machine says
-// that it must run (CI=true).
-func NeedRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
-		t.Skip("needs root")
-	}
-}
-
-// Lacks skips a test of what the machine doesn't have, and fails it where the
-// machine says that everything is there (CI=true).
-func Lacks(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
 
 // Agent returns the agent's binary.
 func Agent(t testing.TB) []byte {
@@ -85,6 +68,7 @@ func read(t testing.TB, p *program, name, source, environment string, flags ...s
 // first time.
 func GVisor(t testing.TB) string {
 	t.Helper()
+	need.GVisor(t)
 	gvisor.once.Do(func() {
 		cmd := exec.Command(filepath.Join(repository(), "scripts/gvisor"))
 		var said bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,26 +20,65 @@ import (
 // which exist during the build only (go build -overlay).
 func Without(t testing.TB, defence string) (agent, helper []byte) {
 	t.Helper()
-	const width = 64 // of the values, as they stand in the programs
-	const name = "without:"
-	fill := func(program []byte) []byte {
-		at := []byte(name + strings.Repeat(".", width))
-		if bytes.Count(program, at) != 1 {
-			t.Fatalf("a program can't be told to be without %q", defence)
-		}
-		return bytes.Replace(program, at, []byte(name+defence+strings.Repeat(".", width-len(defence))), 1)
-	}
-	agent = fill(differ(t, &weakAgent, "./agent/cmd", agentEdits, "CGO_ENABLED=0", "-trimpath", "-ldflags=-s -w"))
-	helper = differ(t, &weakHelper, "./local/sandbox/cmd", helperEdits, "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
-	return agent, fill(helper)
+	return fill(t, weakAgent.built(t), defence), helperWithout(t, defence)
 }
 
-var weakAgent, weakHelper program
+func helperWithout(t testing.TB, defence string) []byte {
+	t.Helper()
+	return fill(t, weakHelper.built(t), defence)
+}
+
+// fill writes the name of the missing defence into a program.
+func fill(t testing.TB, program []byte, defence string) []byte {
+	t.Helper()
+	const width = 64 // of the values, as they stand in the programs
+	const name = "without:"
+	at := []byte(name + strings.Repeat(".", width))
+	if bytes.Count(program, at) != 1 {
+		t.Fatalf("a program has no place for the name of the missing defence %q", defence)
+	}
+	return bytes.Replace(program, at, []byte(name+defence+strings.Repeat(".", width-len(defence))), 1)
+}
+
+// A weak program is one whose defences can be taken away.
+type weak struct {
+	program
+	name, source, environment string
+	flags                     []string
+	edits                     []edit
+}
+
+var (
+	weakAgent = weak{
+		name: "agent", source: "./agent/cmd", environment: "CGO_ENABLED=0", flags: []string{"-trimpath", "-ldflags=-s -w"},
+		edits: agentEdits,
+	}
+	weakHelper = weak{
+		name: "rockpool-sandbox", source: "./local/sandbox/cmd", environment: "CGO_ENABLED=1",
+		flags: []string{"-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo"},
+		edits: helperEdits,
+	}
+)
+
+// WriteWithout builds the programs that [Without] begins with, and writes them to a
+// directory: ROCKPOOL_PROGRAMS of a machine that can't build.
+func WriteWithout(dir string) error {
+	for _, w := range []*weak{&weakAgent, &weakHelper} {
+		data, said, err := buildWith(w.edits, w.source, w.environment, w.flags)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, w.name+"-without"), data, 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("build %s with edits: %w\n%s", w.source, err, said)
+		}
+	}
+	return nil
+}
 
 // An edit replaces what stands once in a file; with an old of "" the file is new.
 type edit struct{ file, old, with string }
 
-// without tells in a program which defence it is without.
+// without is the file that names a program's missing defence, for fill to write.
 const without = `package %s
 
 import "strings"
@@ -102,7 +142,7 @@ func loadUnlessWithout(code []unix.SockFilter) error {
 	} else if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`},
 }
 
-var helperEdits = append(fenceEdits, []edit{
+var helperEdits = slices.Concat(fenceEdits, faultEdits, []edit{
 	{"local/sandbox/cmd/without.go", "", withoutFile("main")},
 	{"local/sandbox/cmd/weaken.go", "", `package main
 
@@ -154,16 +194,24 @@ func weaken(s *specs.Spec) {
 `},
 	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
 	limits, err := spec.Limits(s, c.Machine.Lacks)`},
-}...)
+})
 
-// differ builds a program from sources with edits.
-func differ(t testing.TB, p *program, source string, edits []edit, environment string, flags ...string) []byte {
+// built builds the program. A machine that can't build has it beside the others:
+// scripts/vm writes it there.
+func (w *weak) built(t testing.TB) []byte {
 	t.Helper()
-	p.once.Do(func() { p.data, p.said, p.err = buildWith(edits, source, environment, flags) })
-	if p.err != nil {
-		t.Fatalf("build %s with edits: %v\n%s", source, p.err, p.said)
+	if dir := os.Getenv("ROCKPOOL_PROGRAMS"); dir != "" {
+		data, err := os.ReadFile(filepath.Join(dir, w.name+"-without"))
+		if err != nil {
+			t.Fatalf("ROCKPOOL_PROGRAMS lacks a program without a defence; sandboxtest/without writes it: %v", err)
+		}
+		return data
 	}
-	return p.data
+	w.once.Do(func() { w.data, w.said, w.err = buildWith(w.edits, w.source, w.environment, w.flags) })
+	if w.err != nil {
+		t.Fatalf("build %s with edits: %v\n%s", w.source, w.err, w.said)
+	}
+	return w.data
 }
 
 var editing sync.Mutex // builds are large: one at a time

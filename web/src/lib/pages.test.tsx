@@ -4,9 +4,8 @@ import { executionsOf } from "../pages/executions/useexecutions";
 import { runnersOf } from "../pages/runners/userunners";
 import { usePages } from "./pages";
 
-// Thousands of rows take a busy machine a while.
-configure({ asyncUtilTimeout: 20_000 });
-vi.setConfig({ testTimeout: 60_000 });
+// Thousands of rows take a busy machine a while: this only ends a test that would hang.
+configure({ asyncUtilTimeout: 100_000 });
 
 afterEach(() => {
   cleanup();

@@ -2,13 +2,15 @@ import { expect, test, vi } from "vitest";
 import { ServerError } from "../../lib/ask";
 import { Typist, type Written } from "./stdin";
 
+const limit = 100_000; // ms, which only ends a test that would hang
+
 test("keys go in their order, those that wait together", async () => {
   const calls: [string, number | undefined, (written: Written) => void][] = [];
   const typist = new Typist((text, offset) => new Promise((resolve) => calls.push([text, offset, resolve])), () => {});
   for (const key of "abc") typist.type(key);
   expect(calls.map(([text]) => text)).toEqual(["a"]);
   calls[0]![2]({ offset: 1 });
-  await vi.waitFor(() => expect(calls).toHaveLength(2));
+  await vi.waitFor(() => expect(calls).toHaveLength(2), limit);
   expect(calls[1]!.slice(0, 2)).toEqual(["bc", undefined]);
 });
 
@@ -51,8 +53,8 @@ test("an error that nothing helps against is told, and typing goes on", async ()
     (error) => failures.push(error.code),
   );
   typist.type("a");
-  await vi.waitFor(() => expect(failures).toEqual(["CONFLICT"]));
+  await vi.waitFor(() => expect(failures).toEqual(["CONFLICT"]), limit);
   refuse = false;
   typist.type("b");
-  await vi.waitFor(() => expect(sent).toEqual(["b"]));
+  await vi.waitFor(() => expect(sent).toEqual(["b"]), limit);
 });

@@ -1,0 +1,71 @@
+package serve_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+func TestHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"split": func(p *fakeProcess) {
+			for _, part := range []string{"a\xf0", "\x9f", "\x8e\x89b", "\xe2\x82"} {
+				_, _ = io.WriteString(p.stdout, part)
+				time.Sleep(5 * time.Millisecond)
+			}
+			_, _ = io.WriteString(p.stderr, "err")
+			time.Sleep(50 * time.Millisecond) // too late
+			_, _ = io.WriteString(p.stdout, "\xac")
+			_, _ = io.WriteString(p.stdout, "\xc3")
+		}})
+		s := f.start(agent.Start{Argv: []string{"split"}})
+		_, events, _ := f.follow(s, true)
+		var got []string
+		for _, e := range events {
+			got = append(got, fmt.Sprintf("%d %q %v", e.Stream, e.Data, e.Time))
+		}
+		want := `1 "a" 0s,1 "🎉b" 10ms,2 "err" 20ms,1 "\xe2\x82" 35ms,1 "\xac" 70ms,1 "\xc3" 70ms`
+		if strings.Join(got, ",") != want {
+			t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
+		}
+		_ = s.Close()
+		f.server.Close()
+	})
+}
+
+func FuzzTail(f *testing.F) {
+	f.Add([]byte("a🎉é\xff\xc3"), uint64(0b1011))
+	f.Fuzz(func(t *testing.T, text []byte, cuts uint64) {
+		synctest.Test(t, func(t *testing.T) { printInParts(t, text, cuts) })
+	})
+}
+
+// printInParts prints text in parts that come at once, by the clock.
+func printInParts(t *testing.T, text []byte, cuts uint64) {
+	fx := newFixture(t, commands{"print": func(p *fakeProcess) {
+		from := 0
+		for i := range text {
+			if cuts>>(i%64)&1 == 1 {
+				_, _ = p.stdout.Write(text[from:i])
+				from = i
+			}
+		}
+		_, _ = p.stdout.Write(text[from:])
+	}})
+	defer fx.server.Close()
+	output, events, _ := fx.follow(fx.start(agent.Start{Argv: []string{"print"}}), true)
+	if output != string(text) {
+		t.Fatalf("%q became %q", text, output)
+	}
+	for _, e := range events {
+		if utf8.Valid(text) && !utf8.Valid(e.Data) {
+			t.Errorf("a split character: %q", e.Data)
+		}
+	}
+}

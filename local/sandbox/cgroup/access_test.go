@@ -1,0 +1,146 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+)
+
+// unifiedTree makes a directory that looks like a tree of version 2 with one divided
+// group, /rockpool/a. Plain directories have the modes of groups, so these tests
+// run on every machine; scripts/vm-helper has a server that isn't root among real
+// groups of version 2.
+func unifiedTree(t *testing.T) (trees Hierarchies, dir string) {
+	t.Helper()
+	mount := sandboxtest.OpenDir(t)
+	dir = filepath.Join(mount, "rockpool", "a")
+	for _, at := range append(slots(filepath.Join(dir, Commands)), filepath.Join(dir, Agent), filepath.Join(dir, Commands), dir) {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"memory.events": "oom_kill 1\n", "pids.events": "max 1\n", "cgroup.procs": ""} {
+			if err := os.WriteFile(filepath.Join(at, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return Hierarchies{{Mount: mount, Root: "/", V2: true}}, dir
+}
+
+// TestUnreadableGroupIsNotMissing: to a process that may not search the parent, a
+// group isn't there or not there. Each question about it ends with an error that
+// has the path. Once it may, the answers are right.
+func TestUnreadableGroupIsNotMissing(t *testing.T) {
+	trees, dir := unifiedTree(t)
+	group := Group{Dir: dir, V2: true}
+	groups := Groups{Memory: group, Processes: group, CPU: group}
+	parent := filepath.Dir(dir)
+	questions := map[string]func() error{
+		"Of": func() error {
+			got, err := trees.of(1, "0::/rockpool/a/agent\n")
+			if err == nil && got != groups {
+				t.Errorf("the groups are %+v", got)
+			}
+			return err
+		},
+		"Counts": func() error {
+			kills, hits, err := groups.Counts()
+			if err == nil && (kills != 1 || hits != 6) {
+				t.Errorf("%d kills and %d refused forks are counted", kills, hits)
+			}
+			return err
+		},
+		"Counter.Counts": func() error {
+			c := NewCounter(groups)
+			defer c.Close()
+			_, _, err := c.Counts()
+			return err
+		},
+		"Exists": func() error {
+			there, err := trees.Exists("/rockpool/a")
+			if err == nil && !there {
+				t.Error("it isn't there")
+			}
+			return err
+		},
+		"Readable": func() error { return trees.Readable("/rockpool/a") },
+	}
+	ask := func(check func(name string, err error)) {
+		for name, question := range questions {
+			sandboxtest.AsNobody(t, func() { check(name, question()) })
+		}
+	}
+	ask(func(name string, err error) {
+		if err != nil {
+			t.Errorf("%s of a readable group: %v", name, err)
+		}
+	})
+	questions["Remove"] = func() error { return trees.Remove(t.Context(), "/rockpool/a") }
+	mode(t, parent, 0)
+	t.Cleanup(func() { mode(t, parent, 0o755) })
+	ask(func(name string, err error) {
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s of a group that can't be read: %v", name, err)
+		}
+	})
+}
+
+// TestGroupsAreReadableWhateverTheUmask: Prepare lets everybody read the groups
+// that it makes and those that it finds, and gives nobody more than that.
+func TestGroupsAreReadableWhateverTheUmask(t *testing.T) {
+	trees, _ := unifiedTree(t)
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	found := filepath.Join(trees[0].Mount, "rockpool")
+	mode(t, found, 0o700) // as a server with this umask made it
+	if err := trees.Prepare("/rockpool/b"); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{found, filepath.Join(found, "b")} {
+		info, err := os.Lstat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: the mode is %v", at, info.Mode())
+		}
+	}
+	if err := trees.Prepare("/rockpool/b"); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestPreparingTakesNoPermissionAway: a group that was found keeps what its mode has
+// beyond reading.
+func TestPreparingTakesNoPermissionAway(t *testing.T) {
+	trees, _ := unifiedTree(t)
+	found := filepath.Join(trees[0].Mount, "rockpool")
+	mode(t, found, fs.ModeSetgid|0o770)
+	if err := trees.Prepare("/rockpool"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode(); got != fs.ModeDir|fs.ModeSetgid|0o775 {
+		t.Errorf("the mode is %v", got)
+	}
+}
+
+func mode(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,67 @@
+package sandboxtest
+
+import "testing"
+
+// Deaths are places of a create at which a helper of [Dying] is killed.
+var Deaths = []string{"state", "process", "checked", "running"}
+
+// Dying returns a rockpool-sandbox that gets SIGKILL when a create comes to a place:
+// the sandbox has its state's directory; a first process, which waits; limits that
+// were read back, and its network; the agent, which runs.
+func Dying(t testing.TB, place string) []byte {
+	t.Helper()
+	return helperWithout(t, "life:"+place)
+}
+
+// Straying returns a rockpool-sandbox whose sandboxes' first processes leave their
+// group of processes, for the group "elsewhere" beside it, before limits are read
+// back.
+func Straying(t testing.TB) []byte {
+	t.Helper()
+	return helperWithout(t, "staying")
+}
+
+var faultEdits = []edit{
+	{"local/sandbox/cmd/fault.go", "", `package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+)
+
+func dieAt(place string) {
+	if isWithout("life:" + place) {
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		select {}
+	}
+}
+
+func stray(trees cgroup.Hierarchies, group string, pid int) error {
+	if !isWithout("staying") {
+		return nil
+	}
+	tree, ok := trees.Controller("pids")
+	if !ok {
+		return errors.New("no pids controller")
+	}
+	return os.WriteFile(filepath.Join(tree.Mount, filepath.Dir(group), "elsewhere", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+`},
+	{"local/sandbox/cmd/create.go", `	null, err := os.OpenFile(os.DevNull`, `	dieAt("state")
+	null, err := os.OpenFile(os.DevNull`},
+	{"local/sandbox/cmd/create.go", `	groups, err := check(state.InitProcessPid)`, `	dieAt("process")
+	if err := stray(trees, c.Group(q.ID), state.InitProcessPid); err != nil {
+		return helper.Answer{}, err
+	}
+	groups, err := check(state.InitProcessPid)`},
+	{"local/sandbox/cmd/create.go", `	if err := container.Exec(); err != nil {`, `	dieAt("checked")
+	if err := container.Exec(); err != nil {`},
+	{"local/sandbox/cmd/create.go", `	return helper.Answer{PID: state.InitProcessPid, Start`, `	dieAt("running")
+	return helper.Answer{PID: state.InitProcessPid, Start`},
+}

@@ -1,0 +1,21 @@
+// Without writes programs whose defences tests can take away to the directory that
+// its argument names, for tests on a machine that can't build them (scripts/vm).
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: without DIRECTORY")
+		os.Exit(2)
+	}
+	if err := sandboxtest.WriteWithout(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

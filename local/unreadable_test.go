@@ -1,0 +1,251 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/need"
+)
+
+// unreadableGroups returns a tree of version 2 whose group /rockpool only its
+// owner may search, as a root server with a strict umask left it.
+func unreadableGroups(t *testing.T) (trees cgroup.Hierarchies, runner string) {
+	t.Helper()
+	mount := sandboxtest.OpenDir(t)
+	parent := filepath.Join(mount, "rockpool")
+	runner = filepath.Join(parent, "a")
+	if err := os.MkdirAll(runner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(parent, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(parent, 0o755) })
+	return cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}, runner
+}
+
+// TestServerWithUnreadableGroupsDoesNotStart: it would take each runner of the
+// last server for dead, and remove it.
+func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
+	need.Sandboxes(t) // a server takes a helper of root's only
+	trees, _ := unreadableGroups(t)
+	socket := filepath.Join(sandboxtest.OpenDir(t), "s")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(socket, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { // a helper that only says hello
+		defer close(served)
+		for {
+			conn, err := listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, helper.MaxMessage))
+			text, _ := json.Marshal(helper.Answer{Parent: "/rockpool"})
+			_, _ = conn.Write(text)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-served
+	})
+	c := &Cluster{config: Config{HelperSocket: socket, CgroupParent: "rockpool"}, trees: trees}
+	sandboxtest.AsNobody(t, func() {
+		err := c.greet(t.Context())
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), trees[0].Mount) {
+			t.Errorf("greet: %v", err)
+		}
+	})
+	if err := os.Chmod(filepath.Join(trees[0].Mount, "rockpool"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.AsNobody(t, func() {
+		if err := c.greet(t.Context()); err != nil {
+			t.Errorf("greet, with groups that can be read: %v", err)
+		}
+	})
+}
+
+// TestUnreadableCountersAreAProblem: counters that can't be read say nothing about
+// the runner. It isn't GONE, what was counted before isn't given for what is
+// counted now, and health has the path until the counters of all runners are read.
+func TestUnreadableCountersAreAProblem(t *testing.T) {
+	_, broken := unreadableGroups(t)
+	sound := t.TempDir()
+	c := &Cluster{log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}}
+	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
+		group := cgroup.Group{Dir: dir, V2: true}
+		c.entries[id] = &entry{
+			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, evidence: &runtime.Evidence{},
+			counter: cgroup.NewCounter(cgroup.Groups{Memory: group, Processes: group, CPU: group}),
+		}
+		t.Cleanup(c.entries[id].counter.Close)
+	}
+	counts(t, sound)
+	sandboxtest.AsNobody(t, func() {
+		for range 2 {
+			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal {
+				t.Errorf("%+v, %v", seen, err)
+			}
+		}
+	})
+	if _, err := c.Evidence(t.Context(), "b"); err != nil {
+		t.Errorf("the other runner: %v", err)
+	}
+	if len(c.problems) != 1 || !strings.Contains(c.problems[0].Message, broken) {
+		t.Errorf("the problems are %+v", c.problems)
+	}
+
+	if err := os.Chmod(filepath.Dir(broken), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, broken)
+	if _, err := c.Evidence(t.Context(), "a"); err != nil {
+		t.Errorf("readable again: %v", err)
+	}
+	if len(c.problems) != 0 {
+		t.Errorf("once the counters are read, the problems are %+v", c.problems)
+	}
+}
+
+// counts makes the files of a group that count.
+func counts(t *testing.T, dir string) {
+	t.Helper()
+	for file, text := range map[string]string{"memory.events": "oom_kill 0\n", "pids.events": "max 0\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A removingLauncher notes which sandboxes it was asked to remove.
+type removingLauncher struct {
+	launcher
+	removed []string
+}
+
+func (l *removingLauncher) Remove(_ context.Context, id, _ string) error {
+	l.removed = append(l.removed, id)
+	return nil
+}
+
+// unreadRunner returns a claimed runner whose process is this one, with a file in
+// its group that can't be read, not even by root: it is a directory. The group is
+// the real one's name below a directory of the test's.
+func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, file string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut("\n"+string(text), "\n0::")
+	if !found {
+		need.Lacks(t, "the kernel shows no group of version 2 of this process:\n%s", text)
+	}
+	group, _, _ := strings.Cut(after, "\n")
+	mount := sandboxtest.OpenDir(t)
+	dir := filepath.Join(mount, group)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, dir)
+	file = filepath.Join(dir, "memory.events")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	c = &Cluster{
+		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, launcher: &removingLauncher{}, removals: make(chan struct{}, 1),
+		trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}},
+	}
+	started, err := startTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if handle, err = json.Marshal(saved{PID: os.Getpid(), Start: started}); err != nil {
+		t.Fatal(err)
+	}
+	r := runtime.Runner{ID: "a", State: runtime.RunnerClaimed, Claim: runtime.Claim{Key: "k"}}
+	e = c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Running, Handle: handle})
+	e.group = group
+	return c, e, handle, file
+}
+
+// TestRunnerThatCantBeReadIsLeftAsItIs: a file that can't be read says nothing about
+// the runner. It isn't removed, and the server doesn't start without it.
+func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, e, _, file := unreadRunner(t)
+		before := e.runner
+		err := c.restoreRunners(t.Context(), []*entry{e})
+		if !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "runner a ") {
+			t.Errorf("restoreRunners: %v", err)
+		}
+		if removed := c.launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.runner, before) || e.removing {
+			t.Errorf("removed is %q, and the runner is %+v", removed, e.runner)
+		}
+	})
+}
+
+// TestRunnerThatCanBeReadAgainIsTakenOver: an error that passes ends no runner, and
+// doesn't keep the server from starting.
+func TestRunnerThatCanBeReadAgainIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, e, saved, file := unreadRunner(t)
+		time.AfterFunc(findOutWithin/2+findOutEvery/2, func() { // between two tries
+			if err := os.Remove(file); err != nil {
+				t.Error(err)
+			}
+			counts(t, filepath.Dir(file))
+		})
+		handle, err := (&driver{c, e}).Reattach(t.Context(), saved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handle.Close()
+		e.counter.Close()
+	})
+}
+
+// TestErrorsThatSayThatARunnerEnded: what the kernel answers of a process or
+// group that isn't there, beside what it answers where it couldn't look.
+func TestErrorsThatSayThatARunnerEnded(t *testing.T) {
+	for err, want := range map[error]bool{
+		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,
+		unix.ESRCH: false, unix.ENOENT: false, unix.ENODEV: false, unix.EINVAL: false, errors.New("it is another process"): false,
+	} {
+		if got := unread(fmt.Errorf("look: %w", &fs.PathError{Op: "open", Path: "x", Err: err})); got != want {
+			t.Errorf("%v: unread is %t", err, got)
+		}
+	}
+}

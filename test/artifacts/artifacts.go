@@ -1,0 +1,50 @@
+// Package artifacts keeps what explains a failed test: logs, events, pictures. The
+// variable ROCKPOOL_ARTIFACTS names their directory, and `make test` sets it.
+package artifacts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Root returns the directory of all artefacts, or "" where none are kept.
+func Root() string { return os.Getenv("ROCKPOOL_ARTIFACTS") }
+
+// Package returns the path of a test's package below the module's root, for example
+// "local/image".
+func Package(t testing.TB) string {
+	t.Helper()
+	here, err := os.Getwd() // a test runs in its package's directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	for root := here; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil || root == "/" {
+			path, _ := filepath.Rel(root, here)
+			return path
+		}
+	}
+}
+
+// Keep writes a file of a test's own directory, and returns its path. It replaces a
+// file of the same name. It returns "" where no artefacts are kept, or where the
+// write failed, which fails the test.
+func Keep(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	if Root() == "" {
+		return ""
+	}
+	dir := filepath.Join(Root(), Package(t), strings.NewReplacer("/", "-", ":", "-").Replace(t.Name()))
+	path := filepath.Join(dir, name)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(path, content, 0o644)
+	}
+	if err != nil {
+		t.Errorf("keep an artefact: %v", err)
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,99 @@
+// Package need selects tests by what they need beyond Go, a C compiler and a plain
+// user. The variable ROCKPOOL_TEST names what a run provides, for example "sandbox
+// nomad"; `make test` and its phases set it. A run that doesn't provide what a test
+// needs skips it, and names the command that runs it. A run that provides it fails
+// the test where the machine lacks it.
+package need
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/artifacts"
+)
+
+// commands run the tests that need each provision.
+var commands = map[string]string{
+	"sandbox": "make test",
+	"program": "make test",
+	"nomad":   "make test-nomad",
+	"gvisor":  "make test-gvisor",
+	"attack":  "make test-attack",
+	"chaos":   "make test-chaos",
+}
+
+// Sandboxes marks a test that makes real sandboxes, mounts or cgroups, or uses a
+// program that scripts/needs installs for make test.
+func Sandboxes(t testing.TB) { t.Helper(); needs(t, "sandbox") }
+
+// Program marks a test that runs bin/rockpool as a process, or looks at what make
+// build embeds there. The race detector sees nothing of these, so its phase leaves
+// such tests out.
+func Program(t testing.TB) { t.Helper(); needs(t, "program") }
+
+// Nomad marks a test that uses a real Nomad.
+func Nomad(t testing.TB) { t.Helper(); needs(t, "nomad") }
+
+// GVisor marks a test that uses gVisor's runsc.
+func GVisor(t testing.TB) { t.Helper(); needs(t, "gvisor") }
+
+// Attacks marks a test that takes minutes, because it carries out the whole corpus
+// of attacks.
+func Attacks(t testing.TB) { t.Helper(); needs(t, "attack") }
+
+// Chaos marks a test that kills servers for a while.
+func Chaos(t testing.TB) { t.Helper(); needs(t, "chaos") }
+
+// Provides reports whether ROCKPOOL_TEST names a provision.
+func Provides(provision string) bool {
+	return slices.Contains(strings.Fields(os.Getenv("ROCKPOOL_TEST")), provision)
+}
+
+func needs(t testing.TB, provision string) {
+	t.Helper()
+	if !Provides(provision) {
+		record(t, "skipped")
+		t.Skipf("needs %s: %s", provision, commands[provision])
+	}
+	t.Cleanup(func() {
+		if !t.Skipped() {
+			record(t, "ran")
+		}
+	})
+	if os.Geteuid() != 0 {
+		t.Fatalf("tests that need %s run as root: sudo env PATH=\"$PATH\" %s", provision, commands[provision])
+	}
+}
+
+// Lacks fails a test of what the machine lacks although this run provides
+// sandboxes. It skips the test elsewhere, and in the virtual machine of make
+// test-vm, which has few programs and takes ours from ROCKPOOL_PROGRAMS.
+func Lacks(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if Provides("sandbox") && os.Getenv("ROCKPOOL_PROGRAMS") == "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// record notes among the artefacts that a test was skipped, or ran. scripts/test
+// compares both at the end of a whole run: each test must have run in some phase.
+func record(t testing.TB, as string) {
+	t.Helper()
+	if artifacts.Root() == "" {
+		return
+	}
+	line := artifacts.Package(t) + " " + t.Name() + "\n"
+	f, err := os.OpenFile(filepath.Join(artifacts.Root(), as+".list"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err == nil {
+		_, err = f.WriteString(line)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Errorf("record that a test %s: %v", as, err)
+	}
+}

@@ -1,0 +1,73 @@
+package wait
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A failing test records what ended it.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatalf(format string, _ ...any) {
+	f.said = format
+	panic(f)
+}
+
+// ended runs do and returns whether it ended its test.
+func ended(do func(t testing.TB)) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	do(&failing{})
+	return false
+}
+
+func TestForLooksUntilTheConditionHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, looks := time.Now(), 0
+		For(t, "the tenth look", func() bool { looks++; return looks == 10 })
+		if took := time.Since(began); looks != 10 || took == 0 || took > 9*last {
+			t.Errorf("%d looks in %s", looks, took)
+		}
+	})
+}
+
+func TestForEndsATestThatWouldHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !ended(func(t testing.TB) { For(t, "what never is", func() bool { return false }) }) {
+			t.Error("the test goes on")
+		}
+		if took := time.Since(began); took < Limit || took > Limit+2*last {
+			t.Errorf("it ended after %s", took)
+		}
+	})
+}
+
+func TestReceiveReturnsTheValueOrTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		values := make(chan int, 1)
+		values <- 7
+		if got := Receive(t, values, "a value"); got != 7 {
+			t.Errorf("got %d", got)
+		}
+		if !ended(func(t testing.TB) { Receive(t, values, "what never comes") }) {
+			t.Error("the test goes on")
+		}
+		close(values)
+		if got := Receive(t, values, "the end"); got != 0 {
+			t.Errorf("got %d", got)
+		}
+	})
+}
+
+func TestLoadNamesTheLoad(t *testing.T) {
+	if got := Load(); !strings.HasPrefix(got, "load ") || len(strings.Fields(got)) < 4 {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,14 @@
+// How the browser's tests wait for what no page shows.
+import assert from "node:assert/strict";
+
+/** ms after which a test that would hang ends. No test asserts it. */
+export const limit = 120_000;
+
+/** Returns what the condition returns, once that is true. */
+export async function until(what, holds) {
+  for (const end = Date.now() + limit; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    const value = await holds();
+    if (value) return value;
+    assert.ok(Date.now() < end, `not after ${limit / 1_000} s: ${what}`);
+  }
+}
