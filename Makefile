@@ -9,7 +9,9 @@ CLUSTER ?= local
 ARCHES := amd64 arm64
 # Go fails where git refuses, for example for root in another user's clone.
 VCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
-GO_BUILD := go build -trimpath -buildvcs=$(VCS)
+# With these tags no package but the sandbox helper needs C, and all that is built, tested and
+# linted shares what is compiled.
+GO_BUILD := go build -trimpath -tags=netgo,osusergo -buildvcs=$(VCS)
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 help: ## print this
@@ -35,7 +37,7 @@ agent:
 
 sandbox:
 	@echo 'build the sandbox helper'
-	@CGO_ENABLED=1 $(GO_BUILD) -tags netgo,osusergo -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
+	@CGO_ENABLED=1 $(GO_BUILD) -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
 
 prober:
 	@echo 'build the prober'

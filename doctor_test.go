@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/executable"
 )
 
 func TestDoctorJudgesWhatASandboxShows(t *testing.T) {
@@ -162,13 +164,13 @@ func asNobody(t *testing.T, args ...string) (stdout, stderr string, code int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	text, err := os.ReadFile(rockpool(t))
-	program := filepath.Join(dir, "rockpool")
-	if err := errors.Join(err, os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Chown(dir, 65534, 65534)); err != nil {
+	own := filepath.Join(dir, "rockpool")
+	executable.Copy(t, rockpool(t), own)
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 65534, 65534)); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd := exec.CommandContext(t.Context(), own, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME=", "HOME="+dir) // so that its state is below that

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,6 +185,46 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 		t.Errorf("the claimed runner is %+v", r)
 	}
 	p.finish(t)
+}
+
+// TestE2EStopWaitsForNoClient has clients that never do what the server could wait
+// for: a watcher that doesn't read, a request that isn't sent to its end, a program
+// that runs on, and a claim that waits. The server may take an hour to stop.
+func TestE2EStopWaitsForNoClient(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	p := serve(t, data, rockpool(t), "serve", "--data", data, "--stop-within", "1h")
+	p.call(t, `mutation { putEnvironment(input: {id: "empty", poolSize: 0}) { created } }`, nil, nil)
+	runner := p.claimLoosely(t, "shell")
+	watcher := p.slowWatcher(t, p.start(t, object{"runnerId": runner, "shell": "yes"}))
+	defer watcher.Close()
+	if _, err := io.ReadFull(watcher, make([]byte, 10)); err != nil { // and no more
+		t.Fatal(err)
+	}
+	half, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.URL(), "http://"), "/graphql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer half.Close()
+	if _, err := io.WriteString(half, "POST /graphql HTTP/1.1\r\nHost: rockpool\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		claimed <- p.Ask(t.Context(), `mutation { claimRunner(input: {environmentId: "empty", waitFor: 600}) { runner { id } } }`, nil, nil)
+	}()
+	wait.For(t, "the claim waits", func() bool {
+		var out struct {
+			Environment struct{ Pool struct{ Waiting int } }
+		}
+		p.call(t, `{ environment(id: "empty") { pool { waiting } } }`, nil, &out)
+		return out.Environment.Pool.Waiting == 1
+	})
+	p.end(t, syscall.SIGTERM, false)
+	if err := wait.Receive(t, claimed, "the claim ends"); err == nil {
+		t.Error("the claim got a runner")
+	}
+	p.wantNothingLeft(t)
 }
 
 func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {

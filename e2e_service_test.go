@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -127,13 +128,7 @@ func newService(t testing.TB) *service {
 		t.Fatal(err)
 	}
 	s := &service{t: t, program: filepath.Join(t.TempDir(), "rockpool"), unit: unit(t)}
-	program, err := os.ReadFile(rockpool(t))
-	if err == nil {
-		err = os.WriteFile(s.program, program, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	executable.Copy(t, rockpool(t), s.program)
 	name := fmt.Sprintf("rockpool/test-service-%d/rockpool.service", os.Getpid())
 	for _, tree := range trees {
 		if tree.V2 || slices.ContainsFunc(tree.Controllers, func(c string) bool { return slices.Contains(own, c) }) {

@@ -156,11 +156,7 @@ func (c *helperCommand) install() error {
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {
-		at := filepath.Join(c.State, name)
-		if err := os.WriteFile(at+".new", data, 0o755); err != nil { // one that runs can't be written
-			return err
-		}
-		if err := os.Rename(at+".new", at); err != nil {
+		if err := launch.WriteProgram(filepath.Join(c.State, name), data); err != nil {
 			return err
 		}
 	}

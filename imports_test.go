@@ -43,13 +43,15 @@ var mayImport = map[string][]string{
 	"local/...":           {"runtime", "runtime/timing", "agent/...", "local/..."},
 	"nomad/bare":          {},
 	"test/wait":           {},
-	"test/artifacts":      {},
+	"test/repository":     {},
+	"test/executable":     {},
+	"test/artifacts":      {"test/repository"},
 	"test/need":           {"test/artifacts"},
 
 	// These make things for tests. Nothing that is built into a program imports them.
-	"local/sandbox/sandboxtest": {"test/need"},
+	"local/sandbox/sandboxtest": {"test/need", "test/repository"},
 	"local/network/networktest": {"local/thread", "test/need", "test/wait"},
-	"nomad/nomadtest":           {"test/need"},
+	"nomad/nomadtest":           {"test/need", "test/repository"},
 	"nomad":                     {"runtime", "runtime/hints", "runtime/past", "agent/...", "nomad/..."},
 	"nomad/...":                 {"runtime", "agent/...", "nomad/..."},
 	"graph":                     {"runtime", "runtime/engine", "graph/..."},

@@ -32,7 +32,19 @@ type commands struct {
 }
 
 func main() {
+	findOutAboutPidfds()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// findOutAboutPidfds has Go try now what it tries once, before the first child or
+// os.FindProcess: whether the kernel has pidfds. The child of this test shares our
+// memory and has our signal handlers (syscall.doCheckClonePidfd of Go 1.26). If Ctrl-C
+// ends it inside of a handler, the thread goes on with the handler's stack, and we crash
+// with "morestack on gsignal". As long as nothing takes signals, Ctrl-C ends us anyway.
+func findOutAboutPidfds() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Release()
+	}
 }
 
 // execute runs one command and returns the program's exit code.

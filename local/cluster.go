@@ -11,7 +11,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -303,20 +302,7 @@ func (c *Cluster) install(ctx context.Context) error {
 		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil
 	}
-	return writeProgram(c.direct.Path, c.config.Helper)
-}
-
-// writeProgram replaces a program by rename: one that runs can't be written. One
-// that is the same stays, so that a full disk stops no clean-up.
-func writeProgram(path string, data []byte) error {
-	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, data) {
-		return nil
-	}
-	temp := path + ".new"
-	if err := os.WriteFile(temp, data, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return launch.WriteProgram(c.direct.Path, c.config.Helper)
 }
 
 // Close lets go of the directory and of the runners, for who doesn't call Run.

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -324,7 +325,7 @@ func atSomeMoment(t testing.TB, about time.Duration) context.Context {
 func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 	b.t.Helper()
 	for _, place := range sandboxtest.Deaths {
-		if err := writeProgram(b.direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
+		if err := launch.WriteProgram(b.direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
 			b.t.Fatal(err)
 		}
 		if err := b.create(b.t.Context(), env); err == nil {
@@ -332,7 +333,7 @@ func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 		}
 		left(place)
 	}
-	if err := writeProgram(b.direct.Path, b.config.Helper); err != nil {
+	if err := launch.WriteProgram(b.direct.Path, b.config.Helper); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()

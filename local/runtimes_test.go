@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -82,9 +82,7 @@ for a; do
 done
 exec %s "$@"
 `, b.config.Runtimes["runc"].Path)
-	if err := os.WriteFile(careless, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, careless, []byte(script))
 	b.config.Runtimes = oci.Runtimes{"runc": {Path: careless}}
 	b.open()
 	b.run()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -45,9 +46,7 @@ func newTask(t *testing.T, flags ...string) *bed {
 	}
 	dir := filepath.Join(parent, "task")
 	binary := filepath.Join(dir, "local/agent")
-	program, err := os.ReadFile(agentBinary)
-	must(err)
-	must(os.WriteFile(binary, program, 0o755))
+	executable.Copy(t, agentBinary, binary)
 	b := &bed{socket: filepath.Join(dir, "secrets/agent.sock")}
 	cmd := exec.Command(binary, append([]string{"serve", "--socket", b.socket, "--workspace", filepath.Join(dir, "local")}, flags...)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "NOMAD_TOKEN=very-secret", "NOMAD_SECRETS_DIR=" + filepath.Join(dir, "secrets")}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,17 +146,38 @@ func (f *files) write(p string, w agent.Write, content io.Reader) (stat unix.Sta
 	if err != nil {
 		return stat, err
 	}
-	defer func() { _ = unix.Close(fd) }()
 	if err = fill(fd, w, content); err == nil {
 		err = unix.Fstat(fd, &stat)
 	}
+	_ = unix.Close(fd)
 	if err == nil {
+		awaitWriters(dir, temporary)
 		err = unix.Renameat(dir, temporary, dir, path.Base(p))
 	}
 	if err != nil {
 		_ = unix.Unlinkat(dir, temporary, 0)
 	}
 	return stat, err
+}
+
+// awaitWriters returns once nothing has a file open for writing: the kernel refuses to
+// execute it until then (ETXTBSY). A child that starts meanwhile has our descriptor until
+// it executes its own program, which it soon does. User code can hold the file open for
+// ever, where the directory is its own; then it is as if it wrote there itself.
+func awaitWriters(dir int, name string) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // we may not read it
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for pause := 100 * time.Microsecond; pause < 200*time.Millisecond; pause *= 2 {
+		// A lease for reading is refused as long as there is a writer (fcntl(2)).
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != unix.EAGAIN {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+			return
+		}
+		<-time.After(pause)
+	}
 }
 
 // fill writes the content, and sets the mode.

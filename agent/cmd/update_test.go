@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -211,5 +212,38 @@ func TestUpdateRace(t *testing.T) {
 	b.finish(t, s)
 	if got := b.sh(t, "cat /tmp/victim/keep; ls /etc; find /workspace -name '.rockpool*'").stdout; got != "keep\ngroup\npasswd\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestWhatIsWrittenCanBeExecutedAtOnce has commands start while programs are written.
+// A child has the agent's descriptors until it executes its own program, and the
+// kernel refuses to execute a file that is open for writing.
+func TestWhatIsWrittenCanBeExecutedAtOnce(t *testing.T) {
+	b := newBed(t, 0)
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer close(done)
+	for other := range 4 {
+		others.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if what := b.attempt(t, fmt.Sprintf("other-%d-%d", other, i)); what != "exit 0" {
+					t.Error(what)
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		name := fmt.Sprintf("program-%d", i)
+		b.put(t, agent.Write{Path: name, Size: 10, Mode: 0o755}, "#!/bin/sh\n")
+		if r, err := b.start(t, agent.Start{Argv: []string{"./" + name}, Env: testEnv}); err != nil || r.exit.Code != 0 {
+			t.Fatalf("%s: %+v, %v", name, r, err)
+		}
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
+
+	"github.com/rockpool/rockpool/test/repository"
 )
 
 // programs are what a task of the drivers exec and docker finds.
@@ -101,9 +102,6 @@ func copyFile(from, to string) error {
 
 // source returns the directory that this package's files are in.
 func source() (string, error) {
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("nomadtest: where its source is isn't known")
-	}
-	return filepath.Dir(here), nil
+	root, err := repository.Root()
+	return filepath.Join(root, "nomad/nomadtest"), err
 }

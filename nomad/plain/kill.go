@@ -81,8 +81,8 @@ func (p *process) await() {
 	p.lose(errors.New("its end didn't come"))
 }
 
-// tell runs kill.sh, until it has done its work or ctx ends. What must not be
-// done twice isn't tried again once it may have been done.
+// tell runs kill.sh, until it has done its work or ctx ends. An order that must be
+// carried out at most once isn't sent again once it may have arrived.
 func (p *process) tell(ctx context.Context, args ...string) error {
 	var failure error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

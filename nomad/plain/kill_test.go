@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -149,9 +150,7 @@ func TestWhatIsLeftBehindMayPrintForAMoment(t *testing.T) {
 	m := shells(t)["dash"]
 	moment := t.TempDir()
 	const sleep = "#!/bin/sh\n: >ended\nwhile [ ! -e printed ]; do /bin/sleep 0.01; done\n"
-	if err := os.WriteFile(filepath.Join(moment, "sleep"), []byte(sleep), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	executable.Write(t, filepath.Join(moment, "sleep"), []byte(sleep))
 	m.path = moment + ":" + m.path
 	b := newBed(t, m)
 	o := b.sh("(while [ ! -e ended ]; do /bin/sleep 0.01; done; echo late; : >printed; exec /bin/sleep 1000) & echo $! >group; echo ready")

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/repository"
 )
 
 // Root returns the directory of all artefacts, or "" where none are kept.
@@ -20,12 +22,12 @@ func Package(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for root := here; ; root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil || root == "/" {
-			path, _ := filepath.Rel(root, here)
-			return path
-		}
+	root, err := repository.Root()
+	if err != nil {
+		return filepath.Base(here) // a test binary alone, for example in a virtual machine
 	}
+	path, _ := filepath.Rel(root, here)
+	return path
 }
 
 // Keep writes a file of a test's own directory, and returns its path. It replaces a

@@ -79,6 +79,7 @@ export async function scrollDown(page, n, step) {
   let steps = 0;
   let most = 0;
   for (let last = 0; last !== n + 1; steps++) {
+    assert.ok(steps < n, `after ${steps} steps the last row is ${last} of ${n}`); // a step is some rows
     await step();
     const rows = await page.evaluate(async () => {
       await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));

@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
+	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -77,16 +78,12 @@ func newBox(t *testing.T) *box {
 		t.Fatal(err)
 	}
 	err = errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(b.config.Dir, 0o700))
-	for name, data := range map[string][]byte{daemon.Program: sandboxtest.Helper(t), daemon.Agent: sandboxtest.Agent(t)} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(b.config.Dir, name), data, 0o755))
-	}
-	var worker []byte
-	if err == nil {
-		worker, err = os.ReadFile("/proc/self/exe")
-	}
-	if err = errors.Join(err, os.WriteFile(b.config.Worker, worker, 0o755)); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+	executable.Write(t, filepath.Join(b.config.Dir, daemon.Program), sandboxtest.Helper(t))
+	executable.Write(t, filepath.Join(b.config.Dir, daemon.Agent), sandboxtest.Agent(t))
+	executable.Copy(t, "/proc/self/exe", b.config.Worker)
 	t.Cleanup(func() {
 		b.end(syscall.SIGTERM)
 		if b.nothing(); t.Failed() {

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/repository"
 )
 
 // Agent returns the agent's binary.
@@ -52,7 +52,7 @@ func read(t testing.TB, p *program, name, source, environment string, flags ...s
 		defer os.RemoveAll(dir)
 		out := filepath.Join(dir, "program")
 		cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), source)...)
-		cmd.Dir = repository()
+		cmd.Dir = sources()
 		cmd.Env = append(os.Environ(), environment)
 		if p.said, p.err = cmd.CombinedOutput(); p.err == nil {
 			p.data, p.err = os.ReadFile(out)
@@ -70,7 +70,7 @@ func GVisor(t testing.TB) string {
 	t.Helper()
 	need.GVisor(t)
 	gvisor.once.Do(func() {
-		cmd := exec.Command(filepath.Join(repository(), "scripts/gvisor"))
+		cmd := exec.Command(filepath.Join(sources(), "scripts/gvisor"))
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		gvisor.data, gvisor.err = cmd.Output()
@@ -86,7 +86,7 @@ func GVisor(t testing.TB) string {
 // its service do.
 func AsUnit(t testing.TB, unit string, line ...string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository(), "packaging", unit))
+	text, err := os.ReadFile(filepath.Join(sources(), "packaging", unit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +99,8 @@ func AsUnit(t testing.TB, unit string, line ...string) []string {
 	return append([]string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=" + set}, line...)
 }
 
-// repository is where the sources are.
-func repository() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "../../..")
+// sources is the module's directory, or "" where only a test binary is.
+func sources() string {
+	root, _ := repository.Root()
+	return root
 }

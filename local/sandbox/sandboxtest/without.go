@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -224,8 +223,7 @@ func buildWith(edits []edit, source, environment string, flags []string) (data, 
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	_, here, _, _ := runtime.Caller(0)
-	top := filepath.Join(filepath.Dir(here), "../../..")
+	top := sources()
 	texts := map[string]string{}
 	for _, e := range edits {
 		if e.old == "" {

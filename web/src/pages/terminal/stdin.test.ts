@@ -40,7 +40,7 @@ test("what got no answer is sent again with the same offset", async () => {
   vi.useRealTimers();
 });
 
-test("an error that nothing helps against is told, and typing goes on", async () => {
+test("an error that no retry mends is shown, and typing goes on", async () => {
   const failures: string[] = [];
   let refuse = true;
   const sent: string[] = [];

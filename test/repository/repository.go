@@ -1,0 +1,25 @@
+// Package repository finds the module's sources from where a test runs.
+package repository
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Root returns the directory of go.mod: the working directory, or the nearest above it.
+// A test runs in its package's directory.
+func Root() (string, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := here; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == "/" {
+			return "", fmt.Errorf("there is no go.mod in %s or above it", here)
+		}
+	}
+}
