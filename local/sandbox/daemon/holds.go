@@ -60,10 +60,11 @@ func (h holds) slot(id string) (int, error) {
 }
 
 // release gives back what a sandbox has that isn't there any more. A range whose
-// number wasn't written yet is free as soon as its holder's directory is gone.
+// number wasn't written yet is free as soon as its holder's directory is gone. The file
+// is there, and empty, if the helper was killed just then.
 func (h holds) release(id string) error {
 	dir := filepath.Join(h.dir, id)
-	if text, err := os.ReadFile(filepath.Join(dir, slotName)); err == nil {
+	if text, err := os.ReadFile(filepath.Join(dir, slotName)); err == nil && len(text) > 0 {
 		slot, err := strconv.Atoi(string(text))
 		if err == nil {
 			err = h.ranges.Release(slot, dir)
