@@ -134,17 +134,18 @@ func sweep(ctx context.Context, config Config, all string, say sayer) error {
 	return nil
 }
 
-// remove removes the nest, and the directory of all nests with the last. Clean
-// is whether its server's end left nothing.
-func (n *nest) remove(ctx context.Context, clean bool, say sayer) error {
+// remove removes the nest, and the directory of all nests with the last, or says
+// what stays. Clean is whether its server's end left nothing.
+func (n *nest) remove(ctx context.Context, clean bool, say sayer) {
 	all, err := lockNests(ctx, filepath.Dir(n.dir.Name()), say)
-	if err != nil {
-		return err
+	if err == nil {
+		defer all.Close()
+		err = n.empty(ctx, clean, say)
+		_ = os.Remove(all.Name()) // there may be others
 	}
-	defer all.Close()
-	err = n.empty(ctx, clean, say)
-	_ = os.Remove(all.Name()) // there may be others
-	return err
+	if err != nil {
+		say("%s could not be removed, and the next private server tries again: %v", n.config.Data, err)
+	}
 }
 
 // empty removes what is in the nest, and the nest; where a runner can't be

@@ -134,7 +134,7 @@ func runPrivate(ctx context.Context, config Config, logger *zap.Logger, say saye
 		return err
 	}
 	clean := false
-	defer func() { err = errors.Join(err, nest.remove(context.WithoutCancel(ctx), clean, say)) }()
+	defer func() { nest.remove(context.WithoutCancel(ctx), clean, say) }()
 	server := NewServer(nest.config, logger)
 	server.socket = nest.socket()
 	if err := server.Open(ctx); err != nil {

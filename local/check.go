@@ -79,7 +79,7 @@ func (c *Cluster) tryController(name string) error {
 }
 
 // trySandbox starts a runner as its task would, waits for its agent, and
-// removes it.
+// removes it. What it can't remove is the next server's to remove.
 func (c *Cluster) trySandbox(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,
@@ -103,5 +103,8 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	return errors.Join(err, starter.Destroy(clean), place.Stop(clean, taskrunner.StopRequest{Values: values}))
+	if left := starter.Destroy(clean); left != nil {
+		return errors.Join(err, left) // its directory leads the next server to it, and keeps its user ids
+	}
+	return errors.Join(err, place.Stop(clean, taskrunner.StopRequest{Values: values}))
 }

@@ -441,3 +441,38 @@ func TestRestoreOutOfTime(t *testing.T) {
 	b.run()
 	b.expect(id, "echo hi", "hi")
 }
+
+// Check's sandbox outlives a removal that fails: a Ctrl-C reaches a helper that has
+// just been forked and isn't in a session of its own yet. The next server removes it.
+func TestWhatCheckLeavesIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	once := &failsOnce{launcher: b.launcher, err: errors.New("signal: interrupt")}
+	b.launcher = once
+	if err := b.Check(t.Context()); !errors.Is(err, once.err) {
+		t.Errorf("Check: %v, want %v", err, once.err)
+	}
+	if left := b.processes(); len(left) == 0 {
+		t.Error("the removal that failed left no process")
+	}
+	if held, err := b.ranges.Held(b.runnersDir()); err != nil || len(held) != 1 {
+		t.Errorf("user ids of what is left: %v (%v), want its own", held, err)
+	}
+	b.run().reopened()
+	b.noRunnerLeft()
+}
+
+// A failsOnce launcher's first Remove fails and does nothing.
+type failsOnce struct {
+	launcher
+	err   error
+	tried bool
+}
+
+func (f *failsOnce) Remove(ctx context.Context, id, group string) error {
+	if !f.tried {
+		f.tried = true
+		return f.err
+	}
+	return f.launcher.Remove(ctx, id, group)
+}
