@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,18 @@ import (
 func (b *bed) left(t testing.TB) string {
 	t.Helper()
 	return b.sh(t, `for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) tr '\0' ' ' <$p/cmdline; echo;; esac; done 2>/dev/null | grep -v -e '^tr ' -e '^grep ' -e '^sh -c for' -e '^$'`).stdout
+}
+
+// sleeps reports whether a sleep of some seconds is left, not just the shell whose script
+// names it.
+func sleeps(left, seconds string) bool { return strings.Contains("\n"+left, "\nsleep "+seconds) }
+
+func (b *bed) awaitSleeps(t testing.TB, all ...string) {
+	t.Helper()
+	wait.For(t, fmt.Sprintf("sleeps of %s run", all), func() bool {
+		left := b.left(t)
+		return !slices.ContainsFunc(all, func(seconds string) bool { return !sleeps(left, seconds) })
+	})
 }
 
 // TestTimeLimit shows what a time limit ends. When the agent decides is shown by its
@@ -117,20 +130,12 @@ func TestOnlyItsOwn(t *testing.T) {
 		}
 		sessions = append(sessions, s)
 	}
-	wait.For(t, "all sleep", func() bool {
-		left := "\n" + b.left(t)
-		for _, seconds := range []string{"1000", "1001", "2000", "2001"} {
-			if !strings.Contains(left, "\nsleep "+seconds) {
-				return false
-			}
-		}
-		return true
-	})
+	b.awaitSleeps(t, "1000", "1001", "2000", "2001")
 	if err := sessions[0].Kill(0); err != nil {
 		t.Fatal(err)
 	}
 	b.finish(t, sessions[0])
-	if left := b.left(t); strings.Contains(left, "000") || !strings.Contains(left, "sleep 1001") || !strings.Contains(left, "sleep 2001") {
+	if left := b.left(t); strings.Contains(left, "000") || !sleeps(left, "1001") || !sleeps(left, "2001") {
 		t.Errorf("left: %q", left)
 	}
 	_ = sessions[1].Kill(0)

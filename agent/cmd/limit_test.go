@@ -154,10 +154,7 @@ func TestPrivileged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "both sleep", func() bool {
-		left := b.left(t)
-		return strings.Contains(left, "sleep 1010") && strings.Contains(left, "sleep 1011")
-	})
+	b.awaitSleeps(t, "1010", "1011")
 	if err := s.Kill(0); err != nil {
 		t.Fatal(err)
 	}
