@@ -1,10 +1,8 @@
 import { expect, test } from "vitest";
 import { Backlog, type Fetch } from "./backlog";
 
-const chunk = 32 << 10;
-
 /** A server that has so many chunks, and more with each one that is drawn. */
-function printer(chunks: number) {
+function printer(chunks: number, chunk = 32 << 10) {
   const server = {
     chunks,
     asked: [] as [maxBytes: number, text: boolean][],
@@ -54,6 +52,44 @@ test("who is in a hurry sees the last of it, and what is printed by then", async
   expect(new Set(drawn).size).toBe(drawn.length);
   expect(skips).toBe(1);
   expect(server.asked.length).toBeLessThan(200);
+});
+
+test("who is in a hurry sees the last of it, however long the chunks and what is left of a step", async () => {
+  for (let chunks = 3_000; chunks < 4_500; chunks += 7) {
+    const server = printer(chunks, 8 << 10);
+    const backlog = new Backlog(server.fetch);
+    const drawn: number[] = [];
+    await backlog.drain(
+      async (text) => {
+        drawn.push(Number(text));
+        backlog.hurry();
+      },
+      () => {},
+      () => {},
+    );
+    expect(drawn.at(-1), `of ${chunks}`).toBe(chunks - 1);
+    expect(drawn.length, `of ${chunks}`).toBeLessThan(100);
+  }
+});
+
+test("who was in a hurry before it began sees the last of it, once", async () => {
+  const server = printer(1000);
+  const backlog = new Backlog(server.fetch);
+  let drawn = 0;
+  let skips = 0;
+  const drain = () =>
+    backlog.drain(
+      async () => void drawn++,
+      () => {},
+      () => skips++,
+    );
+  backlog.hurry();
+  await drain();
+  expect([skips, drawn < 100]).toEqual([1, true]);
+  server.chunks = 2000;
+  drawn = 0;
+  await drain();
+  expect([skips, drawn]).toEqual([1, 1000]);
 });
 
 test("a hurry when little is left leaves out nothing", async () => {

@@ -1,7 +1,7 @@
 // What a program has printed and the screen hasn't drawn yet: it stays on the
 // server, and is fetched as fast as it is drawn.
 
-/** A page of output; more is there already if it is full. */
+/** A page of output; more may be there already if it is full. */
 export interface Printed {
   chunks: readonly { text?: string }[];
   lostBytes: number;
@@ -14,7 +14,7 @@ export type Fetch = (after: string | null, maxBytes: number, text: boolean) => P
 const pageBytes = 128 << 10;
 // Steps over what nobody wants to see; the last of them is drawn.
 const strides = [8 << 20, 1 << 20, 128 << 10];
-// No chunk is larger.
+// No chunk is larger. Many are smaller, so a page that looks full may be the last.
 const chunkBytes = 33_000;
 
 const full = (page: Printed, maxBytes: number) => page.chunks.length >= Math.floor(maxBytes / chunkBytes);
@@ -42,7 +42,6 @@ export class Backlog {
 
   /** Has all drawn that was printed until it comes back; `skipped` hears that something was left out. */
   async drain(draw: (text: string) => Promise<void>, lost: (bytes: number) => void, skipped: () => void): Promise<void> {
-    this.hurried = false;
     let told = false;
     while (!this.stopped) {
       if (this.hurried && (await this.skip()) && !told) {
@@ -57,15 +56,16 @@ export class Backlog {
         await draw(text ?? "");
       }
       this.cursor = page.cursor;
-      if (!full(page, pageBytes)) return;
+      if (!full(page, pageBytes)) break;
     }
+    this.hurried = false;
   }
 
   private async skip(): Promise<boolean> {
     const from = this.cursor;
-    let at = from;
     for (const stride of strides) {
-      this.cursor = at;
+      // From the last full page on, since it may be the very last.
+      let at = this.cursor;
       while (!this.stopped) {
         const page = await this.fetch(at, stride, false);
         if (!page || !full(page, stride)) break;
