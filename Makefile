@@ -11,8 +11,10 @@ ARCHES := amd64 arm64
 VCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 # With these tags no package but the sandbox helper needs C, and all that is built, tested and
 # linted shares what is compiled.
-GO_BUILD := go build -trimpath -tags=netgo,osusergo -buildvcs=$(VCS)
-LINT := go tool -modfile=tools/go.mod golangci-lint
+# Compilers and linters that collect less are faster by a fifth.
+FAST := GOGC=400 GOMEMLIMIT=2500MiB
+GO_BUILD := $(FAST) go build -trimpath -tags=netgo,osusergo -buildvcs=$(VCS)
+LINT := $(FAST) go tool -modfile=tools/go.mod golangci-lint
 
 help: ## print this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | while IFS='|' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -108,7 +110,7 @@ lint: ## run the linters
 	@$(LINT) run ./...
 
 generate: ## generate the API's code from schema.graphqls
-	@go tool gqlgen generate
+	@$(FAST) go tool gqlgen generate
 
 baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)
 	@BREAKING=$(BREAKING) scripts/conformance baseline
