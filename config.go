@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"go.uber.org/zap"
@@ -20,32 +21,33 @@ import (
 // Config are a server's settings. Each is a flag of rockpool serve, a variable,
 // or a key of the settings file.
 type Config struct {
-	Listen           string   `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there is a --token-file. Port 0: any that is free. (${default}; $$${env})"`
-	Data             string   `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
-	TokenFile        string   `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
-	Cluster          string   `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
-	AdvertiseURL     string   `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
-	AllowedHosts     []string `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names in the Host header that are answered beside localhost and the address itself. ($$${env})"`
-	AllowedOrigins   []string `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Web pages that may use the API beside the server's own, for example https://admin.example.org. ($$${env})"`
-	NoIntrospection  bool     `env:"ROCKPOOL_NO_INTROSPECTION" help:"Don't show the schema, and suggest no names of it. ($$${env})"`
-	MaxBody          int64    `env:"ROCKPOOL_MAX_BODY" default:"33554432" placeholder:"BYTES" help:"Bytes of a request at most, 1024 to 1073741824; uploaded files don't count. (${default}; $$${env})"`
-	Parallel         int      `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners started at once, 1 to 64; 0: as many as there are CPUs. (${default}; $$${env})"`
-	CPUOvercommit    float64  `name:"cpu-overcommit" env:"ROCKPOOL_CPU_OVERCOMMIT" default:"250" placeholder:"FACTOR" help:"How often the machine's CPU is promised to runners, 0.1 to 1000. What has no room waits, and says so. (${default}; $$${env})"`
-	MemoryOvercommit float64  `env:"ROCKPOOL_MEMORY_OVERCOMMIT" default:"8" placeholder:"FACTOR" help:"How often its memory is, 0.1 to 1000; what runners use together must fit in it all the same. (${default}; $$${env})"`
-	AlertThreshold   float64  `env:"ROCKPOOL_ALERT_THRESHOLD" default:"0.5" placeholder:"SHARE" help:"Share of a pool's size, 0 to 1, under which its idle runners are too few. (${default}; $$${env})"`
-	AlertTimeout     int      `env:"ROCKPOOL_ALERT_TIMEOUT" default:"60" placeholder:"SECONDS" help:"How long they must be too few until the pool alerts, and the cluster is asked again, 0 to 86400; 0: no alerts. (${default}; $$${env})"`
-	KeepExecutions   int      `env:"ROCKPOOL_KEEP_EXECUTIONS" default:"604800" placeholder:"SECONDS" help:"How long finished executions and their output are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
-	KeepBytes        int64    `env:"ROCKPOOL_KEEP_BYTES" default:"10737418240" placeholder:"BYTES" help:"Bytes that executions and their output may take, 16777216 to 1125899906842624: the oldest finished ones go first; where none is left, output is lost and says so. 0: any. (${default}; $$${env})"`
-	KeepEvaluations  int      `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"300" placeholder:"SECONDS" help:"How long the scheduler's evaluations can be looked at after they ended, 1 to 86400. (${default}; $$${env})"`
-	KeepAllocations  int      `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" placeholder:"SECONDS" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
-	CgroupParent     string   `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
-	SandboxHelper    string   `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
-	Network          bool     `env:"ROCKPOOL_NETWORK" help:"Let environments of this machine have a network: egress to what is public, and exposed ports. ($$${env})"`
-	AcceptMissing    bool     `name:"accept-missing-limits" env:"ROCKPOOL_ACCEPT_MISSING_LIMITS" help:"Let a server that isn't root start runners without the limits of memory, processes or CPU time that it can't set, for want of a control group. Else it says so, and doesn't start. ($$${env})"`
-	OnStop           string   `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
-	LogLevel         string   `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
-	LogFormat        string   `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
-	DebugAddress     string   `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
+	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there is a --token-file. Port 0: any that is free. (${default}; $$${env})"`
+	Data             string        `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
+	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
+	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
+	AdvertiseURL     string        `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
+	AllowedHosts     []string      `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names in the Host header that are answered beside localhost and the address itself. ($$${env})"`
+	AllowedOrigins   []string      `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Web pages that may use the API beside the server's own, for example https://admin.example.org. ($$${env})"`
+	NoIntrospection  bool          `env:"ROCKPOOL_NO_INTROSPECTION" help:"Don't show the schema, and suggest no names of it. ($$${env})"`
+	MaxBody          int64         `env:"ROCKPOOL_MAX_BODY" default:"33554432" placeholder:"BYTES" help:"Bytes of a request at most, 1024 to 1073741824; uploaded files don't count. (${default}; $$${env})"`
+	Parallel         int           `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners started at once, 1 to 64; 0: as many as there are CPUs. (${default}; $$${env})"`
+	CPUOvercommit    float64       `name:"cpu-overcommit" env:"ROCKPOOL_CPU_OVERCOMMIT" default:"250" placeholder:"FACTOR" help:"How often the machine's CPU is promised to runners, 0.1 to 1000. What has no room waits, and says so. (${default}; $$${env})"`
+	MemoryOvercommit float64       `env:"ROCKPOOL_MEMORY_OVERCOMMIT" default:"8" placeholder:"FACTOR" help:"How often its memory is, 0.1 to 1000; what runners use together must fit in it all the same. (${default}; $$${env})"`
+	AlertThreshold   float64       `env:"ROCKPOOL_ALERT_THRESHOLD" default:"0.5" placeholder:"SHARE" help:"Share of a pool's size, 0 to 1, under which its idle runners are too few. (${default}; $$${env})"`
+	AlertTimeout     int           `env:"ROCKPOOL_ALERT_TIMEOUT" default:"60" placeholder:"SECONDS" help:"How long they must be too few until the pool alerts, and the cluster is asked again, 0 to 86400; 0: no alerts. (${default}; $$${env})"`
+	KeepExecutions   int           `env:"ROCKPOOL_KEEP_EXECUTIONS" default:"604800" placeholder:"SECONDS" help:"How long finished executions and their output are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
+	KeepBytes        int64         `env:"ROCKPOOL_KEEP_BYTES" default:"10737418240" placeholder:"BYTES" help:"Bytes that executions and their output may take, 16777216 to 1125899906842624: the oldest finished ones go first; where none is left, output is lost and says so. 0: any. (${default}; $$${env})"`
+	KeepEvaluations  int           `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"300" placeholder:"SECONDS" help:"How long the scheduler's evaluations can be looked at after they ended, 1 to 86400. (${default}; $$${env})"`
+	KeepAllocations  int           `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" placeholder:"SECONDS" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
+	CgroupParent     string        `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
+	SandboxHelper    string        `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
+	Network          bool          `env:"ROCKPOOL_NETWORK" help:"Let environments of this machine have a network: egress to what is public, and exposed ports. ($$${env})"`
+	AcceptMissing    bool          `name:"accept-missing-limits" env:"ROCKPOOL_ACCEPT_MISSING_LIMITS" help:"Let a server that isn't root start runners without the limits of memory, processes or CPU time that it can't set, for want of a control group. Else it says so, and doesn't start. ($$${env})"`
+	OnStop           string        `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
+	StopWithin       time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"DURATION" help:"How long a stop may take, 0s to 1h. After that the server exits with 125, and the next start takes over, or cleans up, what is left. Removing many runners may take longer. (4500ms; $$${env})"`
+	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
+	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
+	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
 	Runtimes RuntimesConfig `embed:""`
 	Images   ImagesConfig   `embed:"" prefix:"image-"`
@@ -148,6 +150,9 @@ func (c *Config) Check() error {
 	case stopKeeps, stopRemoves:
 	default:
 		return &settingError{"on-stop", c.OnStop, "keep or remove"}
+	}
+	if c.StopWithin < 0 || c.StopWithin > time.Hour {
+		return &settingError{"stop-within", c.StopWithin.String(), "0s to 1h"}
 	}
 	for _, origin := range c.AllowedOrigins {
 		if u, err := url.Parse(origin); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || origin != u.Scheme+"://"+u.Host {

@@ -112,6 +112,41 @@ func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
 	}
 }
 
+// TestE2EPrivateServerStartsBesideWhatStays has a directory of a killed one that
+// can't be removed: something is mounted in it.
+func TestE2EPrivateServerStartsBesideWhatStays(t *testing.T) {
+	program := rockpool(t)
+	_, state := privately(t)
+	left := filepath.Join(state, "rockpool-private", "run-left")
+	mounted := filepath.Join(left, "mounted")
+	if err := os.MkdirAll(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", mounted, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	run := func() string {
+		_, errs, code := runProgram(t, nil, program, "run", "--env", "shell", "--", "true")
+		if code != 0 {
+			t.Errorf("%d %s", code, errs)
+		}
+		return errs
+	}
+	errs := run()
+	if err := unix.Unmount(mounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(errs, left+" stays") != 1 || !strings.Contains(errs, "device or resource busy") {
+		t.Errorf("%q", errs)
+	}
+	if errs := run(); strings.Contains(errs, "could not be removed") {
+		t.Errorf("%q", errs)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", left, err)
+	}
+}
+
 func TestPrivateConfigReadsTheSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "data: /srv/pool\ncgroup-parent: rockpool/mine\nlisten: 0.0.0.0:80\non-stop: keep\nparallel: 3\nlog-level: warn\n"

@@ -32,16 +32,15 @@ type commands struct {
 }
 
 func main() {
-	findOutAboutPidfds()
+	probePidfds()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// findOutAboutPidfds has Go try now what it tries once, before the first child or
-// os.FindProcess: whether the kernel has pidfds. The child of this test shares our
-// memory and has our signal handlers (syscall.doCheckClonePidfd of Go 1.26). If Ctrl-C
-// ends it inside of a handler, the thread goes on with the handler's stack, and we crash
-// with "morestack on gsignal". As long as nothing takes signals, Ctrl-C ends us anyway.
-func findOutAboutPidfds() {
+// probePidfds makes Go's one probe for pidfds before anything handles signals. The
+// probe's child shares our memory and our signal handlers (syscall.doCheckClonePidfd of
+// Go 1.26). If Ctrl-C ends that child inside of a handler, we crash with "morestack on
+// gsignal".
+func probePidfds() {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Release()
 	}

@@ -127,9 +127,7 @@ func sweep(ctx context.Context, config Config, all string, say sayer) error {
 			return err
 		}
 		left := nest{nestConfig(config, path), dir}
-		if err := left.empty(ctx, false, say); err != nil {
-			return err
-		}
+		left.empty(ctx, false, say)
 	}
 	return nil
 }
@@ -138,28 +136,34 @@ func sweep(ctx context.Context, config Config, all string, say sayer) error {
 // what stays. Clean is whether its server's end left nothing.
 func (n *nest) remove(ctx context.Context, clean bool, say sayer) {
 	all, err := lockNests(ctx, filepath.Dir(n.dir.Name()), say)
-	if err == nil {
-		defer all.Close()
-		err = n.empty(ctx, clean, say)
-		_ = os.Remove(all.Name()) // there may be others
-	}
 	if err != nil {
-		say("%s could not be removed, and the next private server tries again: %v", n.config.Data, err)
+		n.stays(say, err)
+		return
 	}
+	defer all.Close()
+	n.empty(ctx, clean, say)
+	_ = os.Remove(all.Name()) // there may be others
+}
+
+func (n *nest) stays(say sayer, err error) {
+	say("what a private server made could not be removed, so %s stays, and the next one tries again: %v", n.config.Data, err)
 }
 
 // empty removes what is in the nest, and the nest; where a runner can't be
-// removed, it says so, and leaves both to the next.
-func (n *nest) empty(ctx context.Context, clean bool, say sayer) error {
-	if !clean {
-		if err := NewServer(n.config, zap.NewNop()).Discard(ctx); err != nil {
-			say("what a private server made could not be removed, so %s stays, and the next one tries again: %v", n.config.Data, err)
-			return n.dir.Close()
-		}
-	}
+// removed, it leaves both to the next. It says what stays.
+func (n *nest) empty(ctx context.Context, clean bool, say sayer) {
+	defer n.dir.Close()
 	var err error
-	if os.Geteuid() != 0 {
+	if !clean {
+		err = NewServer(n.config, zap.NewNop()).Discard(ctx)
+	}
+	if err == nil && os.Geteuid() != 0 {
 		err = local.RemoveImages(ctx, filepath.Join(n.config.Data, "local"), imageWorker)
 	}
-	return errors.Join(err, os.RemoveAll(n.config.Data), n.dir.Close())
+	if err == nil {
+		err = os.RemoveAll(n.config.Data)
+	}
+	if err != nil {
+		n.stays(say, err)
+	}
 }

@@ -26,8 +26,6 @@ type serveCommand struct {
 	File         string       `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
 	EndWithStdin bool         `hidden:""` // for who starts a server that isn't to outlive it
 	settings     settingsFile // that was read
-
-	StopWithin time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"DURATION" help:"How long a stop may take. Then the server ends as it is with 125, and the next start takes over, or cleans up, what is left. Many runners that a stop removes may need more. (4500ms; $$${env})"`
 }
 
 // Help is what rockpool serve --help says beyond the flags.
@@ -73,11 +71,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 
 // Run serves.
 func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
-	err := c.Check()
-	if err == nil && (c.StopWithin < 0 || c.StopWithin > time.Hour) {
-		err = &settingError{"stop-within", c.StopWithin.String(), "0s to 1h"}
-	}
-	if err != nil {
+	if err := c.Check(); err != nil {
 		var wrong *settingError
 		if errors.As(err, &wrong) {
 			return wrong.at(selected, c.settings)

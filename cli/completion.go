@@ -12,7 +12,7 @@ type completionCommand struct {
 
 // Help is what its --help says beyond the flags.
 func (completionCommand) Help() string {
-	return `Commands, flags and their values are completed, and from the server that --server or ROCKPOOL_SERVER names: environments, runners and executions. A server has 1 s to answer; ROCKPOOL_COMPLETE_WITHIN=3s gives one that is far away more.
+	return `Commands, flags and their values are completed, and from the server that --server or ROCKPOOL_SERVER names: environments, runners and executions. A server has 1 s to answer; set ROCKPOOL_COMPLETE_WITHIN=3s for a distant one.
 
     source <(rockpool completion bash)                    # in ~/.bashrc
     source <(rockpool completion zsh)                     # in ~/.zshrc, after compinit

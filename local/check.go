@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -68,18 +69,15 @@ func (c *Cluster) tryController(name string) error {
 	if !ok {
 		return errors.New("the kernel shows no such cgroup controller")
 	}
-	if err := tree.Prepare("/" + c.config.CgroupParent); err != nil {
+	group := path.Join("/", c.config.CgroupParent, "check-"+string(runtime.NewRunnerID()))
+	if err := tree.Prepare(group); err != nil {
 		return err
 	}
-	at := filepath.Join(tree.Mount, c.config.CgroupParent, "check-"+string(runtime.NewRunnerID()))
-	if err := os.Mkdir(at, 0o755); err != nil {
-		return err
-	}
-	return os.Remove(at)
+	return os.Remove(filepath.Join(tree.Mount, group))
 }
 
 // trySandbox starts a runner as its task would, waits for its agent, and
-// removes it. What it can't remove is the next server's to remove.
+// removes it. The next server removes what this one can't.
 func (c *Cluster) trySandbox(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,
@@ -104,7 +102,7 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
 	if left := starter.Destroy(clean); left != nil {
-		return errors.Join(err, left) // its directory leads the next server to it, and keeps its user ids
+		return errors.Join(err, left) // the next server finds it by its directory, which keeps its user ids
 	}
 	return errors.Join(err, place.Stop(clean, taskrunner.StopRequest{Values: values}))
 }

@@ -102,11 +102,11 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	return d.hold(process, s, groups, kills)
 }
 
-// errUnread says that it isn't known whether a runner lives.
-var errUnread = errors.New("what tells whether it lives can't be read")
+// errUnread says that nobody knows whether a runner lives.
+var errUnread = errors.New("can't read whether it lives")
 
-// untilRead calls read again while its error says nothing about the runner. After
-// findOutWithin it returns that error with errUnread.
+// untilRead calls read again while its error leaves open whether the runner lives.
+// After findOutWithin it returns that error with errUnread.
 func untilRead(ctx context.Context, read func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, findOutWithin)
 	defer cancel()
@@ -123,9 +123,9 @@ func untilRead(ctx context.Context, read func() error) error {
 	}
 }
 
-// unread reports whether an error of a system call says nothing about the runner.
-// The others say that its process or its groups aren't there; EINVAL says that its
-// id is now a thread's.
+// unread reports whether an error of a system call leaves open whether the runner
+// lives, as EACCES and EMFILE do. The others say that its process or its groups aren't
+// there; EINVAL says that its id is now a thread's.
 func unread(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !uncounted(err)

@@ -38,7 +38,7 @@ type entry struct {
 	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
 	oomSeen    int64                // OOM kills that it outlived
 	evidence   *runtime.Evidence
-	unread     bool                // its counters can't be read
+	unread     *runtime.Problem    // with its counters; nil: they can be read
 	events     []runtime.TaskEvent // the latest; never changed in place
 }
 

@@ -50,26 +50,21 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	return *last, nil
 }
 
-// counted has Status tell an error that says nothing about e, until no runner's
-// counters have one.
+// counted notes whether e's counters could be read, for Status.
 func (c *Cluster) counted(e *entry, err error) {
-	const subject = "counters"
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.unread = err != nil && !uncounted(err)
-	if e.unread {
-		c.reportOnce(subject, err.Error())
-		return
+	was := e.unread
+	switch {
+	case err == nil || uncounted(err):
+		e.unread = nil
+	case was == nil:
+		e.unread = &runtime.Problem{Subject: "counters", Message: err.Error(), Since: time.Now()}
 	}
-	if len(c.problems) == 0 {
-		return
+	told := e.unread != nil && was == nil
+	c.mu.Unlock()
+	if told {
+		c.log.Error("a runner's counters can't be read", zap.String("runner", string(e.id)), zap.Error(err))
 	}
-	for _, other := range c.entries {
-		if other.unread {
-			return
-		}
-	}
-	c.resolve(subject)
 }
 
 // errNeverMade says that a runner has no sandbox, and never had one.
@@ -106,9 +101,10 @@ func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) 
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.OOMKills > e.oomSeen {
-		e.oomSeen = now.OOMKills
+	first := now.OOMKills > e.oomSeen
+	e.oomSeen = max(e.oomSeen, now.OOMKills)
+	c.mu.Unlock()
+	if first {
 		c.log.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
 	}
 }

@@ -40,7 +40,7 @@ func (c *Cluster) greet(ctx context.Context) error {
 		case err == nil && answer.Parent != parent:
 			return fmt.Errorf("the sandbox helper makes runners' groups below %s, not below %s: let --cgroup-parent be the same for both", answer.Parent, parent)
 		case err == nil:
-			// Else every runner of the last server would be taken for dead, and removed.
+			// Else New would fail later, with the first runner of the last server.
 			if err := c.trees.Readable(parent); err != nil {
 				return fmt.Errorf("this server can't read the cgroups below %s: restart the sandbox helper, which makes them readable: %w", parent, err)
 			}

@@ -56,7 +56,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 
 func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 	until := time.Now().Add(restoreWithin)
-	var g errgroup.Group
+	g, ctx := errgroup.WithContext(ctx) // after an error the others are left as they are, too
 	g.SetLimit(restoreAtOnce)
 	for _, e := range left {
 		close(e.recorded)

@@ -27,6 +27,6 @@ func (c *Cluster) Stats() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Leaked, s.Problems = c.leaked, len(c.problems)
+	s.Leaked, s.Problems = c.leaked, len(c.visible())
 	return s
 }

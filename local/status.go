@@ -28,7 +28,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	status.Remark = strings.Join(remarks, "; ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	status.Problems = slices.Clone(c.problems)
+	status.Problems = c.visible()
 	if d := c.drainingStatus(); d != nil {
 		status.Draining = d
 		status.Problems = slices.Insert(status.Problems, 0, drainingProblem(*d))
@@ -39,24 +39,27 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 // report has Status tell a problem until it is resolved or the server ends, the
 // latest of each subject, and logs it.
 func (c *Cluster) report(subject, message string) {
+	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resolve(subject)
-	c.add(subject, message)
-}
-
-// add has Status tell a problem, and logs it. The caller holds mu.
-func (c *Cluster) add(subject, message string) {
-	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
 	c.problems = append(c.problems, runtime.Problem{Subject: subject, Message: message, Since: time.Now()})
 }
 
-// reportOnce reports a problem unless its subject already has one. The caller holds
-// mu.
-func (c *Cluster) reportOnce(subject, message string) {
-	if !slices.ContainsFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject }) {
-		c.add(subject, message)
+// visible returns the problems that Status tells: what was reported, and the oldest
+// of those about counters of runners that live. The caller holds mu.
+func (c *Cluster) visible() []runtime.Problem {
+	all := slices.Clone(c.problems)
+	var oldest *runtime.Problem
+	for _, e := range c.entries {
+		if p := e.unread; p != nil && e.runner.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
+			oldest = p
+		}
 	}
+	if oldest != nil {
+		all = append(all, *oldest)
+	}
+	return all
 }
 
 // resolve forgets a problem. The caller holds mu.

@@ -120,9 +120,19 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	if _, err := c.Evidence(t.Context(), "b"); err != nil {
 		t.Errorf("the other runner: %v", err)
 	}
-	if len(c.problems) != 1 || !strings.Contains(c.problems[0].Message, broken) {
-		t.Errorf("the problems are %+v", c.problems)
+	problems := func() []runtime.Problem {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.visible()
 	}
+	if got := problems(); len(got) != 1 || !strings.Contains(got[0].Message, broken) {
+		t.Errorf("the problems are %+v", got)
+	}
+	c.entries["a"].runner.State = runtime.RunnerGone
+	if got := problems(); len(got) != 0 {
+		t.Errorf("with a runner that is GONE, the problems are %+v", got)
+	}
+	c.entries["a"].runner.State = runtime.RunnerIdle
 
 	if err := os.Chmod(filepath.Dir(broken), 0o755); err != nil {
 		t.Fatal(err)
@@ -131,8 +141,8 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	if _, err := c.Evidence(t.Context(), "a"); err != nil {
 		t.Errorf("readable again: %v", err)
 	}
-	if len(c.problems) != 0 {
-		t.Errorf("once the counters are read, the problems are %+v", c.problems)
+	if got := problems(); len(got) != 0 {
+		t.Errorf("once the counters are read, the problems are %+v", got)
 	}
 }
 
@@ -205,10 +215,22 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 // the runner. It isn't removed, and the server doesn't start without it.
 func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, e, _, file := unreadRunner(t)
+		c, e, handle, file := unreadRunner(t)
 		before := e.runner
-		err := c.restoreRunners(t.Context(), []*entry{e})
-		if !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "runner a ") {
+		left := []*entry{e}
+		for n := range 2 * restoreAtOnce { // the first one's error ends the wait for all
+			r := before
+			r.ID = runtime.RunnerID(fmt.Sprintf("a%d", n))
+			other := c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Running, Handle: handle})
+			other.group = e.group
+			left = append(left, other)
+		}
+		began := time.Now()
+		err := c.restoreRunners(t.Context(), left)
+		if took := time.Since(began); took > findOutWithin+findOutEvery {
+			t.Errorf("that took %v", took)
+		}
+		if !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "runner a") {
 			t.Errorf("restoreRunners: %v", err)
 		}
 		if removed := c.launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.runner, before) || e.removing {

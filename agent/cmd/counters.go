@@ -31,7 +31,7 @@ type counters struct {
 // Counts are the counters at a time.
 type counts struct {
 	refused, oomKills  int64
-	refusedTogether    int64 // of those for the limit of all commands together, the group's
+	refusedTogether    int64 // the group's share of what the limit of all commands together refused
 	cpu                int64 // nanoseconds, as the scheduler counts them
 	user, system       int64 // likewise, as the kernel guesses from whom its timer interrupts
 	read, written      int64

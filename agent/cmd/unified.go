@@ -32,10 +32,11 @@ type refusals struct {
 	by   map[string]int64 // the forks of each group
 }
 
-// of returns how many are those of c's group. What the kernel counted since the
-// last look at any group is the largest group's, while the limit is met or that
-// group has more than half of it. Otherwise nobody is named. The lock covers the
-// reads: the sizes belong to the count that was read with them.
+// of returns how many are those of c's group. What the kernel counted since the last
+// look at any group is charged to the group with the most processes, if all groups
+// together are at the limit, or if that group has more than half of it. Otherwise no
+// group is charged. The lock covers the reads: the sizes belong to the count that was
+// read with them.
 func (r *refusals) of(c *counters) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -162,10 +162,10 @@ func (f *files) write(p string, w agent.Write, content io.Reader) (stat unix.Sta
 
 // awaitWriters returns once nothing has a file open for writing: the kernel refuses to
 // execute it until then (ETXTBSY). A child that starts meanwhile has our descriptor until
-// it executes its own program, which it soon does. User code can hold the file open for
-// ever, where the directory is its own; then it is as if it wrote there itself.
+// it executes its own program, which it soon does. In a directory of its own, user code can
+// hold the file open for ever, or put a pipe there; then it is as if it wrote there itself.
 func awaitWriters(dir int, name string) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // we may not read it
 	}

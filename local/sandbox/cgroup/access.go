@@ -16,6 +16,9 @@ var limiting = []string{"memory", "pids", "cpu"}
 // kernel's own root group has.
 const readable = 0o755
 
+// prepareTries is how often Prepare starts over: other servers end so often at most.
+const prepareTries = 100
+
 // exists reports whether a path is there. Any answer other than yes and no is an
 // error: a directory that may not be searched says nothing about what is in it.
 func exists(path string) (bool, error) {
@@ -55,6 +58,15 @@ func (all Hierarchies) Prepare(path string) error {
 
 // Prepare makes the group that path names in this tree, as [Hierarchies.Prepare] does.
 func (h Hierarchy) Prepare(path string) error {
+	err := h.prepare(path)
+	// Another server that ends removes groups that are empty, between two steps of ours.
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < prepareTries; tries++ {
+		err = h.prepare(path)
+	}
+	return err
+}
+
+func (h Hierarchy) prepare(path string) error {
 	at := h.Mount
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		at = filepath.Join(at, name)
@@ -75,8 +87,9 @@ func (h Hierarchy) Prepare(path string) error {
 	return nil
 }
 
-// Readable returns an error, with the path, where this process can't read the
-// groups below the one that path names. One that isn't there is readable.
+// Readable returns an error, with the path, where this process can't look into the
+// group that path names, as it must for the groups below. One that isn't there is
+// readable.
 func (all Hierarchies) Readable(path string) error {
 	for _, controller := range limiting {
 		h, ok := all.Controller(controller)

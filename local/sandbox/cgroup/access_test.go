@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +118,29 @@ func TestGroupsAreReadableWhateverTheUmask(t *testing.T) {
 	}
 	if err := trees.Prepare("/rockpool/b"); err != nil {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestPreparingBesideAServerThatEnds: groups that are empty go while Prepare is on its
+// way, as another server removes them that ends.
+func TestPreparingBesideAServerThatEnds(t *testing.T) {
+	h := Hierarchy{Mount: t.TempDir(), Root: "/", V2: true}
+	ends := make(chan struct{}, 3) // one of a server: so many come in one Prepare at most
+	var other sync.WaitGroup
+	t.Cleanup(other.Wait)
+	defer close(ends)
+	other.Go(func() {
+		for range ends {
+			for os.Remove(filepath.Join(h.Mount, "rockpool")) != nil && t.Context().Err() == nil {
+			}
+		}
+	})
+	for range 300 {
+		ends <- struct{}{}
+		if err := h.Prepare("/rockpool/a"); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(filepath.Join(h.Mount, "rockpool", "a"))
 	}
 }
 

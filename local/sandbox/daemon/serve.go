@@ -287,8 +287,8 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	return d.holds.release(id)
 }
 
-// ours reports whether a sandbox has something of this helper, and returns an
-// error where it has not, but there is a group of its name.
+// ours reports whether this helper made the sandbox. It returns an error if another
+// program made a group of that name.
 func (d *daemon) ours(command, id string) (held bool, err error) {
 	if held, err = d.holds.has(id); err != nil || held {
 		return held, err
