@@ -240,9 +240,7 @@ func TestE2EStopKeepsRunners(t *testing.T) {
 // killAgent kills a runner's first process.
 func killAgent(t testing.TB, cgroups, runner string) {
 	t.Helper()
-	files, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroups + "/" + runner + "/cgroup.procs")
-	more, _ := filepath.Glob("/sys/fs/cgroup/" + cgroups + "/" + runner + "/cgroup.procs")
-	for _, file := range append(files, more...) {
+	for _, file := range groupFiles(cgroups, runner) {
 		text, _ := os.ReadFile(file)
 		var pid int
 		if n, _ := fmt.Sscan(string(text), &pid); n == 1 && pid > 1 {
@@ -253,6 +251,18 @@ func killAgent(t testing.TB, cgroups, runner string) {
 		}
 	}
 	t.Fatalf("runner %s has no process", runner)
+}
+
+// groupFiles returns the lists of processes of a runner's groups: on version 2 the agent
+// has one of its own, and the runner's is empty.
+func groupFiles(cgroups, runner string) (files []string) {
+	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		for _, group := range []string{"", "/agent"} {
+			found, _ := filepath.Glob(trees + cgroups + "/*" + runner + "*" + group + "/cgroup.procs")
+			files = append(files, found...)
+		}
+	}
+	return files
 }
 
 // TestE2EWhatCantBeReadIsTold spoils the records of an environment and of a

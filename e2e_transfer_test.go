@@ -118,9 +118,8 @@ func forgetPeak(t testing.TB, pid int) {
 // agentOf returns the process of a runner's agent, in which nothing else runs.
 func agentOf(t testing.TB, cgroups, runner string) int {
 	t.Helper()
-	found, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroups + "/*" + runner + "*/cgroup.procs")
-	more, _ := filepath.Glob("/sys/fs/cgroup/" + cgroups + "/*" + runner + "*/cgroup.procs")
-	for _, path := range append(found, more...) {
+	files := groupFiles(cgroups, runner)
+	for _, path := range files {
 		text, _ := os.ReadFile(path)
 		if pids := strings.Fields(string(text)); len(pids) == 1 {
 			if pid, err := strconv.Atoi(pids[0]); err == nil {
@@ -128,7 +127,7 @@ func agentOf(t testing.TB, cgroups, runner string) int {
 			}
 		}
 	}
-	t.Fatalf("the agent of %s wasn't found below %s: %q", runner, cgroups, append(found, more...))
+	t.Fatalf("the agent of %s wasn't found below %s: %q", runner, cgroups, files)
 	return 0
 }
 

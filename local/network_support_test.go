@@ -87,6 +87,9 @@ func networkEnvironment(n runtime.Network) runtime.Environment {
 func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want string) {
 	b.t.Helper()
 	patience := wait.Limit
+	if want == "refused" && !networktest.Refuses(b.t) {
+		want = "timed out"
+	}
 	if want == "timed out" { // nothing else shows it inside
 		patience = 2 * time.Second
 	}

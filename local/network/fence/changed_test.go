@@ -28,10 +28,7 @@ func TestChanged(t *testing.T) {
 	p := policy(0)
 	p.Narrow, p.Allow = true, []netip.Prefix{netip.MustParsePrefix("20.0.0.0/24")}
 	join(t, "a", p)
-	own, err := rulesOf("a", p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := made(t, "a", p)
 	accept := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
 	elements := func(whole ruleset, name string, change func(*nftables.Set, []nftables.SetElement) error) func() error {
 		return func() error {

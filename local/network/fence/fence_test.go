@@ -288,10 +288,7 @@ func TestFence(t *testing.T) {
 	t.Run("others that come and go change nothing", func(t *testing.T) {
 		p := policy(0)
 		join(t, "a", p)
-		rules, err := rulesOf("a", p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := made(t, "a", p)
 		others := make([]nftables.Table, 60)
 		for range 20 {
 			for i := range others {
@@ -351,10 +348,7 @@ func TestFence(t *testing.T) {
 		p := policy(0)
 		p.Ports, p.Narrow, p.Allow = []uint16{80}, true, []netip.Prefix{netip.MustParsePrefix("20.0.0.0/24")}
 		join(t, "a", p)
-		rules, err := rulesOf("a", p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := made(t, "a", p)
 		for _, whole := range []ruleset{rules, shared()} {
 			for _, c := range whole.chains {
 				for i := range c.rules {
@@ -402,10 +396,7 @@ func TestFence(t *testing.T) {
 	})
 	t.Run("what nobody can read isn't taken for changed", func(t *testing.T) {
 		join(t, "a", policy(0))
-		rules, err := rulesOf("a", policy(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := made(t, "a", policy(0))
 		blind, err := nftables.New(nftables.WithNetNSFd(1 << 20)) // which is no namespace
 		if err != nil {
 			t.Fatal(err)
@@ -415,6 +406,30 @@ func TestFence(t *testing.T) {
 		}
 		if err := rules.verify(conn); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("a kernel that can't refuse drops", func(t *testing.T) {
+		a := join(t, "a", policy(0))
+		rules, err := rulesOf("a", policy(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rules.silent().install(conn); err != nil {
+			t.Fatal(err)
+		}
+		if err := Verify("a", policy(0)); err != nil {
+			t.Error(err)
+		}
+		unanswered(t, a.Send("tcp", networktest.LAN4, networktest.Port), "what is denied", func() (string, error) {
+			return a.Ask("tcp", networktest.Public4, networktest.Port)
+		})
+		more := rules.silent()
+		more.chains[0].rules = append(more.chains[0].rules, accept())
+		if err := more.install(conn); err != nil {
+			t.Fatal(err)
+		}
+		if err := Verify("a", policy(0)); !errors.Is(err, ErrChanged) {
+			t.Errorf("a further rule isn't seen: %v", err)
 		}
 	})
 	t.Run("nothing is left", func(t *testing.T) {

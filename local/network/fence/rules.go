@@ -2,6 +2,7 @@ package fence
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -103,6 +104,18 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 			}, in},
 		},
 	}, nil
+}
+
+// silent returns the filter for a kernel without CONFIG_NFT_REJECT_NETDEV, as Debian's
+// is: what is refused is dropped, and nobody is told.
+func (r ruleset) silent() ruleset {
+	r.chains = slices.Clone(r.chains)
+	for i := range r.chains {
+		if r.chains[i].Name == chainRefused {
+			r.chains[i].rules = [][]expr.Any{drop()}
+		}
+	}
+	return r
 }
 
 const tcpSYN, tcpACK = 0x02, 0x10

@@ -39,8 +39,27 @@ func join(t *testing.T, id string, p network.Policy) *networktest.Host {
 	return h
 }
 
+// made returns the filter that Make makes with this kernel.
+func made(t *testing.T, id string, p network.Policy) ruleset {
+	t.Helper()
+	rules, err := rulesOf(id, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !networktest.Refuses(t) {
+		return rules.silent()
+	}
+	return rules
+}
+
 func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
 	t.Helper()
+	if !want && !networktest.Refuses(t) {
+		if h.Silent(to) {
+			return
+		}
+		t.Errorf("%s answers", to)
+	}
 	said, err := h.Ask("tcp", to, networktest.Port)
 	if (err == nil && strings.HasPrefix(said, "you are ")) != want {
 		t.Errorf("%s answers %q (%v), want an answer: %t", to, said, err, want)

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -234,6 +236,38 @@ func (h *Host) Serve(port int) (received func(text string) bool) {
 func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 	h.Do(func() { said, err = Ask(protocol, to, port) })
 	return said, err
+}
+
+// silence is how long a connection that nobody refuses is waited for.
+const silence = 2 * time.Second
+
+// Silent reports whether nothing comes back from an address.
+func (h *Host) Silent(to string) (silent bool) {
+	h.Do(func() {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(to, strconv.Itoa(Port)), silence)
+		if err == nil {
+			_ = conn.Close()
+		}
+		silent = errors.Is(err, os.ErrDeadlineExceeded)
+	})
+	return silent
+}
+
+// Refuses reports whether the kernel can refuse what it denies a link: it has
+// CONFIG_NFT_REJECT_NETDEV. The test's machine has the table for no moment.
+func Refuses(t testing.TB) bool {
+	t.Helper()
+	conn, err := nftables.New()
+	check(t, err)
+	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "refuses"})
+	chain := conn.AddChain(&nftables.Chain{Table: table, Name: "refuses"})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH}}})
+	conn.DelTable(table)
+	err = conn.Flush()
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // Ask asks from where the test is.
