@@ -198,6 +198,7 @@ func (b bed) limitRead(t *testing.T, controller, runner string) int64 {
 	file := map[string][2]string{"pids": {"pids.max", "pids.max"}, "memory": {"memory.limit_in_bytes", "memory.max"}}[controller]
 	for _, path := range []string{
 		filepath.Join("/sys/fs/cgroup", controller, groups, runner, "run", file[0]), // of the commands
+		filepath.Join("/sys/fs/cgroup", groups, runner, "run", file[1]),
 		filepath.Join("/sys/fs/cgroup", controller, groups, runner, file[0]),
 		filepath.Join("/sys/fs/cgroup", groups, runner, file[1]),
 	} {
