@@ -84,10 +84,13 @@ func networkEnvironment(n runtime.Network) runtime.Environment {
 	return env
 }
 
+// noRoute is what a program hears of a datagram that is denied.
+const noRoute = "[Errno 113] No route to host"
+
 func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want string) {
 	b.t.Helper()
 	patience := wait.Limit
-	if want == "refused" && !networktest.Refuses(b.t) {
+	if (want == "refused" || want == noRoute) && !networktest.Refuses(b.t) {
 		want = "timed out"
 	}
 	if want == "timed out" { // nothing else shows it inside

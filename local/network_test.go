@@ -32,7 +32,7 @@ func TestNetwork(t *testing.T) {
 		return
 	}
 	networktest.New(t)
-	t.Run("policy", func(t *testing.T) { testPolicy(t, nil, networkEnvironment, "[Errno 113] No route to host") })
+	t.Run("policy", func(t *testing.T) { testPolicy(t, nil, networkEnvironment, noRoute) })
 	t.Run("policy with runc", func(t *testing.T) {
 		path, err := exec.LookPath("runc")
 		if err != nil {
@@ -42,7 +42,7 @@ func TestNetwork(t *testing.T) {
 			env := networkEnvironment(n)
 			env.Runtime = "runc"
 			return env
-		}, "[Errno 113] No route to host")
+		}, noRoute)
 	})
 	t.Run("the next server", testNextServer)
 	t.Run("killed creates", testKilledCreates)
