@@ -68,7 +68,7 @@ var onlyIn = map[string][]string{
 	"github.com/opencontainers/cgroups":      {"local/sandbox/..."},
 	"github.com/opencontainers/runtime-spec": {"local/sandbox/...", "local"},
 	"github.com/elastic/go-seccomp-bpf":      {"agent/..."},
-	"github.com/google/nftables":             {"local/network/fence"},
+	"github.com/google/nftables":             {"local/network/fence", "local/network/networktest"},
 	"github.com/vishvananda":                 {"local/network/fence", "local/network/networktest"},
 	"golang.org/x/net/dns":                   {"local/network/resolver"},
 	"github.com/hashicorp/go-memdb":          {"local/scheduler"},

@@ -21,6 +21,7 @@ func testSizes(t *testing.T, dial Dial) {
 		}
 	}
 	at, offset := sized(t, session, second, at)
+	sized(t, session, third, at) // it isn't acknowledged, so it comes again
 	if err := session.Ack(offset); err != nil {
 		t.Fatal(err)
 	}
