@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,10 +96,15 @@ func TestFalseExit(t *testing.T) {
 // how the command ended.
 func TestKilledWrapper(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bed) {
-		// The command's parent, or that one's, is the script. The command may be ended as
-		// soon as that is dead, so it says before who it is.
+		// The command's parent, or that one's, is the script, which lives until it has told
+		// that the command began. The command may be ended as soon as that is dead, so it
+		// says before who it is.
 		s := b.begin(agent.Start{Argv: []string{"sh", "-c", `
+			until [ -e go ]; do sleep 0.05; done
 			read -r line </proc/$PPID/stat; set -- ${line##*") "}; echo $$ >group; kill -KILL $PPID $2; echo said; exec sleep 1000`}})
+		if err := os.WriteFile(filepath.Join(b.runner.Workspace(), "go"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 		pids := b.pids("group")
 		// It holds its output open: until it ends, some execs don't.
 		_ = s.Kill(0)
