@@ -106,8 +106,8 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	}, nil
 }
 
-// silent returns the filter for a kernel without CONFIG_NFT_REJECT_NETDEV, as Debian's
-// is: what is refused is dropped, and nobody is told.
+// silent returns the filter for a kernel without CONFIG_NFT_REJECT_NETDEV, such as
+// Debian's. It drops what others refuse.
 func (r ruleset) silent() ruleset {
 	r.chains = slices.Clone(r.chains)
 	for i := range r.chains {
