@@ -109,8 +109,11 @@ func becomeAgent(dir string) error {
 			must(unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0), "drop")
 		}
 	}
-	return unix.Exec("/agent", []string{"/agent", "serve", "--fd", "3"}, []string{"PATH=/usr/bin"})
+	return unix.Exec("/agent", []string{"/agent", "serve", "--fd", "3", "--open-files", strconv.Itoa(bedFiles)}, []string{"PATH=/usr/bin"})
 }
+
+// bedFiles is how many open files a process of the bed can have.
+const bedFiles = 512
 
 // A bed is a running agent.
 type bed struct {

@@ -20,9 +20,10 @@ var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP
 // confine gives up, for this process and all that it will start, what user
 // code must not have: capabilities that an exec could gain, new privileges,
 // system calls that reach beyond a runner, core files. It returns what starts
-// commands of the user, and what could not be had. With clone3 it keeps that for
-// itself.
-func confine(clone3 bool) (l *launcher, gaps []error) {
+// commands of the user, and what could not be had. With forks it keeps what forkInto
+// needs for itself. Where the agent has a network of its own, it counts netlink sockets
+// there.
+func confine(forks, ownNetwork bool) (l *launcher, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
@@ -36,7 +37,7 @@ func confine(clone3 bool) (l *launcher, gaps []error) {
 		try("child subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	}
 	unix.Umask(0o022)
-	try("no core files", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
+	try("no core files", refuseCores())
 	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
 	try("capabilities", keepCapabilities())
 	l, err := newLauncher(false)
@@ -45,9 +46,19 @@ func confine(clone3 bool) (l *launcher, gaps []error) {
 		try("bounding capabilities of commands", err)
 	}
 	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
-	t := judgements(clone3)
-	try("seccomp", loadFilter(assemble(architecture, &t)))
+	try("seccomp", loadFilters(forks, ownNetwork))
 	return l, gaps
+}
+
+// refuseCores has the kernel write no core files. A limit of 1 byte refuses cores to a
+// program that takes them from a pipe, too; to that 0 is no limit (core(5)). Whoever
+// made the runner may have lowered it to 0 for good.
+func refuseCores() error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	if err == unix.EPERM {
+		return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	}
+	return err
 }
 
 // ownCapabilities are all that the agent itself has, where it had more.

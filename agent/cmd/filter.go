@@ -15,26 +15,25 @@ import (
 const (
 	dataNumber       = 0
 	dataArchitecture = 4
-	dataArgument0    = 16 // low half; each has 8 bytes
-	dataArgument1    = 24
-	dataArgument2    = 32
+	dataArguments    = 16 // 8 bytes each
 )
+
+// argument is the offset of the low half of an argument, which is all that the
+// kernel reads of most; the high half is 4 bytes on.
+func argument(i uint32) uint32 { return dataArguments + 8*i }
 
 const (
 	killProcess = unix.SECCOMP_RET_KILL_PROCESS
 	allow       = unix.SECCOMP_RET_ALLOW
+	notify      = unix.SECCOMP_RET_USER_NOTIF
+	ignore      = unix.SECCOMP_RET_ERRNO // success, and nothing is done
 	refuse      = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	unknown     = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	invalid     = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 	noFamily    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
-
-	// Each kind of namespace that clone can make.
-	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
-		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
-
-	// What a program may be as: a 32-bit machine's, an old kernel's, and with addresses
-	// that aren't random, as sanitizers and debuggers have it.
-	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
-	askPersona = 0xffffffff
+	noProtocol  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
+	noRequest   = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOTTY)
+	noMemory    = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOMEM)
 )
 
 // A judgement is what is done about a call.
@@ -43,11 +42,8 @@ type judgement uint8
 const (
 	unlisted judgement = iota // ENOSYS, as on a kernel that doesn't have it: programs do without
 	allowed
-	refused // EPERM, as without privileges: what programs know of these calls
-	byFlags
-	byRequest
-	byPersona
-	byFamily
+	refused     // EPERM, as without privileges: what programs know of these calls
+	byArguments // the judgements from here on look at arguments: filter_arguments.go
 )
 
 // tableSize is more than the highest number of a call that is listed: all later
@@ -55,16 +51,16 @@ const (
 const tableSize = 512
 
 // codeSize is room for the instructions of every table that there is.
-const codeSize = 256
+const codeSize = 384
 
 // A table has a judgement for each number of a call.
 type table [tableSize]judgement
 
-// judgements are those of this architecture. The agent itself needs clone3 where
-// it starts commands with that (forkInto), and refuses it to each of these then;
-// its flags lie in memory, where a filter can't look: C libraries fall back to
-// clone.
-func judgements(clone3 bool) (t table) {
+// judgements are those of this architecture. With forks they let clone3 and seccomp
+// through: the agent needs both where it starts commands with forkInto, and refuses
+// them to each command. The flags of clone3 lie in memory, where a filter can't look: C
+// libraries fall back to clone.
+func judgements(forks bool) (t table) {
 	for _, numbers := range [][]uint32{allowedCalls, allowedHere} {
 		for _, number := range numbers {
 			t[number] = allowed
@@ -75,12 +71,11 @@ func judgements(clone3 bool) (t table) {
 			t[number] = refused
 		}
 	}
-	t[unix.SYS_CLONE] = byFlags
-	t[unix.SYS_IOCTL] = byRequest
-	t[unix.SYS_PERSONALITY] = byPersona
-	t[unix.SYS_SOCKET], t[unix.SYS_SOCKETPAIR] = byFamily, byFamily
-	if clone3 {
-		t[unix.SYS_CLONE3] = allowed
+	for number, j := range judgedCalls {
+		t[number] = j
+	}
+	if forks {
+		t[unix.SYS_CLONE3], t[unix.SYS_SECCOMP] = allowed, allowed
 	}
 	return t
 }
@@ -88,9 +83,10 @@ func judgements(clone3 bool) (t table) {
 // assemble writes the filter for a table: a tree of comparisons, since a list of
 // them would be gone through for each call that is judged by its arguments, and
 // on kernels before 5.11 for every call. docs/security.md tells what is in the
-// table.
-func assemble(architecture uint32, t *table) []unix.SockFilter {
-	p := program{code: make([]unix.SockFilter, 0, codeSize)} // an idle agent keeps each size that it ever allocated
+// table. About a new netlink socket it does as netlink says: [notify] has the agent
+// count them (netlink.go), [noFamily] refuses it.
+func assemble(architecture uint32, t *table, netlink uint32) []unix.SockFilter {
+	p := program{code: make([]unix.SockFilter, 0, codeSize), netlink: netlink} // an idle agent keeps each size that it ever allocated
 	p.load(dataArchitecture)
 	p.unless(architecture, killProcess)
 	p.load(dataNumber)
@@ -104,7 +100,10 @@ func assemble(architecture uint32, t *table) []unix.SockFilter {
 
 // A program is a filter that is being written; the number of the call is in
 // its register between the parts.
-type program struct{ code []unix.SockFilter }
+type program struct {
+	code    []unix.SockFilter
+	netlink uint32 // what is done about a new netlink socket
+}
 
 func (p *program) load(offset uint32) { p.code = append(p.code, load(offset)) }
 
@@ -146,38 +145,13 @@ func nextChange(t []judgement, i int) int {
 
 // judge adds what is done for a call.
 func (p *program) judge(j judgement) {
-	switch j {
-	case allowed:
+	switch {
+	case j == allowed:
 		p.code = append(p.code, ret(allow))
-	case refused:
+	case j == refused:
 		p.code = append(p.code, ret(refuse))
-	case byFlags:
-		p.code = append(p.code, load(dataArgument0), jump(unix.BPF_JSET, newNamespaces, 0, 1), ret(refuse), ret(allow))
-	case byRequest:
-		// To push characters into a terminal that somebody else reads.
-		p.code = append(p.code, load(dataArgument1),
-			jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0),
-			jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1),
-			ret(refuse),
-			ret(allow))
-	case byPersona:
-		p.code = append(p.code, load(dataArgument0),
-			jump(unix.BPF_JEQ, askPersona, 1, 0),
-			jump(unix.BPF_JSET, ^uint32(personas), 1, 0),
-			ret(allow),
-			ret(refuse))
-	case byFamily:
-		// A network namespace doesn't hold every family of sockets: vsock reaches the
-		// hypervisor and other runners, and AF_ALG and the like are kernel to attack.
-		p.code = append(p.code, load(dataArgument0),
-			jump(unix.BPF_JEQ, unix.AF_UNIX, 6, 0),
-			jump(unix.BPF_JEQ, unix.AF_INET, 5, 0),
-			jump(unix.BPF_JEQ, unix.AF_INET6, 4, 0),
-			jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 2),
-			load(dataArgument2),
-			jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0), // what lists interfaces and addresses
-			ret(noFamily),
-			ret(allow))
+	case j > byArguments:
+		p.judgeArguments(j)
 	default:
 		p.code = append(p.code, ret(unknown))
 	}
@@ -196,16 +170,33 @@ func ret(result uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result}
 }
 
-// loadFilter puts the filter on every thread.
-func loadFilter(code []unix.SockFilter) error {
+// loadFilters puts the filter on every thread.
+func loadFilters(forks, ownNetwork bool) error {
+	t := judgements(forks)
+	if ownNetwork {
+		// From Linux 5.7 on; who traces the agent may have taken it, too.
+		if listener, err := loadFilter(assemble(architecture, &t, notify), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH); err == nil {
+			go countNetlink(listener) // for as long as the program runs
+			return nil
+		}
+		_, err := loadFilter(assemble(architecture, &t, noFamily), 0)
+		return err
+	}
+	_, err := loadFilter(assemble(architecture, &t, allow), 0)
+	return err
+}
+
+// loadFilter puts a filter on every thread, and returns what the kernel does: a
+// listener, where the flags ask for one.
+func loadFilter(code []unix.SockFilter, flags uintptr) (int, error) {
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	made, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC|flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
-		return errno
+		return -1, errno
 	}
-	if thread != 0 {
-		return fmt.Errorf("thread %d has a filter of its own", thread)
+	if made != 0 && flags == 0 {
+		return -1, fmt.Errorf("thread %d has a filter of its own", made)
 	}
-	return nil
+	return int(made), nil
 }

@@ -29,10 +29,17 @@ const dockerRefuses = `_sysctl acct add_key afs_syscall arch_specific_syscall bp
 	set_mempolicy_home_node setdomainname sethostname setns settimeofday swapoff swapon sysfs syslog tuxcall umount2 unshare
 	uprobe uselib userfaultfd ustat vhangup vserver`
 
-// words are how a table tells of judgements.
-var words = map[judgement]string{
-	unlisted: "ENOSYS", allowed: "allowed", refused: "EPERM",
-	byFlags: "by arguments", byRequest: "by arguments", byPersona: "by arguments", byFamily: "by arguments",
+// word is how a table tells of a judgement.
+func word(j judgement) string {
+	switch {
+	case j > byArguments:
+		return "by arguments"
+	case j == allowed:
+		return "allowed"
+	case j == refused:
+		return "EPERM"
+	}
+	return "ENOSYS"
 }
 
 // TestFilterIsTheListed has testdata/calls.txt tell of each call that there is what
@@ -41,26 +48,26 @@ func TestFilterIsTheListed(t *testing.T) {
 	x86, arm := callNumbers(t, "amd64"), callNumbers(t, "arm64")
 	here := map[string]map[string]uint32{"amd64": x86, "arm64": arm}[runtime.GOARCH]
 	told := toldCalls(t)
-	own, clone3 := judgements(false), judgements(true)
+	own, forks := judgements(false), judgements(true)
 	all := maps.Clone(x86)
 	maps.Copy(all, arm)
 	var rows strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		word, known := told[name], false
+		said, known := told[name], false
 		if number, is := here[name]; is {
-			word, known = words[own[number]], true
+			said, known = word(own[number]), true
 		}
-		if !known && word == "" {
-			word = words[unlisted]
+		if !known && said == "" {
+			said = word(unlisted)
 		}
-		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\n", name, numberIn(x86, name), numberIn(arm, name), word)
+		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\n", name, numberIn(x86, name), numberIn(arm, name), said)
 	}
 	const head = "# call, its numbers on x86-64 and arm64, and what the filter says of it; written by TestFilterIsTheListed\n"
 	update(t, "testdata/calls.txt", head+rows.String())
 
 	// The same is said by what the kernel runs: here, and on the other architecture.
 	judges(t, "here", architecture, &own)
-	judges(t, "the agent's own", architecture, &clone3)
+	judges(t, "the agent's own", architecture, &forks)
 	other, arch := arm, uint32(unix.AUDIT_ARCH_AARCH64)
 	if runtime.GOARCH == "arm64" {
 		other, arch = x86, unix.AUDIT_ARCH_X86_64
@@ -77,7 +84,7 @@ func TestFilterIsTheListed(t *testing.T) {
 // judges goes through all numbers.
 func judges(t *testing.T, what string, arch uint32, judged *table) {
 	t.Helper()
-	code := assemble(arch, judged)
+	code := assemble(arch, judged, notify)
 	if len(code) > codeSize {
 		t.Errorf("%s: %d instructions", what, len(code))
 	}
@@ -88,22 +95,47 @@ func judges(t *testing.T, what string, arch uint32, judged *table) {
 		}
 		// What each judgement by arguments lets through, and what it doesn't.
 		yes, no := uint32(allow), unknown
-		good, bad := []uint64{0, 0, 0}, []uint64{0, 0, 0}
+		good, bad := make([]uint64, 4), make([]uint64, 4)
+		at := func(argument int, value uint64, result uint32) { bad[argument], no = value, result }
 		switch j {
 		case allowed:
 			no = allow
 		case refused:
 			yes, no = refuse, refuse
-		case byFlags:
-			bad[0], no = unix.CLONE_NEWNET, refuse
-		case byRequest:
-			bad[1], no = unix.TIOCLINUX, refuse
-		case byPersona:
-			bad[0], no = 0x0400000, refuse // READ_IMPLIES_EXEC
-		case byFamily:
-			good[0], bad[0], no = unix.AF_INET, unix.AF_PACKET, noFamily
 		case unlisted:
 			yes = unknown
+		case byFlags:
+			at(0, unix.CLONE_NEWNET, refuse)
+		case byRequest:
+			at(1, unix.TIOCLINUX, refuse)
+		case byPersona:
+			at(0, 0x0400000, refuse) // READ_IMPLIES_EXEC
+		case byFamily:
+			good[0] = unix.AF_INET
+			at(0, unix.AF_PACKET, noFamily)
+		case byOption:
+			at(1, unix.SOL_SOCKET, refuse)
+			bad[2] = unix.SO_ATTACH_FILTER
+		case byOperation:
+			good[0] = unix.SECCOMP_GET_ACTION_AVAIL
+			at(0, unix.SECCOMP_SET_MODE_FILTER, invalid)
+		case byControl:
+			at(0, unix.PR_SET_SECCOMP, invalid)
+		case byAdvice:
+			at(3, dontNeed, ignore)
+		case byMapping:
+			at(3, unix.MAP_HUGETLB, noMemory)
+		case byFile:
+			at(1, unix.MFD_HUGETLB, noMemory)
+		case bySegment:
+			at(2, hugeSegment, noMemory)
+		case byLimit:
+			at(0, unix.RLIMIT_CORE, ignore)
+		case byNewLimit:
+			at(1, unix.RLIMIT_CORE, ignore)
+			bad[2] = 1
+		default:
+			t.Fatalf("%s: call %d is judged as nobody knows", what, number)
 		}
 		if got := verdict(t, code, arch, number, good...); got != yes {
 			t.Errorf("%s: call %d is %#x, want %#x", what, number, got, yes)

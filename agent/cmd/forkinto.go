@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In version 2 of cgroups a thread can't be in another group than its process.
-// There a command is put into its group by the kernel as it is made, with
-// clone3, which takes no lock against forks as a move would. The standard
-// library can do that too (UseCgroupFD), but then what is executed may call clone3
-// as well, with flags that no filter can read. So this fork is our own: between
-// clone3 and exec the child gives it up. Apart from that it does what
-// syscall.ForkExec does, in its order, as far as commands need it.
+// Two things have to happen to a command between its fork and its exec, which
+// syscall.ForkExec can't do: it gets a limit of open files, which isn't the agent's,
+// and gives up calls that the agent itself needs. So this fork is our own. Apart from
+// that it does what syscall.ForkExec does, in its order, as far as commands need it.
+//
+// In version 2 of cgroups a thread can't be in another group than its process. There
+// the kernel puts the command into its group as it is made, with clone3, which takes no
+// lock against forks as a move would.
 //
 // Until its exec the child shares the parent's memory and its thread's stack, so
 // everything it needs is made before, and it calls nothing but the kernel. The
@@ -52,19 +53,36 @@ type child struct {
 	errno     uintptr
 }
 
-// refuseClone3 is added to the filter of what is executed.
-var refuseClone3 = []unix.SockFilter{
+// refuseOwn is added to the filter of what is executed: it refuses what that lets
+// through for the agent alone. Nothing that is executed can add a filter: programs
+// take that as a kernel's that has none.
+var refuseOwn = []unix.SockFilter{
 	load(dataNumber),
 	jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1),
 	ret(unknown),
+	jump(unix.BPF_JEQ, unix.SYS_SECCOMP, 0, 3),
+	load(argument(0)),
+	jump(unix.BPF_JEQ, unix.SECCOMP_SET_MODE_FILTER, 0, 1),
+	ret(invalid),
 	ret(allow),
 }
 
-// forkInto returns what starts a program in a group, whose directory this is.
+// canFork reports whether the kernel has clone3 and lets it through: some container
+// runtimes don't.
+func canFork() bool {
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	return errno == unix.EINVAL
+}
+
+// noGroup has a program begin in the calling thread's groups.
+const noGroup = -1
+
+// forkInto returns what starts a program in a group, whose directory this is, or
+// [noGroup], with at most so many open files; 0 is as many as the agent may have.
 // The calling thread's capabilities become the program's.
-func forkInto(group int) forkExec {
+func forkInto(group, files int) forkExec {
 	return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
-		pid, err := startIn(group, file, argv, attr)
+		pid, err := startIn(group, files, file, argv, attr)
 		if err == nil {
 			raiseScore(pid)
 		}
@@ -72,8 +90,8 @@ func forkInto(group int) forkExec {
 	}
 }
 
-func startIn(group int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
-	c, err := newChild(group, file, argv, attr)
+func startIn(group, files int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	c, err := newChild(group, files, file, argv, attr)
 	if err != nil {
 		return 0, err
 	}
@@ -112,19 +130,19 @@ func startIn(group int, file string, argv []string, attr *syscall.ProcAttr) (int
 }
 
 // newChild makes everything that needs memory.
-func newChild(group int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
+func newChild(group, files int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
 	c := &child{
-		clone: cloneArgs{
-			flags:      unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_INTO_CGROUP | unix.CLONE_CLEAR_SIGHAND,
-			exitSignal: uint64(unix.SIGCHLD),
-			cgroup:     uint64(group),
-		},
+		clone:    cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)},
 		all:      ^uint64(0),
 		files:    attr.Files,
 		above:    uintptr(len(attr.Files)),
 		terminal: attr.Sys.Setctty,
 		who:      attr.Sys.Credential,
-		filter:   unix.SockFprog{Len: uint16(len(refuseClone3)), Filter: &refuseClone3[0]},
+		filter:   unix.SockFprog{Len: uint16(len(refuseOwn)), Filter: &refuseOwn[0]},
+	}
+	if group != noGroup {
+		c.clone.flags |= unix.CLONE_INTO_CGROUP
+		c.clone.cgroup = uint64(group)
 	}
 	for _, fd := range attr.Files {
 		c.above = max(c.above, fd+1)
@@ -150,6 +168,10 @@ func newChild(group int, file string, argv []string, attr *syscall.ProcAttr) (*c
 		return nil, err
 	}
 	if c.nofile.Cur == c.nofile.Max-1 {
+		c.nofile.Cur = min(usualFiles, c.nofile.Max)
+	}
+	if files > 0 {
+		c.nofile.Max = min(uint64(files), c.nofile.Max)
 		c.nofile.Cur = min(usualFiles, c.nofile.Max)
 	}
 	return c, nil

@@ -41,12 +41,13 @@ type group struct {
 
 // openGroups takes the inherited descriptors over, in the order of names: a
 // directory that holds the groups for each controller, or the one of version 2.
-// The first group, and the one for commands of root, is made with l.
-func openGroups(names string, first int, l *launcher) (*groups, error) {
+// The first group, and the one for commands of root, is made with l. Commands start
+// as fork has it, which is given their group, or [noGroup] where their thread is in it.
+func openGroups(names string, first int, l *launcher, fork func(group int) forkExec) (*groups, error) {
 	g := &groups{}
 	if names == unifiedGroups {
 		together := &refusals{by: map[string]int64{}}
-		g.open = func(name string, root bool) (*group, error) { return openUnified(first, name, root, l, together) }
+		g.open = func(name string, root bool) (*group, error) { return openUnified(first, name, root, l, fork, together) }
 	} else {
 		trees := map[string]int{}
 		for i, name := range strings.Split(names, ",") {
@@ -56,7 +57,7 @@ func openGroups(names string, first int, l *launcher) (*groups, error) {
 		g.open = func(name string, root bool) (*group, error) {
 			one := spare
 			spare = nil // the first group's only
-			return joinThread(trees, name, root, one)
+			return joinThread(trees, name, root, one, fork(noGroup))
 		}
 	}
 	one, err := g.open(groupName(0), false)
@@ -124,12 +125,12 @@ func (g *group) kill() bool {
 // openUnified opens a group of version 2, below the directory run. Commands of
 // users are started by l, those of root by a thread whose bounding set isn't
 // empty.
-func openUnified(run int, name string, root bool, l *launcher, together *refusals) (*group, error) {
+func openUnified(run int, name string, root bool, l *launcher, fork func(group int) forkExec, together *refusals) (*group, error) {
 	dir, err := openIn(run, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	one := &group{name: name, fork: forkInto(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name, kept: newKeptFiles(), together: together}}
+	one := &group{name: name, fork: fork(dir), counters: counters{trees: map[string]int{unifiedGroups: run}, name: name, kept: newKeptFiles(), together: together}}
 	if io, err := openIn(dir, "io.stat", unix.O_RDONLY); err == nil {
 		one.counters.devices = true
 		_ = unix.Close(io)

@@ -59,8 +59,8 @@ func (l *launcher) with(start forkExec) forkExec {
 	}
 }
 
-// fork starts a program on the calling thread.
-func fork(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+// forkPlainly starts a program on the calling thread, where forkInto can't be had.
+func forkPlainly(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := syscall.ForkExec(file, argv, attr)
 	if err == nil {
 		raiseScore(pid)

@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…]
+const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N]
                                                              serve the inherited listening socket N (3)
        agent serve --outside PATH [--processes N] [--workspace DIR]
                                                              serve, in a runner with a kernel of its own, on a
@@ -59,6 +59,7 @@ func run(args []string) error {
 		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on; unified: it is one, of version 2 of cgroups")
 		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
 		outside := flags.String("outside", "", "make a listening socket here instead, for who isn't of this kernel")
+		flags.IntVar(&o.files, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
 		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
@@ -113,6 +114,7 @@ const firstGroups = 4
 type options struct {
 	workspace string
 	groups    string // controllers whose groups of commands are inherited, from the descriptor after the listener's on; or unifiedGroups
+	files     int    // that a process of a command can have open; 0: as many as the agent
 	degraded  bool   // also without some of the confinement
 	noRoot    bool   // no command may be root
 	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
@@ -189,7 +191,8 @@ func serveOn(listener net.Listener, o options) error {
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 
 	tuneMemory()
-	launcher, gaps := confine(o.groups == unifiedGroups)
+	forks := o.inner == nil && canFork()
+	launcher, gaps := confine(forks, os.Getpid() == 1 && o.inner == nil && !o.task)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.task) && !o.degraded {
@@ -204,13 +207,22 @@ func serveOn(listener net.Listener, o options) error {
 		return err
 	}
 	host.noRoot, host.inner = o.noRoot, o.inner
+	fork := func(group int) forkExec { return forkInto(group, o.files) }
+	switch {
+	case forks:
+		host.fork = fork(noGroup)
+	case host.inner != nil: // whose kernel kills nobody for memory: the machine's does
+		host.fork = syscall.ForkExec
+	case o.files > 0:
+		return errors.New("--open-files needs clone3, from Linux 5.7 on")
+	}
 	if o.noRoot { // whose root is the machine's
 		if host.foreign, err = foreignTo(o.workspace, "/tmp"); err != nil {
 			return err
 		}
 	}
 	if o.groups != "" {
-		if host.groups, err = openGroups(o.groups, firstGroups, launcher); err != nil {
+		if host.groups, err = openGroups(o.groups, firstGroups, launcher, fork); err != nil {
 			return err
 		}
 	}

@@ -85,10 +85,7 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 
 // execute starts the first of candidates that the kernel takes.
 func (h *host) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
-	launch := forkExec(fork)
-	if h.inner != nil { // whose kernel kills nobody for memory: the machine's does
-		launch = syscall.ForkExec
-	}
+	launch := h.fork
 	if !start.Privileged {
 		launch = h.launcher.with(launch)
 	}
@@ -185,6 +182,7 @@ func (p *process) Close() serve.Usage {
 	}
 	p.leaveGroup()
 	p.host.slots.free(p.gid)
+	p.host.removeSegments()
 	return usage
 }
 

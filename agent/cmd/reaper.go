@@ -82,6 +82,15 @@ func (r *reaper) forget(p *process) serve.Usage {
 	return p.usage
 }
 
+// ifIdle calls do if no command runs. None starts before it returns.
+func (r *reaper) ifIdle(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.groups) == 0 {
+		do()
+	}
+}
+
 // alone reports whether p is the only one that runs.
 func (r *reaper) alone(p *process) bool {
 	r.mu.Lock()

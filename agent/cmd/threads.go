@@ -9,7 +9,7 @@ import "fmt"
 // needed; the first group has the launcher's.
 
 // joinThread has a thread join a group: l's, or where that is nil a new one's.
-func joinThread(trees map[string]int, name string, root bool, l *launcher) (*group, error) {
+func joinThread(trees map[string]int, name string, root bool, l *launcher, start forkExec) (*group, error) {
 	own := l == nil
 	if own {
 		var err error
@@ -32,5 +32,5 @@ func joinThread(trees map[string]int, name string, root bool, l *launcher) (*gro
 		}
 		return nil, err
 	}
-	return &group{name: name, fork: l.with(fork), counters: counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
+	return &group{name: name, fork: l.with(start), counters: counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }

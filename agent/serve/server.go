@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
@@ -18,7 +19,8 @@ const (
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't start again
 	maxTransfers   = 16               // at once: each may hold a thread
 	requestTimeout = 30 * time.Second // for a stream to say what it wants
-	maxID          = 128              // bytes
+	acceptPause    = 20 * time.Millisecond
+	maxID          = 128 // bytes
 )
 
 // Config is what a Server needs beside its host. The zero value will do.
@@ -54,8 +56,9 @@ func New(host Host, config Config) *Server {
 }
 
 // Serve serves every stream that listener accepts, until ctx ends or the
-// listener fails. It returns context.Cause or that failure, after all streams
-// have ended. Executions go on: see Close.
+// listener fails for good. It returns context.Cause or that failure, after all
+// streams have ended. While the machine or the agent has no descriptor or no memory
+// for another stream, it tries again. Executions go on: see Close.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -69,9 +72,34 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
+			if passes(err) {
+				pause(ctx, acceptPause)
+				continue
+			}
 			return err
 		}
 		streams.Go(func() { s.Handle(ctx, conn) })
+	}
+}
+
+// passes reports whether an error of accept(2) is one that goes by: of one stream, or
+// of what the machine has too little of for a while.
+func passes(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -1,0 +1,193 @@
+package main
+
+import "golang.org/x/sys/unix"
+
+// The calls that are judged by their arguments. docs/security.md tells of each
+// what is refused, and why.
+
+// Judgements by arguments.
+const (
+	byFlags     = byArguments + 1 + iota
+	byRequest   // of ioctl
+	byPersona   // of personality
+	byFamily    // of socket and socketpair
+	byOption    // of setsockopt
+	byOperation // of seccomp
+	byControl   // of prctl
+	byAdvice    // of fadvise64
+	byMapping   // of mmap
+	byFile      // of memfd_create
+	bySegment   // of shmget
+	byLimit     // of setrlimit
+	byNewLimit  // of prlimit64
+)
+
+var judgedCalls = map[uint32]judgement{
+	unix.SYS_CLONE: byFlags, unix.SYS_IOCTL: byRequest, unix.SYS_PERSONALITY: byPersona,
+	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byFamily, unix.SYS_SETSOCKOPT: byOption,
+	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
+	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
+	unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
+}
+
+const (
+	// Each kind of namespace that clone can make.
+	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+	// What a program may be as: a 32-bit machine's, an old kernel's, and with addresses
+	// that aren't random, as sanitizers and debuggers have it.
+	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
+	askPersona = 0xffffffff
+
+	socketType   = 0xf    // of the second argument of socket; the rest are flags
+	requestClass = 0xff00 // of the second argument of ioctl
+	hugeSegment  = 0o4000 // SHM_HUGETLB
+	flowLabels   = 32     // IPV6_FLOWLABEL_MGR
+	addKey       = 38     // TCP_AO_ADD_KEY
+	dontNeed     = 4      // POSIX_FADV_DONTNEED
+)
+
+// terminalRequests change what a terminal is, or what others read from it.
+var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
+
+// fileRequests are the classes of what a disk's file system is asked for, below
+// /usr: maps of blocks, which are read from the disk for that, and clones. A
+// runner's own file systems have none of it.
+var fileRequests = []uint32{'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8}
+
+// protocols are those of IPv4 and IPv6 sockets. Others have the kernel load modules,
+// or have been the way into it.
+var protocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}
+
+// socketOptions are those that take memory of the kernel which no control
+// group counts, by level.
+var socketOptions = []struct {
+	level   uint32
+	options []uint32
+}{
+	{unix.SOL_SOCKET, []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}},
+	{unix.SOL_TCP, []uint32{unix.TCP_ULP, unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, addKey}},
+	{unix.SOL_IPV6, []uint32{flowLabels, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
+}
+
+// judgeArguments adds what is done for a call that is judged by them.
+func (p *program) judgeArguments(j judgement) {
+	switch j {
+	case byFlags:
+		p.ifAny(0, newNamespaces, refuse)
+	case byRequest:
+		p.load(argument(1))
+		p.ifOneOf(terminalRequests, refuse)
+		p.mask(requestClass)
+		p.ifOneOf(fileRequests, noRequest)
+	case byPersona:
+		p.load(argument(0))
+		p.code = append(p.code,
+			jump(unix.BPF_JEQ, askPersona, 2, 0),
+			jump(unix.BPF_JSET, ^uint32(personas), 0, 1),
+			ret(refuse))
+	case byFamily:
+		p.judgeFamily()
+		return
+	case byOption:
+		for _, of := range socketOptions {
+			p.load(argument(1))
+			at := len(p.code)
+			p.code = append(p.code, jump(unix.BPF_JEQ, of.level, 0, 0))
+			p.load(argument(2))
+			p.ifOneOf(of.options, refuse)
+			p.code = append(p.code, ret(allow))
+			p.code[at].Jf = uint8(len(p.code) - at - 1)
+		}
+	case byOperation:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.SECCOMP_SET_MODE_FILTER}, invalid)
+	case byControl:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.PR_SET_SECCOMP, unix.PR_SCHED_CORE}, invalid)
+	case byAdvice: // it is only advice
+		p.load(argument(3))
+		p.ifOneOf([]uint32{dontNeed}, ignore)
+	case byMapping:
+		p.ifAny(3, unix.MAP_HUGETLB, noMemory)
+	case byFile:
+		p.ifAny(1, unix.MFD_HUGETLB, noMemory)
+	case bySegment:
+		p.ifAny(2, hugeSegment, noMemory)
+	case byLimit:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.RLIMIT_CORE}, ignore)
+	case byNewLimit:
+		p.judgeNewLimit()
+		return
+	}
+	p.code = append(p.code, ret(allow))
+}
+
+// judgeFamily: a network namespace doesn't hold every family of sockets: vsock
+// reaches the hypervisor and other runners, and AF_ALG and the like are kernel to
+// attack.
+func (p *program) judgeFamily() {
+	p.load(argument(0))
+	p.code = append(p.code,
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+		ret(allow),
+		jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4),
+		load(argument(2)),
+		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // what lists interfaces and addresses
+		ret(p.netlink),
+		ret(noFamily),
+		jump(unix.BPF_JEQ, unix.AF_INET, 2, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0),
+		ret(noFamily))
+	p.load(argument(1))
+	p.mask(socketType)
+	p.code = append(p.code, jump(unix.BPF_JGT, unix.SOCK_RAW, 0, 1), ret(noProtocol)) // raw ones need a capability
+	p.load(argument(2))
+	for i, protocol := range protocols {
+		p.code = append(p.code, jump(unix.BPF_JEQ, protocol, uint8(len(protocols)-i), 0))
+	}
+	p.code = append(p.code, ret(noProtocol), ret(allow))
+}
+
+// judgeNewLimit keeps the limit of core files as the agent set it: lowered to 0 it
+// would be none to a program of the machine's that takes cores (core(5)). A program
+// that asks for no cores has what it asks for. One that wants the old limit too gets
+// EPERM, since a filter can't write it.
+func (p *program) judgeNewLimit() {
+	const low, high = 0, 4
+	p.load(argument(1))
+	p.code = append(p.code,
+		jump(unix.BPF_JEQ, unix.RLIMIT_CORE, 1, 0), ret(allow),
+		load(argument(2)+low), jump(unix.BPF_JEQ, 0, 0, 3),
+		load(argument(2)+high), jump(unix.BPF_JEQ, 0, 0, 1),
+		ret(allow), // it sets nothing
+		load(argument(3)+low), jump(unix.BPF_JEQ, 0, 0, 3),
+		load(argument(3)+high), jump(unix.BPF_JEQ, 0, 0, 1),
+		ret(ignore),
+		ret(refuse))
+}
+
+// ifAny ends with result if an argument has any of these bits.
+func (p *program) ifAny(number, bits, result uint32) {
+	p.load(argument(number))
+	p.code = append(p.code, jump(unix.BPF_JSET, bits, 0, 1), ret(result))
+}
+
+// ifOneOf ends with result if the register holds one of these values.
+func (p *program) ifOneOf(values []uint32, result uint32) {
+	for i, value := range values {
+		no := uint8(0)
+		if i == len(values)-1 {
+			no = 1
+		}
+		p.code = append(p.code, jump(unix.BPF_JEQ, value, uint8(len(values)-1-i), no))
+	}
+	p.code = append(p.code, ret(result))
+}
+
+// mask keeps these bits of the register.
+func (p *program) mask(bits uint32) {
+	p.code = append(p.code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: bits})
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel answers on a netlink socket waits there in memory that no control
+// group counts: 416 KiB of a socket by default, many MiB where net.core.rmem_max is
+// higher. So the agent counts the sockets (seccomp_unotify(2)), which programs need to
+// list interfaces and addresses, a moment each.
+
+// mostNetlink is how many netlink sockets a runner's programs have. Each of their
+// threads may pass it by one, where all ask at the same time.
+const mostNetlink = 16
+
+// A notice is struct seccomp_notif.
+type notice struct {
+	id   uint64
+	pid  uint32
+	_    uint32
+	data [64]byte // struct seccomp_data
+}
+
+// A reply is struct seccomp_notif_resp.
+type reply struct {
+	id    uint64
+	value int64
+	errno int32
+	flags uint32
+}
+
+const (
+	receiveNotice = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
+	sendReply     = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
+)
+
+// countNetlink answers what the filter's listener is asked: each call that would make
+// a netlink socket. It returns if the listener fails; then such calls are ENOSYS.
+func countNetlink(listener int) {
+	_ = unix.SetNonblock(listener, true) // so that no thread has to wait for it
+	file := os.NewFile(uintptr(listener), "netlink")
+	defer func() { _ = file.Close() }()
+	conn, err := file.SyscallConn()
+	for err == nil {
+		readErr := conn.Read(func(fd uintptr) bool {
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if ready, err := unix.Poll(poll, 0); ready == 0 || err == unix.EINTR {
+				return false
+			}
+			err = answer(int(fd))
+			return true
+		})
+		err = errors.Join(err, readErr)
+	}
+}
+
+// answer answers one call, and returns an error if the listener fails.
+func answer(listener int) error {
+	var n notice
+	switch err := ioctl(listener, receiveNotice, unsafe.Pointer(&n)); err {
+	case nil:
+	case unix.EINTR, unix.ENOENT: // the caller is gone
+		return nil
+	default:
+		return err
+	}
+	r := reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	if netlinkSockets() >= mostNetlink {
+		r.flags, r.errno = 0, -int32(unix.ENOBUFS)
+	}
+	_ = ioctl(listener, sendReply, unsafe.Pointer(&r)) // the caller may be gone
+	return nil
+}
+
+func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// netlinkSockets returns how many there are in this network; [mostNetlink] if the
+// kernel doesn't say.
+func netlinkSockets() int {
+	fd, err := unix.Open("/proc/self/net/protocols", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return mostNetlink
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text [8 << 10]byte
+	size := 0
+	for size < len(text) {
+		n, err := unix.Read(fd, text[size:])
+		if n <= 0 || err != nil {
+			break
+		}
+		size += n
+	}
+	return socketsOf(text[:size], "NETLINK")
+}
+
+// socketsOf returns the third column of the row of a protocol in
+// /proc/net/protocols; [mostNetlink] if there is none.
+func socketsOf(text []byte, protocol string) int {
+	for row := range bytes.Lines(text) {
+		if fields := bytes.Fields(row); len(fields) > 2 && string(fields[0]) == protocol {
+			if n, err := strconv.Atoi(string(fields[2])); err == nil {
+				return n
+			}
+		}
+	}
+	return mostNetlink
+}
