@@ -481,12 +481,18 @@ func TestServeOutlastsAFullMachine(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	server := newFixture(t, nil).server
-	go func() { ended <- server.Serve(ctx, listener) }()
+	go func() {
+		err := server.Serve(ctx, listener)
+		cancel(err)
+		ended <- err
+	}()
 	conn, err := net.Dial("unix", inner.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.PingAgent(t.Context(), conn); err != nil {
+	within, done := context.WithTimeout(ctx, wait.Limit)
+	defer done()
+	if _, err := agent.PingAgent(within, conn); err != nil {
 		t.Errorf("ping: %v", err)
 	}
 	over := errors.New("over")
