@@ -49,6 +49,7 @@ type Config struct {
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
+	Disk     DiskConfig     `embed:"" prefix:"disk-"`
 	Runtimes RuntimesConfig `embed:""`
 	Images   ImagesConfig   `embed:"" prefix:"image-"`
 	Networks NetworkConfig  `embed:"" prefix:"network-"`
@@ -169,6 +170,9 @@ func (c *Config) Check() error {
 	}
 	if c.LogFormat != "console" && c.LogFormat != "json" {
 		return &settingError{"log-format", c.LogFormat, "console or json"}
+	}
+	if err := c.Disk.check(); err != nil {
+		return err
 	}
 	if err := c.Runtimes.check(); err != nil {
 		return err

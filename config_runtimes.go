@@ -4,11 +4,29 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/runtime"
 )
+
+// DiskConfig are the settings for what runners of this machine may take of its disks.
+type DiskConfig struct {
+	Read int `env:"ROCKPOOL_DISK_READ" default:"128" placeholder:"MIB" help:"MiB a second that a runner may read from each disk, 1 to 1048576, where the kernel can limit that; 0: any. (${default}; $$${env})"`
+}
+
+const mostDiskRead = 1 << 20 // MiB a second
+
+// bytes returns how many a second a runner may read.
+func (c DiskConfig) bytes() int64 { return int64(c.Read) << 20 }
+
+func (c DiskConfig) check() error {
+	if c.Read < 0 || c.Read > mostDiskRead {
+		return &settingError{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for any", mostDiskRead)}
+	}
+	return nil
+}
 
 // RuntimesConfig are the settings for other programs that make sandboxes on this
 // machine.

@@ -56,6 +56,8 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"body too small", func(c *Config) { c.MaxBody = 1 }, "--max-body"},
 		{"keep-evaluations", func(c *Config) { c.KeepEvaluations = 0 }, "1 to 86400"},
 		{"keep-allocations", func(c *Config) { c.KeepAllocations = 86401 }, "1 to 86400"},
+		{"more than a disk gives", func(c *Config) { c.Disk.Read = mostDiskRead + 1 }, "--disk-read"},
+		{"less than nothing from a disk", func(c *Config) { c.Disk.Read = -1 }, "0 for any"},
 		{"a relative runtime", func(c *Config) { c.Runtimes.GVisor = "runsc" }, "--gvisor-runtime"},
 		{"a runtime's words", func(c *Config) { c.Runtimes.GVisor = "/bin/runsc x" }, "begin with -"},
 		{"a runtime without a name", func(c *Config) { c.Runtimes.OCI = []string{"/bin/runc"} }, "--oci-runtimes"},

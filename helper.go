@@ -31,6 +31,7 @@ type helperCommand struct {
 	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
 
+	Disk     DiskConfig     `embed:"" prefix:"disk-"`
 	Networks OfferConfig    `embed:"" prefix:"network-"`
 	Runtimes RuntimesConfig `embed:""`
 }
@@ -126,6 +127,10 @@ func (c *helperCommand) config() (daemon.Config, error) {
 		return daemon.Config{}, err
 	}
 	config.Runtimes = c.Runtimes.parsed
+	if err := c.Disk.check(); err != nil {
+		return daemon.Config{}, err
+	}
+	config.DiskRead = c.Disk.bytes()
 	if c.Network {
 		offer, err := c.Networks.offer()
 		if err != nil {

@@ -168,7 +168,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 			Evaluations: time.Duration(s.config.KeepEvaluations) * time.Second, Runners: time.Duration(s.config.KeepAllocations) * time.Second,
 		},
 		Keep:   s.config.OnStop == stopKeeps,
-		Images: s.config.Images.cache(), Runtimes: s.config.Runtimes.parsed, Network: network,
+		Images: s.config.Images.cache(), Runtimes: s.config.Runtimes.parsed, DiskRead: s.config.Disk.bytes(), Network: network,
 	})
 	if err != nil {
 		return err // a nil *local.Cluster would be no nil cluster

@@ -57,6 +57,7 @@ parallel:
 	}
 	want := Config{Listen: "127.0.0.1:1111", LogLevel: "warn", MaxBody: 8192, NoIntrospection: true,
 		AllowedHosts: []string{"a.example.org", "b.example.org"}, CPUOvercommit: 250, MemoryOvercommit: 8, AlertThreshold: 0.5, AlertTimeout: 60, KeepExecutions: 604800, KeepBytes: 10 << 30, KeepEvaluations: 300, KeepAllocations: 300, CgroupParent: "rockpool", OnStop: "keep", StopWithin: 4500 * time.Millisecond, LogFormat: "console", Cluster: "local",
+		Disk:     DiskConfig{Read: 128},
 		Images:   ImagesConfig{CacheBytes: 20 << 30, Bytes: 10 << 30, Timeout: 1800, Stall: 60},
 		Networks: NetworkConfig{OfferConfig: OfferConfig{Pool4: "10.213.0.0/16", Pool6: "fd52:6f63:6b70:6f6f::/64", Bandwidth: 100}, Address: "127.0.0.1", Ports: "20000-29999"},
 		Nomad:    NomadConfig{Prefix: "rockpool", Driver: "docker", NoNetworkMode: "none", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16, LockTTL: 10}}

@@ -57,6 +57,7 @@ type Config struct {
 	Overcommit    scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
 	Collect       scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
 	Keep          bool                 // the end of Run leaves runners running, for the next server
+	DiskRead      int64                // bytes a second that a runner reads from each disk at most; 0: any; not used with HelperSocket
 	Runtimes      oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others; not used with HelperSocket: they are the helper's
 	Images        image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
@@ -188,7 +189,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	} else {
 		c.direct = &launch.Direct{
 			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
-			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: maps.Clone(config.Runtimes)},
+			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: maps.Clone(config.Runtimes), DiskRead: config.DiskRead},
 			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
 		c.runtimes = slices.Sorted(maps.Keys(config.Runtimes))

@@ -117,6 +117,7 @@ type options struct {
 	files     int    // that a process of a command can have open; 0: as many as the agent
 	degraded  bool   // also without some of the confinement
 	noRoot    bool   // no command may be root
+	shares    bool   // the network is the machine's
 	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
 
 	inner *innerCounts // nil: the machine counts forks that are refused
@@ -192,7 +193,7 @@ func serveOn(listener net.Listener, o options) error {
 
 	tuneMemory()
 	forks := o.inner == nil && canFork()
-	launcher, gaps := confine(forks, os.Getpid() == 1 && o.inner == nil && !o.task)
+	launcher, gaps := confine(forks, os.Getpid() == 1 && o.inner == nil && !o.task && !o.shares)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.task) && !o.degraded {

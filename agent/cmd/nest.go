@@ -109,7 +109,7 @@ func becomeNested(workspace string, network bool) error {
 		return err
 	}
 	_ = file.Close()
-	return serveOn(peerListener{listener.(*net.UnixListener)}, options{workspace: runnerWorkspace, noRoot: true})
+	return serveOn(peerListener{listener.(*net.UnixListener)}, options{workspace: runnerWorkspace, noRoot: true, shares: network})
 }
 
 // raiseLoopback makes a new network namespace's only interface work.

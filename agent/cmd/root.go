@@ -113,7 +113,7 @@ func (r *rootMaker) devices() {
 	for _, dir := range []string{"/dev/pts", "/dev/shm"} {
 		r.do(dir, os.Mkdir(newRoot+dir, 0o755))
 	}
-	r.do("/dev/pts", unix.Mount("devpts", newRoot+"/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"))
+	r.do("/dev/pts", unix.Mount("devpts", newRoot+"/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,max=32,ptmxmode=0666,mode=0620,gid=5"))
 	r.mount("tmpfs", "/dev/shm", unix.MS_NOEXEC, "mode=1777,size=64m")
 	for link, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		r.do(link, os.Symlink(target, newRoot+"/dev/"+link))

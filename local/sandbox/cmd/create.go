@@ -75,6 +75,7 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 	}
 	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: l.resolver()}
 	s := spec.New(of, c.Machine)
+	s.Process.Rlimits = lowered(s.Process.Rlimits)
 	limits, err := spec.Limits(s, c.Machine.Lacks)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
@@ -103,6 +104,9 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		groups, err := trees.Check(pid, c.Group(q.ID), limits)
 		if err != nil {
 			return cgroup.Groups{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		}
+		if err := bound(c, q, trees, pid); err != nil {
+			return cgroup.Groups{}, finalError{fmt.Errorf("the limits of what all share: %w", err)}
 		}
 		return groups, l.make(c, q, pid)
 	}

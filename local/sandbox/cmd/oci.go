@@ -77,6 +77,9 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		if _, err := trees.Check(pid, c.Group(q.ID), unhurried); err != nil {
 			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
 		}
+		if err := boundGroups(c, q, trees); err != nil {
+			return finalError{fmt.Errorf("the limits of what all share: %w", err)}
+		}
 		return l.make(c, q, pid)
 	})
 	if err != nil {

@@ -47,7 +47,8 @@ type Config struct {
 	Network *network.Offer `json:"network,omitempty"`
 	// Programs that can be asked for by name, to make sandboxes.
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"`
-	Worker   string       `json:"worker"` // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
+	DiskRead int64        `json:"diskRead,omitempty"` // see helper.Config
+	Worker   string       `json:"worker"`             // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
 }
 
 const runDir = "/run/rockpool"
@@ -153,7 +154,7 @@ func (d *daemon) open() (err error) {
 	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes)},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes), DiskRead: c.DiskRead},
 		Lock:   d.lock,
 	}
 	for _, id := range gone {

@@ -75,6 +75,7 @@ type Config struct {
 	Machine spec.Machine `json:"machine"`
 
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // that can be asked for beside libcontainer
+	DiskRead int64        `json:"diskRead,omitempty"` // bytes a second that a sandbox reads from each disk at most; 0: any
 	// What sandboxes may have of the network; nil: none has any.
 	Network       *network.Offer `json:"network,omitempty"`
 	Rootless      *Rootless      `json:"rootless,omitempty"`      // of an ordinary user's; nil: it is root's

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -101,17 +102,11 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 		Hostname: hostname,
 		Root:     &specs.Root{Path: s.Root.Path, Readonly: true},
 		Process: &specs.Process{
-			Args:            []string{AgentPath, "serve", "--fd", "3"},
+			Args:            []string{AgentPath, "serve", "--fd", "3", "--open-files", strconv.Itoa(OpenFiles(s.Resources))},
 			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
 			Cwd:             "/",
 			NoNewPrivileges: true,
-			// What a user's processes take of these is charged to root's account too,
-			// which all runners share: a runner that took it all would starve the others.
-			Rlimits: []specs.POSIXRlimit{
-				{Type: "RLIMIT_SIGPENDING", Soft: 256, Hard: 256},
-				{Type: "RLIMIT_MSGQUEUE", Soft: 0, Hard: 0},
-				{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
-			},
+			Rlimits:         rlimits,
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding:  agentCapabilities,
 				Effective: agentCapabilities,
@@ -137,6 +132,36 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 	}
 }
 
+// rlimits are of accounts that runners share. They are the agent's; commands have
+// fewer open files.
+var rlimits = []specs.POSIXRlimit{
+	// What a user's processes take of these three is charged to root's account too.
+	{Type: "RLIMIT_SIGPENDING", Soft: 256, Hard: 256},
+	{Type: "RLIMIT_MSGQUEUE", Soft: 0, Hard: 0},
+	{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
+	{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096},
+	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // 0 would be no limit to a program that takes cores (core(5))
+	{Type: "RLIMIT_NICE", Soft: 0, Hard: 0},
+	{Type: "RLIMIT_RTPRIO", Soft: 0, Hard: 0},
+}
+
+// All processes of a runner together have at most allFiles open files, so that a
+// few runners can't take all that the machine has; but each can have fewestFiles.
+const (
+	allFiles    = 1 << 17
+	fewestFiles = 256
+	mostFiles   = 1024 // what programs expect
+)
+
+// OpenFiles returns how many files a process of a sandbox can have open.
+func OpenFiles(r Resources) int {
+	return min(max(allFiles/max(r.Processes, 1), fewestFiles), mostFiles)
+}
+
+// Terminals is how many pseudo-terminals a sandbox has. The machine has 4096 by
+// default, of which 1024 are its own.
+const Terminals = 32
+
 const (
 	hostname   = "runner"
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -160,7 +185,7 @@ const terminalGroup = 5
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
-	terminals := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}
+	terminals := []string{"nosuid", "noexec", "newinstance", fmt.Sprintf("max=%d", Terminals), "ptmxmode=0666", "mode=0620"}
 	if s.Users == nil || s.Users.Count > terminalGroup {
 		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
 	}

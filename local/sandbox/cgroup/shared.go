@@ -1,0 +1,103 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Shared are limits of what the machine has for all, beside memory, processes and
+// processor time.
+type Shared struct {
+	Buffers int64    // bytes of TCP and UDP in the kernel; version 2 counts them as memory
+	Disks   []string // whole disks, "major:minor", that can be read from
+	Read    int64    // bytes a second of each disk; 0: no limit
+	Reads   int64    // likewise, how many times
+}
+
+// Share sets limits in the group that path names and in those of commands below it,
+// and reads them back. It leaves out what the kernel can't limit. In version 1 each
+// group has its own, since there they don't add up; processes must begin after it.
+func (all Hierarchies) Share(path string, want Shared) error {
+	return errors.Join(all.shareBuffers(path, want), all.shareDisks(path, want))
+}
+
+// withProcesses returns the groups at and below dir which processes are in.
+func withProcesses(dir string) (dirs []string, err error) {
+	dirs, err = Group{Dir: dir}.parts()
+	if len(dirs) > 1 {
+		dirs = append(dirs, filepath.Join(dir, Commands))
+	}
+	return dirs, err
+}
+
+func (all Hierarchies) shareBuffers(path string, want Shared) error {
+	h, ok := all.Controller("memory")
+	if !ok || h.V2 {
+		return nil
+	}
+	dirs, err := withProcesses(filepath.Join(h.Mount, path))
+	for _, dir := range dirs {
+		// Newer kernels may not have it: it is deprecated with version 1.
+		err = errors.Join(err, set(dir, "memory.kmem.tcp.limit_in_bytes", want.Buffers, true))
+	}
+	return err
+}
+
+func (all Hierarchies) shareDisks(path string, want Shared) error {
+	if want.Read == 0 || len(want.Disks) == 0 {
+		return nil
+	}
+	if h, ok := all.unified(); ok {
+		dir := filepath.Join(h.Mount, path)
+		if divided, err := exists(filepath.Join(dir, Commands)); err != nil {
+			return err
+		} else if divided {
+			dir = filepath.Join(dir, Commands)
+		}
+		var err error
+		for _, disk := range want.Disks {
+			err = errors.Join(err, setDisk(dir, "io.max", disk, fmt.Sprintf("rbps=%d wbps=max riops=%d wiops=max", want.Read, want.Reads)))
+		}
+		return err
+	}
+	h, ok := all.Controller("blkio")
+	if !ok || h.V2 {
+		return nil
+	}
+	dirs, err := withProcesses(filepath.Join(h.Mount, path))
+	for _, dir := range dirs {
+		for _, disk := range want.Disks {
+			err = errors.Join(err,
+				setDisk(dir, "blkio.throttle.read_bps_device", disk, fmt.Sprint(want.Read)),
+				setDisk(dir, "blkio.throttle.read_iops_device", disk, fmt.Sprint(want.Reads)))
+		}
+	}
+	return err
+}
+
+// setDisk writes the line of a disk to a file, and reads it back. The file isn't
+// there where the kernel or the group above has no such limits.
+func setDisk(dir, file, disk, limits string) error {
+	at, line := filepath.Join(dir, file), disk+" "+limits
+	f, err := os.OpenFile(at, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(at)
+	if err != nil || !slices.Contains(strings.Split(string(text), "\n"), line) {
+		return fmt.Errorf("%s is %q, without %q (%w)", at, text, line, err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package main
+
+/*
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct setting { const char *file, *value; };
+
+// write_in has a child join a user namespace and write settings there: only a process
+// without threads may join one. The child shares this process's memory until it ends, so
+// no signal may have a handler of Go's run in it.
+static int write_in(int user_namespace, const struct setting *s, int count) {
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int status = 0;
+	pid_t child = vfork();
+	if (child == 0) {
+		if (setns(user_namespace, CLONE_NEWUSER)) _exit(errno);
+		for (int i = 0; i < count; i++) {
+			int fd = open(s[i].file, O_WRONLY | O_CLOEXEC);
+			if (fd < 0 && errno == ENOENT) continue;
+			if (fd < 0 || write(fd, s[i].value, strlen(s[i].value)) < 0) _exit(errno);
+			close(fd);
+		}
+		_exit(0);
+	}
+	int failed = child < 0 ? errno : 0;
+	while (child > 0 && waitpid(child, &status, 0) < 0)
+		if (errno != EINTR) { failed = errno; break; }
+	pthread_sigmask(SIG_SETMASK, &before, 0);
+	if (failed) return failed;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+// What one user of a sandbox may have of inotify. It is charged to whoever made the
+// sandbox, too, who has 128 instances by default.
+static const struct setting inotify[] = {
+	{"/proc/sys/user/max_inotify_instances", "16"},
+	{"/proc/sys/user/max_inotify_watches", "8192"},
+};
+
+static int bound_inotify(int user_namespace) {
+	return write_in(user_namespace, inotify, sizeof inotify / sizeof *inotify);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+const (
+	// A runner has an eighth of its memory for the buffers of its sockets.
+	buffersPart   = 8
+	fewestBuffers = 8 << 20
+
+	bytesPerRead = 64 << 10 // on the average, of what a sandbox may read from a disk
+)
+
+// bound limits what the first process of a sandbox, and all that it starts, can take
+// of what all on the machine share.
+func bound(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, pid int) error {
+	return errors.Join(boundUsers(pid), boundGroups(c, q, trees))
+}
+
+// boundUsers limits what the users of a sandbox can take together.
+func boundUsers(pid int) error {
+	namespace, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(namespace) }()
+	if errno := C.bound_inotify(C.int(namespace)); errno != 0 {
+		return fmt.Errorf("inotify: %w", syscall.Errno(errno))
+	}
+	return nil
+}
+
+// boundGroups limits what the groups of a sandbox can.
+func boundGroups(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
+	disks, err := disksOf("/usr", c.Images)
+	if err != nil {
+		return err
+	}
+	return trees.Share(c.Group(q.ID), cgroup.Shared{
+		Buffers: max(int64(q.Resources.MemoryMiB)<<20/buffersPart, fewestBuffers),
+		Disks:   disks, Read: c.DiskRead, Reads: c.DiskRead / bytesPerRead,
+	})
+}
+
+// disksOf returns the disks that files are on, as cgroups name them. Some file systems
+// are on none, or don't say on which.
+func disksOf(paths ...string) (disks []string, err error) {
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if err := unix.Stat(path, &stat); errors.Is(err, unix.ENOENT) || path == "" {
+			continue
+		} else if err != nil {
+			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+		}
+		disk, err := wholeDisk(fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))
+		if err != nil {
+			return nil, err
+		}
+		if disk != "" && !slices.Contains(disks, disk) {
+			disks = append(disks, disk)
+		}
+	}
+	return disks, nil
+}
+
+// wholeDisk returns the disk of a partition, and any other device as it is; "" for
+// what is no device.
+func wholeDisk(device string) (string, error) {
+	at := filepath.Join("/sys/dev/block", device)
+	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
+		at += "/.."
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(at, "dev"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
