@@ -63,6 +63,9 @@ func newAttackMachine(config Config, around *world.World) (m *attackMachine, err
 	if err := m.layOut(); err != nil {
 		return nil, err
 	}
+	if disks, err := cgroup.Disks("/usr"); err == nil && len(disks) > 0 && m.trees.LimitsReads() && config.Disk.Read > 0 {
+		m.bait.Reads = strconv.Itoa(config.Disk.Read + config.Disk.Read/4)
+	}
 	return m, m.guard()
 }
 

@@ -29,7 +29,7 @@ import (
 // runs; nil are those that were built in.
 func attackedBed(t *testing.T, name string, programs *programs, permit []string, use func(ctx context.Context, server *Server, around *world.World)) {
 	t.Helper()
-	config := Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, LogLevel: "info", LogFormat: "console"}
+	config := Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 128}, LogLevel: "info", LogFormat: "console"}
 	around, err := apart(t.Context(), &config)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,19 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.OwnFiles, without: "files", row: "a path that goes up", seen: `^a secret of the machine was seen$`},
 		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc", seen: `^got `},
 		{defence: attack.Mounts, without: "mounts", row: "mounts that give power", seen: `^power `},
-		{defence: attack.Accounts, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
+		{defence: attack.UserLimits, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
+		{defence: attack.Filter, without: "filter", row: "call filter-packets", seen: `^filter-packets done$`},
+		{defence: attack.Filter, without: "filter", row: "call io_setup", seen: `^io_setup done$`},
+		{defence: attack.Filter, without: "filter", row: "cores", seen: `^cores done 0 0$`},
+		{defence: attack.Filter, without: "filter", row: "the cache of others", seen: `^forgotten`},
+		{defence: attack.OpenFiles, without: "openfiles", row: "open files of many processes", seen: `^opened (1[7-9]|[2-9]\d)\d{3} `},
+		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
+		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
+		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
+		{defence: attack.DiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
 		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
 		{defence: attack.ProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
 		{defence: attack.CPULimit, row: "processor time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},

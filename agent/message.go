@@ -141,6 +141,8 @@ const (
 	CauseTimeLimit   Cause = "timeLimit"   // it ran for its TimeLimit
 	CauseOutputLimit Cause = "outputLimit" // it printed OutputLimit bytes and wanted to print more
 
+	CauseLockLimit Cause = "lockLimit" // it held more locks of files than the kernel's memory should have
+
 	// Since version 2, and but for Exit.Own only with Start.Limits.
 	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU
 	CauseProcessLimit Cause = "processLimit" // it had more than Limits.Processes; with Exit.Own.ForksRefused: the runner had no room for more

@@ -38,6 +38,7 @@ type Class string
 // The classes.
 const (
 	Resources Class = "resources" // to take more than there is for one
+	Accounts  Class = "accounts"  // to take what the machine has once for all
 	Processes Class = "processes" // to outlive, fake or hold up its own end
 	Escapes   Class = "escapes"   // to reach the machine's files, or the agent
 	Kernel    Class = "kernel"    // to use calls that have been the way into kernels
@@ -48,7 +49,7 @@ const (
 
 // Classes returns all of them, in the order in which they are tried.
 func Classes() []Class {
-	return []Class{Interface, Escapes, Kernel, Network, Residue, Processes, Resources}
+	return []Class{Interface, Escapes, Kernel, Network, Residue, Processes, Resources, Accounts}
 }
 
 // A Defence is what holds an attack off. Others may stand behind it.
@@ -75,7 +76,14 @@ const (
 	OwnFiles   Defence = "no files of the machine"
 	Masked     Defence = "hidden files of /proc"
 	Mounts     Defence = "mounts without set-user-id programs and devices"
-	Accounts   Defence = "limits of what is charged to a user"
+	UserLimits Defence = "limits of what is charged to a user"
+	Terminals  Defence = "the number of terminals"
+	Watchers   Defence = "the limit of inotify"
+	Buffers    Defence = "the limit of network buffers"
+	DiskReads  Defence = "the limit of reads from disks"
+	OpenFiles  Defence = "the limit of open files"
+	Netlink    Defence = "netlink sockets are counted"
+	Ended      Defence = "what System V has ends with the last command"
 
 	MemoryLimit  Defence = "the memory limit"
 	ProcessLimit Defence = "the process limit"
@@ -126,6 +134,10 @@ type Attack struct {
 	// tried only after the limits were read back, from a runner that is in them.
 	Bomb bool
 
+	// Disk is an attack that a machine holds off where it can limit what is read from its
+	// disks. On others it isn't tried.
+	Disk bool
+
 	// Gentle is an attack that leaves nothing in its runner, even if it succeeds:
 	// those are tried in the same one, one after the other.
 	Gentle bool
@@ -159,7 +171,7 @@ func (a Attack) heldIn(tier runtime.Isolation) string {
 // Corpus returns all attacks, class by class.
 func Corpus() []Attack {
 	var all []Attack
-	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), processes(), resources()} {
+	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), processes(), resources(), accounts()} {
 		all = append(all, rows...)
 	}
 	slices.SortStableFunc(all, func(a, b Attack) int {

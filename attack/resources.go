@@ -86,16 +86,16 @@ func resources() []Attack {
 			Steps: []Step{probe("fill", "/tmp/large", "4").limited("fileSize", 2<<20)}, Held: "^(wrote [0-2] MiB EFBIG\n=> EXITED 0|(.*\n)*=> (SIGNALED SIGXFSZ|EXITED 2))", Never: "wrote 4 MiB",
 		},
 		{
-			Name: "queued signals", Class: Resources, Defence: Accounts, Tries: "to take all of the kernel's room for signals, which all runners share",
+			Name: "queued signals", Class: Resources, Defence: UserLimits, Tries: "to take all of the kernel's room for signals, which all runners share",
 			Steps: []Step{probe("signals", "5000")}, Held: "^queued [1-3]?\\d?\\d EAGAIN\n=> EXITED 0",
 		},
 		{
-			Name: "message queues", Class: Resources, Defence: Accounts, Tries: "to take kernel memory by message queues",
+			Name: "message queues", Class: Resources, Defence: UserLimits, Tries: "to take kernel memory by message queues",
 			Steps: []Step{calls("mq_open")}, Held: "^mq_open E(MFILE|PERM|NOSYS|ACCES)\n=> EXITED 0",
 			Tiers: shared, // a kernel in user space has queues of its own
 		},
 		{
-			Name: "locked memory", Class: Resources, Defence: Accounts, Tries: "to have memory that can't be taken back",
+			Name: "locked memory", Class: Resources, Defence: UserLimits, Tries: "to have memory that can't be taken back",
 			Steps: []Step{calls("mlock")}, Held: "^mlock E(NOMEM|PERM|AGAIN)\n=> EXITED 0",
 		},
 	}

@@ -42,6 +42,7 @@ type Bait struct {
 	Abstract string // a socket of the machine's without a file, which answers
 	Hostname string // the machine's
 	Uptime   string // half of the seconds that the machine runs
+	Reads    string // the most MiB that it can read from a disk in a second, with some to spare; "": any number
 	Share    string // the most that a runner's two threads can have of one processor, in percent
 }
 
@@ -147,6 +148,10 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 		result.Skipped = "it is for runners with network access, which can't be had here: " + c.NoNetwork
 		return result
 	}
+	if a.Disk && c.Bait.Reads == "" {
+		result.Skipped = "this machine can't limit what a runner reads from its disks"
+		return result
+	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, attackWithin)
 	defer cancel()
@@ -224,7 +229,7 @@ func (c *crew) pattern(text string) *regexp.Regexp {
 func (c *crew) fill(text string, quote func(string) string) string {
 	return strings.NewReplacer(
 		"{secret}", quote(c.Bait.Path), "{port}", quote(c.Bait.Port), "{abstract}", quote(c.Bait.Abstract),
-		"{hostname}", quote(c.Bait.Hostname), "{uptime}", quote(c.Bait.Uptime), "{share}", quote(c.Bait.Share),
+		"{hostname}", quote(c.Bait.Hostname), "{uptime}", quote(c.Bait.Uptime), "{share}", quote(c.Bait.Share), "{reads}", quote(c.Bait.Reads),
 	).Replace(text)
 }
 

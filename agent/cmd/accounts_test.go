@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -149,5 +150,54 @@ func TestOwnsIPC(t *testing.T) {
 	}
 	if ownsIPC() {
 		t.Error("a test has them for itself")
+	}
+}
+
+// TestLocksAreBounded: what a program locks of files is counted for nobody, so the agent
+// ends it.
+func TestLocksAreBounded(t *testing.T) {
+	b := newBed(t, 0)
+	const lock = `
+import fcntl, os, sys, time
+held = 0
+while held < int(sys.argv[1]):
+    if held %% 1000 == 0: file = open("/tmp/f%%d.%%d" %% (os.getpid(), held), "w")
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * (1000 - held %% 1000))
+    held += 1
+    keep = globals().setdefault("kept", []); keep.append(file)
+began = time.process_time()
+while time.process_time() - began < %s: pass
+print("held", held)`
+	if r := b.run(t, "python3", "-c", fmt.Sprintf(lock, "1"), "4000"); r.stdout != "held 4000\n" {
+		t.Errorf("few: %+v", r)
+	}
+	for _, script := range []string{
+		fmt.Sprintf(lock, "30"),
+		"import os\nfor i in range(3): os.fork()\n" + fmt.Sprintf(lock, "30"), // 8 processes
+	} {
+		count := "100000"
+		if strings.Contains(script, "fork") {
+			count = "1000"
+		}
+		if r := b.run(t, "python3", "-c", script, count); r.exit.Cause != agent.CauseLockLimit || r.stdout != "" {
+			t.Errorf("many: %+v", r)
+		}
+	}
+	if r := b.sh(t, "grep -c . /proc/locks"); r.stdout != "0\n" {
+		t.Errorf("left: %+v", r)
+	}
+}
+
+// TestHolderOf reads lines of /proc/locks.
+func TestHolderOf(t *testing.T) {
+	for line, want := range map[string]int{
+		"1: POSIX  ADVISORY  WRITE 12 00:1b:1201 0 0\n":    12,
+		"1: -> POSIX  ADVISORY  WRITE 13 00:1b:1201 0 0\n": 0,
+		"2: OFDLCK ADVISORY  WRITE -1 00:1b:1201 2 2\n":    -1,
+		"3:\n": 0,
+	} {
+		if got := holderOf([]byte(line)); got != want {
+			t.Errorf("%q: %d, want %d", line, got, want)
+		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	bySegment   // of shmget
 	byLimit     // of setrlimit
 	byNewLimit  // of prlimit64
+	byCommand   // of fcntl
 )
 
 var judgedCalls = map[uint32]judgement{
@@ -27,7 +28,7 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byFamily, unix.SYS_SETSOCKOPT: byOption,
 	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
 	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
-	unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
+	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
 const (
@@ -45,7 +46,6 @@ const (
 	hugeSegment  = 0o4000 // SHM_HUGETLB
 	flowLabels   = 32     // IPV6_FLOWLABEL_MGR
 	addKey       = 38     // TCP_AO_ADD_KEY
-	dontNeed     = 4      // POSIX_FADV_DONTNEED
 )
 
 // terminalRequests change what a terminal is, or what others read from it.
@@ -108,7 +108,7 @@ func (p *program) judgeArguments(j judgement) {
 		p.ifOneOf([]uint32{unix.PR_SET_SECCOMP, unix.PR_SCHED_CORE}, invalid)
 	case byAdvice: // it is only advice
 		p.load(argument(3))
-		p.ifOneOf([]uint32{dontNeed}, ignore)
+		p.ifOneOf([]uint32{unix.FADV_DONTNEED}, ignore)
 	case byMapping:
 		p.ifAny(3, unix.MAP_HUGETLB, noMemory)
 	case byFile:
@@ -121,6 +121,9 @@ func (p *program) judgeArguments(j judgement) {
 	case byNewLimit:
 		p.judgeNewLimit()
 		return
+	case byCommand: // locks that are no process's can't be counted for one
+		p.load(argument(1))
+		p.ifOneOf([]uint32{unix.F_OFD_SETLK, unix.F_OFD_SETLKW}, invalid)
 	}
 	p.code = append(p.code, ret(allow))
 }

@@ -122,7 +122,7 @@ func judges(t *testing.T, what string, arch uint32, judged *table) {
 		case byControl:
 			at(0, unix.PR_SET_SECCOMP, invalid)
 		case byAdvice:
-			at(3, dontNeed, ignore)
+			at(3, unix.FADV_DONTNEED, ignore)
 		case byMapping:
 			at(3, unix.MAP_HUGETLB, noMemory)
 		case byFile:
@@ -134,6 +134,8 @@ func judges(t *testing.T, what string, arch uint32, judged *table) {
 		case byNewLimit:
 			at(1, unix.RLIMIT_CORE, ignore)
 			bad[2] = 1
+		case byCommand:
+			at(1, unix.F_OFD_SETLKW, invalid)
 		default:
 			t.Fatalf("%s: call %d is judged as nobody knows", what, number)
 		}

@@ -26,9 +26,11 @@ type process struct {
 	gid   uint32 // of its slot
 	pid   int
 
-	refusedBefore int64 // by the runner's own kernel, when it began
-	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
-	heldUp        bool  // its start took so long that it was killed
+	began         time.Time
+	lockedAt      time.Duration // when locks were counted last; the watch's alone
+	refusedBefore int64         // by the runner's own kernel, when it began
+	crowded       bool          // another ran at the same time; guarded by the reaper's mutex
+	heldUp        bool          // its start took so long that it was killed
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
@@ -48,7 +50,7 @@ func (h *host) start(start agent.Start, dir string, candidates []string, gid uin
 		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "no room for pipes or terminals: " + err.Error()}
 	}
 	defer streams.handedOver()
-	p := &process{streams: streams, host: h, gid: gid, exited: make(chan struct{})}
+	p := &process{streams: streams, host: h, gid: gid, began: time.Now(), exited: make(chan struct{})}
 	if h.groups != nil {
 		if p.group, err = h.groups.take(start.Privileged); err != nil {
 			streams.close()

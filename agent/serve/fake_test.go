@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,14 @@ func (p *fakeProcess) Measure() serve.Measure {
 		}
 	}
 	return serve.Measure{CPU: used, Processes: 3}
+}
+
+// Locks is of [serve.Process]: "locks" holds as many as its argument says.
+func (p *fakeProcess) Locks() (n int) {
+	if p.start.Argv[0] == "locks" {
+		n, _ = strconv.Atoi(p.start.Argv[1])
+	}
+	return n
 }
 
 // Refused is of [serve.Process]: "crowded" was refused a fork.

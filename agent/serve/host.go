@@ -68,6 +68,9 @@ type Process interface {
 	// counted for it alone. It is asked again and again while the command runs,
 	// so that an implementation may look at more.
 	Refused() int64
+	// Locks tells how many locks of parts of files all that runs holds, or 0 where they
+	// were not counted this time. It is asked again and again, by one goroutine.
+	Locks() int
 	// Close frees what the process holds, after Wait, a last Kill and the end
 	// of both outputs, and tells what it used.
 	Close() Usage

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"unsafe"
 
@@ -142,9 +143,8 @@ func calls() map[string]call {
 		"mq_open": mqOpen,
 		"mlock":   mlock,
 	}
-	for name, c := range foreign {
-		all[name] = c
-	}
+	maps.Copy(all, accountCalls())
+	maps.Copy(all, foreign)
 	return all
 }
 

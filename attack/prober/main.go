@@ -65,6 +65,14 @@ var commands = map[string]func(args []string){
 	"killall":  func([]string) { say("kill -1", result(unix.Kill(-1, unix.SIGKILL))) },
 	"wait":     func(a []string) { wait(number(a, 0)) },
 	"chroot":   func([]string) { chrootEscape() },
+	"take":     take,
+	"all":      func(a []string) { openInAll(number(a, 0), number(a, 1)) },
+	"buffers":  func(a []string) { fillBuffers(a[0], number(a, 1)) },
+	"cores":    func([]string) { cores() },
+	"sem":      func(a []string) { semaphore(a[0]) },
+	"drop":     func([]string) { drop() },
+	"disk":     func(a []string) { readDisk(number(a, 0), number(a, 1)) },
+	"charge":   func(a []string) { charge(a[0], number(a, 1)) },
 	"times":    func(a []string) { clocks(number(a, 0)) },
 }
 

@@ -347,6 +347,8 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 		if x := s.execution(); x.Limits.CPU > 0 { // else the agent lies
 			e.Limit = runtime.OutcomeCPULimit
 		}
+	case agent.CauseLockLimit:
+		e.Limit = runtime.OutcomeMemoryLimit
 	case agent.CauseProcessLimit:
 		// One that found the runner full is told below, with the host as its witness.
 		if x := s.execution(); x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {

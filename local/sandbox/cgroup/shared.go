@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Shared are limits of what the machine has for all, beside memory, processes and
@@ -100,4 +102,50 @@ func setDisk(dir, file, disk, limits string) error {
 		return fmt.Errorf("%s is %q, without %q (%w)", at, text, line, err)
 	}
 	return nil
+}
+
+// Disks returns the disks that files are on, as cgroups name them. Some file systems
+// are on none, or don't say on which.
+func Disks(paths ...string) (disks []string, err error) {
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if err := unix.Stat(path, &stat); errors.Is(err, unix.ENOENT) || path == "" {
+			continue
+		} else if err != nil {
+			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+		}
+		disk, err := wholeDisk(fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))
+		if err != nil {
+			return nil, err
+		}
+		if disk != "" && !slices.Contains(disks, disk) {
+			disks = append(disks, disk)
+		}
+	}
+	return disks, nil
+}
+
+// wholeDisk returns the disk of a partition, and any other device as it is; "" for
+// what is no device.
+func wholeDisk(device string) (string, error) {
+	at := filepath.Join("/sys/dev/block", device)
+	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
+		at += "/.."
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(at, "dev"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
+// LimitsReads reports whether groups can have a limit of what is read from disks.
+func (all Hierarchies) LimitsReads() bool {
+	if h, ok := all.unified(); ok {
+		return h.enables("io")
+	}
+	h, ok := all.Controller("blkio")
+	return ok && !h.V2
 }

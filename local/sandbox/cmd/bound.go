@@ -56,10 +56,6 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -97,7 +93,7 @@ func boundUsers(pid int) error {
 
 // boundGroups limits what the groups of a sandbox can.
 func boundGroups(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
-	disks, err := disksOf("/usr", c.Images)
+	disks, err := cgroup.Disks("/usr", c.Images)
 	if err != nil {
 		return err
 	}
@@ -105,41 +101,4 @@ func boundGroups(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) e
 		Buffers: max(int64(q.Resources.MemoryMiB)<<20/buffersPart, fewestBuffers),
 		Disks:   disks, Read: c.DiskRead, Reads: c.DiskRead / bytesPerRead,
 	})
-}
-
-// disksOf returns the disks that files are on, as cgroups name them. Some file systems
-// are on none, or don't say on which.
-func disksOf(paths ...string) (disks []string, err error) {
-	for _, path := range paths {
-		var stat unix.Stat_t
-		if err := unix.Stat(path, &stat); errors.Is(err, unix.ENOENT) || path == "" {
-			continue
-		} else if err != nil {
-			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
-		}
-		disk, err := wholeDisk(fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))
-		if err != nil {
-			return nil, err
-		}
-		if disk != "" && !slices.Contains(disks, disk) {
-			disks = append(disks, disk)
-		}
-	}
-	return disks, nil
-}
-
-// wholeDisk returns the disk of a partition, and any other device as it is; "" for
-// what is no device.
-func wholeDisk(device string) (string, error) {
-	at := filepath.Join("/sys/dev/block", device)
-	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
-		at += "/.."
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	text, err := os.ReadFile(filepath.Join(at, "dev"))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	return strings.TrimSpace(string(text)), err
 }

@@ -99,14 +99,36 @@ var agentEdits = []edit{
 
 import "golang.org/x/sys/unix"
 
-func loadUnlessWithout(code []unix.SockFilter) error {
-	if isWithout("filter") || isWithout("privileges") { // it can't be loaded without these
+func loadUnlessWithout(forks, ownNetwork bool) error {
+	if unfiltered() {
 		return nil
 	}
-	return loadFilter(code)
+	return loadFilters(forks, ownNetwork && !isWithout("netlink"))
+}
+
+// unfiltered reports whether there is no filter: it can't be loaded without "privileges".
+func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
+
+func ownFilter() unix.SockFprog {
+	if unfiltered() {
+		return unix.SockFprog{}
+	}
+	return unix.SockFprog{Len: uint16(len(refuseOwn)), Filter: &refuseOwn[0]}
 }
 `},
-	{"agent/cmd/confine.go", `	try("seccomp", loadFilter(`, `	try("seccomp", loadUnlessWithout(`},
+	{"agent/cmd/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
+	{"agent/cmd/forkinto.go", `unix.SockFprog{Len: uint16(len(refuseOwn)), Filter: &refuseOwn[0]}`, `ownFilter()`},
+	{"agent/cmd/forkinto.go", `	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP,`, `	if c.filter.Len == 0 {
+	} else if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP,`},
+	{"agent/cmd/forkinto.go", `	if files > 0 {`, `	if files > 0 && !isWithout("openfiles") {`},
+	{"agent/cmd/filter_arguments.go", `	p.load(argument(1))
+	p.mask(socketType)`, `	if isWithout("protocols") {
+		p.code = append(p.code, ret(allow))
+		return
+	}
+	p.load(argument(1))
+	p.mask(socketType)`},
+	{"agent/cmd/segments.go", `	if h.ownIPC {`, `	if h.ownIPC && !isWithout("segments") {`},
 	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
 		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	}`},
@@ -146,6 +168,7 @@ var helperEdits = slices.Concat(fenceEdits, faultEdits, []edit{
 	{"local/sandbox/cmd/weaken.go", "", `package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -183,6 +206,8 @@ func weaken(s *specs.Spec) {
 		s.Linux.MaskedPaths = nil
 	case isWithout("mounts"):
 		honour("nosuid", "nodev")
+	case isWithout("terminals"):
+		honour(fmt.Sprintf("max=%d", spec.Terminals))
 	case isWithout("accounts"):
 		s.Process.Rlimits = nil
 	case isWithout("privileges"):
@@ -193,6 +218,19 @@ func weaken(s *specs.Spec) {
 `},
 	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
 	limits, err := spec.Limits(s, c.Machine.Lacks)`},
+	{"local/sandbox/cmd/bound.go", `	namespace, err := unix.Open(`, `	if isWithout("inotify") {
+		return nil
+	}
+	namespace, err := unix.Open(`},
+	{"local/sandbox/cmd/bound.go", `	disks, err := cgroup.Disks("/usr", c.Images)
+`, `	if isWithout("disks") {
+		c.DiskRead = 0
+	}
+	if isWithout("buffers") {
+		q.Resources.MemoryMiB *= 1024
+	}
+	disks, err := cgroup.Disks("/usr", c.Images)
+`},
 })
 
 // built builds the program. A machine that can't build has it beside the others:

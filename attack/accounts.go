@@ -1,0 +1,90 @@
+package attack
+
+// accounts are attacks on what the machine counts once for all that run on it. One
+// runner takes what it can get, and holds it; a neighbour needs some of the same.
+func accounts() []Attack {
+	var all []Attack
+	for _, row := range []struct{ call, tries, refused string }{
+		{"filter-packets", "to use up the kernel's room for compiled filters, by packets'", "EPERM"},
+		{"filter-program", "to use it up by a program on a socket", "EPERM"},
+		{"filter-reuse", "to use it up by filters that choose a socket", "EPERM"},
+		{"filter-calls", "to use it up by filters of calls", "EINVAL"},
+		{"filter-by-name", "to use it up by filters of calls, by their older name", "EINVAL"},
+		{"tcp-keys", "to have memory that nobody counts, by keys of TCP", "EPERM"},
+		{"multicast6", "to have memory that nobody counts, by groups of IPv6", "EPERM"},
+		{"flow-labels", "to use up the machine's labels of flows", "EPERM"},
+		{"io_setup", "to use up the machine's requests for input and output", "ENOSYS"},
+		{"huge-memory", "to use up the machine's huge pages", "ENOMEM"},
+		{"huge-file", "to use up huge pages by a file without a name", "ENOMEM"},
+		{"huge-segment", "to use up huge pages by a segment", "ENOMEM"},
+		{"line-discipline", "to have the kernel load drivers, by what a terminal can be", "EPERM|EINVAL"},
+		{"core-scheduling", "to have no neighbour on the other half of a core", "EINVAL"},
+		{"fiemap", "to have the disk read by asking where files are", "ENOTTY"},
+		{"clone-file", "to write by clones of files", "ENOTTY"},
+		{"mptcp", "to use a protocol that has been a way into kernels", "EPROTONOSUPPORT"},
+		{"udplite", "to use one that packet filters don't know", "EPROTONOSUPPORT"},
+		{"sctp", "to have the kernel load a module, by a protocol", "EPROTONOSUPPORT"},
+		{"dccp", "to have it load another", "EPROTONOSUPPORT|ESOCKTNOSUPPORT"},
+	} {
+		refused := row.call + " (" + row.refused + ")\n=> EXITED 0\n"
+		all = append(all, Attack{
+			Name: "call " + row.call, Class: Accounts, Defence: Filter, Tries: row.tries, Gentle: true,
+			Steps: []Step{calls(row.call), calls(row.call).asRoot()}, Held: "^" + refused + refused,
+		})
+	}
+	// taken is of one who takes, and a neighbour that needs a few.
+	taken := func(name, tries, what, most, refused string, by Defence) Attack {
+		return Attack{
+			Name: name, Class: Accounts, Defence: by, Tries: tries, Tiers: shared, Bomb: true,
+			Steps: []Step{probe("take", what, "64", "hold").within(30).behind(), probe("take", what, "4").inOther()},
+			Held:  "^took " + most + " " + refused + "\n=> \ntook 4 done\n=> EXITED 0",
+		}
+	}
+	buffers := func(network string) Attack {
+		return Attack{
+			Name: "buffers of " + network, Class: Accounts, Defence: Buffers, Tries: "to fill the kernel's memory by what nobody reads", Tiers: shared, Bomb: true,
+			Steps: []Step{probe("buffers", network, "96"), probe("buffers", network, "1").inOther()},
+			Held:  "^holds [0-5]?\\d MiB\n=> EXITED 0\nholds [01] MiB\n=> EXITED 0|^=> MEMORY_LIMIT",
+		}
+	}
+	// charged is of memory of the kernel's that a runner's limit counts.
+	charged := func(kind, most string) Attack {
+		return Attack{
+			Name: "memory of " + kind, Class: Accounts, Defence: MemoryLimit, Tries: "to fill the kernel's memory by " + kind, Tiers: shared, Bomb: true,
+			Steps: []Step{probe("charge", kind, most), shell("echo lives")},
+			Held:  "^(made \\d+ E(NOMEM|NOLCK|NOSPC|AGAIN)\n=> EXITED 0|=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0", Never: "made \\d+ done",
+		}
+	}
+	return append(all,
+		Attack{
+			Name: "open files of many processes", Class: Accounts, Defence: OpenFiles, Tries: "to take all files that the machine can have open", Tiers: shared, Bomb: true,
+			Steps: []Step{probe("all", "16", "2000").within(30).behind(), probe("take", "files", "100").inOther()},
+			Held:  "^opened 1[56]\\d{3} in 16 processes\n=> \ntook 100 done\n=> EXITED 0",
+		},
+		taken("terminals", "to take all of the machine's terminals", "terminals", "3[0-2]", "ENOSPC", Terminals),
+		taken("watchers of files", "to take all watchers that the user has who made the runners", "watchers", "1[0-6]", "EMFILE", Watchers),
+		taken("netlink sockets", "to fill the kernel's memory by answers that nobody reads", "netlink", "1[0-6]", "ENOBUFS", Netlink),
+		buffers("tcp"),
+		buffers("udp"),
+		charged("locks", "1800000"),
+		charged("messages", "40000"),
+		charged("semaphores", "30000"),
+		Attack{
+			Name: "cores", Class: Accounts, Defence: Filter, Tries: "to have a program of the machine's take the core of what crashed", Gentle: true,
+			Steps: []Step{probe("cores"), probe("cores").asRoot()}, Held: "^(cores done 1 1\n=> EXITED 0\n){2}",
+			Tiers: shared, // gVisor writes none
+		},
+		Attack{
+			Name: "semaphores of the one before", Class: Accounts, Defence: Ended, Tries: "to keep what System V has when the execution is over",
+			Steps: []Step{probe("sem", "make"), probe("sem", "find")}, Held: "^semaphore done\n=> EXITED 0\nsemaphore ENOENT\n=> EXITED 0",
+		},
+		Attack{
+			Name: "the cache of others", Class: Accounts, Defence: Filter, Tries: "to have the machine forget what others read from its disk", Tiers: shared, Gentle: true,
+			Steps: []Step{probe("drop")}, Held: "^cached\n=> EXITED 0",
+		},
+		Attack{
+			Name: "a flood of reads", Class: Accounts, Defence: DiskReads, Tries: "to have the machine's disk for itself", Tiers: shared, Bomb: true, Disk: true,
+			Steps: []Step{probe("disk", "2", "{reads}")}, Held: "^read \\d+ MiB, within its share\n=> EXITED 0",
+		},
+	)
+}

@@ -1,0 +1,441 @@
+package main
+
+import (
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The accounts of the machine that no namespace divides. Each of these takes what it
+// can get, up to an end of its own, says how much that was, and holds it.
+
+// hold keeps what was taken until it is killed, a minute at most.
+func hold() { time.Sleep(time.Minute) } //nolint:forbidigo // it waits to be killed
+
+// takeAll calls take until it fails, or so often, and says how often it succeeded.
+func takeAll(most int, take func() error) {
+	for n := range most {
+		if err := take(); err != nil {
+			say("took", strconv.Itoa(n), result(err))
+			return
+		}
+	}
+	say("took", strconv.Itoa(most), "done")
+}
+
+// takers are what can be taken by one call.
+var takers = map[string]func() error{
+	"terminals": func() error {
+		_, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		return err
+	},
+	"watchers": func() error {
+		_, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		return err
+	},
+	"netlink": func() error {
+		_, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		return err
+	},
+	"files": func() error {
+		_, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	},
+	"pipes": func() error {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		_, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, 1<<20)
+		return err
+	},
+}
+
+// take takes, and with "hold" keeps.
+func take(args []string) {
+	takeAll(number(args, 1), takers[args[0]])
+	if len(args) > 2 {
+		hold()
+	}
+}
+
+// openInAll opens files in so many processes, up to so many in each, and says how many
+// that was in all.
+func openInAll(processes, most int) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		say("opened 0", result(err))
+		return
+	}
+	path, started := text("/dev/null"), 0
+	for range processes {
+		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno == 0 && pid == 0 {
+			openAndStay(path, most, uintptr(pipe[1]))
+		}
+		if errno == 0 {
+			started++
+		}
+	}
+	all := 0
+	for range started {
+		var count [8]byte
+		if n, err := unix.Read(pipe[0], count[:]); n != len(count) || err != nil {
+			break
+		}
+		all += int(binary.NativeEndian.Uint64(count[:]))
+	}
+	say("opened", strconv.Itoa(all), "in", strconv.Itoa(started), "processes")
+	hold()
+}
+
+// openAndStay opens a file up to so often, tells how often it could, and stays. It is
+// for a child that has none of Go's other threads.
+func openAndStay(path uintptr, most int, tell uintptr) {
+	count := uint64(0)
+	for range most {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, unixAt, path, unix.O_RDONLY, 0, 0, 0); errno != 0 {
+			break
+		}
+		count++
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, tell, uintptr(unsafe.Pointer(&count)), 8)
+	for {
+		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+	}
+}
+
+// fillBuffers fills buffers of sockets on the loopback that nobody reads, up to so many
+// MiB, and says how much the kernel took.
+func fillBuffers(network string, mib int) {
+	const pairs = 64
+	took := 0
+	for range pairs {
+		n, err := fillPair(network, mib<<20-took)
+		took += n
+		if err != nil || took >= mib<<20 {
+			break
+		}
+	}
+	say("holds", strconv.Itoa(took>>20), "MiB")
+}
+
+func fillPair(network string, most int) (took int, err error) {
+	const buffer = 4 << 20
+	var to, from int
+	if network == "tcp" {
+		to, from, err = connected()
+	} else {
+		to, from, err = bound()
+	}
+	if err != nil {
+		return 0, err
+	}
+	_ = unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer)
+	_ = unix.SetsockoptInt(from, unix.SOL_SOCKET, unix.SO_SNDBUF, buffer)
+	piece := make([]byte, 32<<10)
+	if network == "tcp" {
+		for idle := 0; took < most && idle < 3; {
+			if n, err := unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err == nil {
+				took, idle = took+n, 0
+				continue
+			}
+			idle++                       // what was sent may still be on its way to the other buffer
+			time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait for
+		}
+		return took, nil
+	}
+	for range most / len(piece) {
+		_, _ = unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT)
+	}
+	return queued(to), nil
+}
+
+// queued returns how many bytes of memory wait in a socket (SO_MEMINFO).
+func queued(fd int) int {
+	var info [9]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(info[0])
+}
+
+func connected() (to, from int, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, 0, err
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return 0, 0, err
+	}
+	other, err := l.Accept()
+	if err != nil {
+		return 0, 0, err
+	}
+	return descriptor(other), descriptor(conn), nil
+}
+
+func bound() (to, from int, err error) {
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return 0, 0, err
+	}
+	conn, err := net.Dial("udp", l.LocalAddr().String())
+	if err != nil {
+		return 0, 0, err
+	}
+	return descriptor(l.(*net.UDPConn)), descriptor(conn), nil
+}
+
+// descriptor returns a copy of a connection's descriptor.
+func descriptor(of any) int {
+	file, err := of.(interface{ File() (*os.File, error) }).File()
+	if err != nil {
+		return -1
+	}
+	kept = append(kept, file)
+	return int(file.Fd())
+}
+
+var kept []*os.File
+
+// cores lowers the limit of core files to none, and says what it is.
+func cores() {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	var now unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_CORE, &now)
+	say("cores", result(err), strconv.FormatUint(now.Cur, 10), strconv.FormatUint(now.Max, 10))
+}
+
+// semaphore makes a set of semaphores that others of the runner find, or looks for it.
+func semaphore(how string) {
+	flags := uintptr(0)
+	if how == "make" {
+		flags = unix.IPC_CREAT | 0o666
+	}
+	say("semaphore", result(raw(unix.SYS_SEMGET, 0x726f636b, 1, flags)()))
+}
+
+// drop has the kernel forget what it has cached of a file that the machine shows, and
+// says whether it did.
+func drop() {
+	for _, path := range []string{"/usr/bin/gpgv", "/usr/bin/apt-get", "/usr/bin/localedef", "/usr/bin/pstree", "/usr/bin/nl", "/usr/bin/tac", "/bin/busybox"} {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		_ = unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+		const noWait = 8 // RWF_NOWAIT: EAGAIN for what isn't cached
+		n, err := unix.Preadv2(int(file.Fd()), [][]byte{make([]byte, 4096)}, int64(len(text)-4096)&^4095, noWait)
+		if err != nil || n == 0 {
+			say("forgotten", result(err))
+			return
+		}
+		say("cached")
+		return
+	}
+	say("no file")
+}
+
+// readDisk reads the machine's programs from its disk, past the cache, for so many
+// seconds, and says whether that is more than so many MiB a second.
+func readDisk(seconds, most int) {
+	size := 1 << 20
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		say("read nothing", result(err))
+		return
+	}
+	began, read := time.Now(), 0
+	over := func() bool { return time.Since(began) > time.Duration(seconds)*time.Second }
+	for !over() && read < seconds*4*most<<20 {
+		before := read
+		_ = filepath.Walk("/usr", func(path string, info os.FileInfo, err error) error {
+			if err != nil || !info.Mode().IsRegular() || info.Size() < int64(size) || read >= seconds*4*most<<20 {
+				return nil
+			}
+			fd, err := unix.Open(path, unix.O_RDONLY|syscall.O_DIRECT|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return nil
+			}
+			defer func() { _ = unix.Close(fd) }()
+			for !over() {
+				n, err := unix.Read(fd, memory)
+				if read += max(n, 0); err != nil || n < size {
+					break
+				}
+			}
+			if over() {
+				return filepath.SkipAll
+			}
+			return nil
+		})
+		if read == before {
+			break
+		}
+	}
+	share := "within"
+	if rate := float64(read) / time.Since(began).Seconds(); rate > float64(most<<20) {
+		share = "beyond"
+	}
+	say("read", strconv.Itoa(read>>20), "MiB,", share, "its share")
+}
+
+// charge takes memory of the kernel by what a program can make of one kind, many times.
+func charge(kind string, most int) {
+	var take func(n int) error
+	switch kind {
+	case "locks":
+		const inOne = 2000 // of a file: the kernel goes through them for each
+		var file int
+		take = func(n int) (err error) {
+			if n%inOne == 0 {
+				if file, err = unix.Open("/tmp/lock"+strconv.Itoa(n), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err != nil {
+					return err
+				}
+			}
+			return unix.FcntlFlock(uintptr(file), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * (inOne - n%inOne)), Len: 1})
+		}
+	case "messages":
+		text := make([]byte, 8+8192)
+		text[0] = 1
+		queue := uintptr(0)
+		take = func(n int) error {
+			if n%2 == 0 { // 16 KiB in each
+				id, _, errno := unix.RawSyscall(unix.SYS_MSGGET, 0, unix.IPC_CREAT|0o600, 0)
+				if errno != 0 {
+					return errno
+				}
+				queue = id
+			}
+			_, _, errno := unix.RawSyscall6(unix.SYS_MSGSND, queue, uintptr(unsafe.Pointer(&text[0])), 8192, unix.IPC_NOWAIT, 0, 0)
+			if errno != 0 {
+				return errno
+			}
+			return nil
+		}
+	case "semaphores":
+		take = func(int) error { return raw(unix.SYS_SEMGET, 0, 8000, unix.IPC_CREAT|0o600)() }
+	case "filters": // of packets, for which no capability is needed
+		take = func(int) error { return attachFilter() }
+	default:
+		say(usage)
+		return
+	}
+	for n := range most {
+		if err := take(n); err != nil {
+			say("made", strconv.Itoa(n), result(err))
+			return
+		}
+	}
+	say("made", strconv.Itoa(most), "done")
+}
+
+// attachFilter puts a program of packets onto a new socket.
+func attachFilter() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff}}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &code[0]})
+}
+
+// option sets an option of a socket to zeros: the kernel looks at these only where the
+// option is let through.
+func option(family, kind, level, name int) call {
+	return func() error {
+		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return unix.SetsockoptString(fd, level, name, string(make([]byte, 256)))
+	}
+}
+
+// seccompFilter loads a filter that lets everything through.
+func seccompFilter() error {
+	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+	program := unix.SockFprog{Len: 1, Filter: &code[0]}
+	return raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))()
+}
+
+// seccompByName does so by the older call.
+func seccompByName() error {
+	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+	program := unix.SockFprog{Len: 1, Filter: &code[0]}
+	return raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))()
+}
+
+// lineDiscipline makes a terminal another kind of device.
+func lineDiscipline() error {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	const slip = 1
+	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, slip)
+}
+
+// fileRequest asks the file system of the machine's programs.
+func fileRequest(request uintptr) call {
+	return func() error {
+		fd, err := unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))()
+	}
+}
+
+// accountCalls are made by `prober call NAME`, too.
+func accountCalls() map[string]call {
+	const (
+		flowLabels = 32         // IPV6_FLOWLABEL_MGR
+		fiemap     = 0xc020660b // FS_IOC_FIEMAP
+	)
+	return map[string]call{
+		"filter-packets":  attachFilter,
+		"filter-program":  option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_SOCKET, unix.SO_ATTACH_BPF),
+		"filter-reuse":    option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF),
+		"filter-calls":    seccompFilter,
+		"filter-by-name":  seccompByName,
+		"tcp-keys":        option(unix.AF_INET, unix.SOCK_STREAM, unix.SOL_TCP, unix.TCP_MD5SIG),
+		"multicast6":      option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, unix.IPV6_JOIN_GROUP),
+		"flow-labels":     option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, flowLabels),
+		"io_setup":        raw(unix.SYS_IO_SETUP, 1024, word()),
+		"huge-memory":     raw(unix.SYS_MMAP, 0, 2<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_HUGETLB, noDir, 0),
+		"huge-file":       raw(unix.SYS_MEMFD_CREATE, text("huge"), unix.MFD_HUGETLB),
+		"huge-segment":    raw(unix.SYS_SHMGET, 0, 2<<20, unix.IPC_CREAT|0o600|0o4000),
+		"line-discipline": lineDiscipline,
+		"core-scheduling": raw(unix.SYS_PRCTL, unix.PR_SCHED_CORE, 1, 0, 0, 0), // PR_SCHED_CORE_CREATE
+		"fiemap":          fileRequest(fiemap),
+		"clone-file":      fileRequest(unix.FICLONE),
+		"mptcp":           socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
+		"udplite":         socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
+		"sctp":            socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
+		"dccp":            socket(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+	}
+}
