@@ -210,6 +210,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
 		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
 		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
+		{defence: attack.Locks, without: "locks", row: "memory of locks", seen: `^made 1800000 done`},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},

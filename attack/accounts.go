@@ -47,10 +47,10 @@ func accounts() []Attack {
 			Held:  "^holds [0-5]?\\d MiB\n=> EXITED 0\nholds [01] MiB\n=> EXITED 0|^=> MEMORY_LIMIT",
 		}
 	}
-	// charged is of memory of the kernel's that a runner's limit counts.
-	charged := func(kind, most string) Attack {
+	// charged is of memory of the kernel's that is counted for the runner.
+	charged := func(kind, most string, by Defence) Attack {
 		return Attack{
-			Name: "memory of " + kind, Class: Accounts, Defence: MemoryLimit, Tries: "to fill the kernel's memory by " + kind, Tiers: shared, Bomb: true,
+			Name: "memory of " + kind, Class: Accounts, Defence: by, Tries: "to fill the kernel's memory by " + kind, Tiers: shared, Bomb: true,
 			Steps: []Step{probe("charge", kind, most), shell("echo lives")},
 			Held:  "^(made \\d+ E(NOMEM|NOLCK|NOSPC|AGAIN)\n=> EXITED 0|=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0", Never: "made \\d+ done",
 		}
@@ -66,9 +66,9 @@ func accounts() []Attack {
 		taken("netlink sockets", "to fill the kernel's memory by answers that nobody reads", "netlink", "1[0-6]", "ENOBUFS", Netlink),
 		buffers("tcp"),
 		buffers("udp"),
-		charged("locks", "1800000"),
-		charged("messages", "40000"),
-		charged("semaphores", "30000"),
+		charged("locks", "1800000", Locks),
+		charged("messages", "40000", MemoryLimit),
+		charged("semaphores", "30000", MemoryLimit),
 		Attack{
 			Name: "cores", Class: Accounts, Defence: Filter, Tries: "to have a program of the machine's take the core of what crashed", Gentle: true,
 			Steps: []Step{probe("cores"), probe("cores").asRoot()}, Held: "^(cores done 1 1\n=> EXITED 0\n){2}",
