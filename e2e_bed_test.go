@@ -86,6 +86,7 @@ func (s *sharedServer) start() error {
 		return err
 	}
 	server := NewServer(config, s.log.logger())
+	server.first = firstEnvironments
 	if err := server.Open(context.Background()); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (s *sharedServer) start() error {
 	go func() { s.ended <- server.Run(ctx) }()
 	<-server.Engine.Restored()
 	s.bed = bed{Client: client.New(server.URL()), url: server.URL(), data: data}
-	return putStarters(ctx, server.Engine)
+	return nil
 }
 
 func (s *sharedServer) stop() {

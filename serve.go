@@ -97,6 +97,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		}()
 	}
 	server := NewServer(c.Config, logger)
+	server.first = firstEnvironments
 	slow := time.AfterFunc(openSilence, func() {
 		_, _ = fmt.Fprintln(s.Out, "rockpool is starting: it looks at what the last server left, and tries what this machine can isolate")
 	})
@@ -120,11 +121,6 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		slow.Stop()
 		if err := notify("READY=1\nSTATUS=serving at " + server.URL()); err != nil {
 			logger.Warn("who started the server can't be told that it is ready", zap.Error(err))
-		}
-		if c.Cluster == clusterLocal {
-			if err := putStarters(ctx, server.Engine); err != nil {
-				return fmt.Errorf("make the first environments: %w", err)
-			}
 		}
 		if err := announce(ctx, server.Engine, server.URL(), s.Out); err != nil && ctx.Err() == nil {
 			return err

@@ -52,6 +52,10 @@ type Server struct {
 	debug    net.Listener // of the profiles; nil: they aren't served
 	socket   string       // a Unix socket to serve on, instead of Config.Listen; "": none
 	programs *programs    // that local runners are made with; nil: those that were built in
+
+	// first returns the environments that a start stores where this machine's
+	// cluster has none; nil: none.
+	first func() ([]runtime.Environment, error)
 }
 
 // programs are what local runners are made with.
@@ -101,6 +105,10 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		case err != nil:
 			return err
 		}
+		// Before the API answers: a client that waited for the address may use them.
+		if err := s.putFirst(ctx, here); err != nil {
+			return fmt.Errorf("make the first environments: %w", err)
+		}
 	}
 	debug.FreeOSMemory() // starting took copies of the embedded programs: 20 MB that nobody needs any more
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
@@ -110,6 +118,17 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Attacks: s.lastAttacks(),
 	})
 	return nil
+}
+
+func (s *Server) putFirst(ctx context.Context, here *local.Cluster) error {
+	if s.first == nil {
+		return nil
+	}
+	environments, err := s.first()
+	if err != nil {
+		return err
+	}
+	return here.PutFirst(ctx, environments)
 }
 
 // lost says what runners don't have here, since this isn't root; "": nothing.

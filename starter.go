@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -28,22 +27,20 @@ func starters() []starter {
 	}
 }
 
-// putStarters makes environments from the starters whose program exists, if
-// there is no environment at all.
-func putStarters(ctx context.Context, eng *engine.Engine) error {
-	if len(eng.Environments()) > 0 {
-		return nil
-	}
+// firstEnvironments returns those of the starters whose program exists.
+func firstEnvironments() ([]runtime.Environment, error) {
+	var all []runtime.Environment
 	for _, s := range starters() {
 		if !s.there() {
 			continue
 		}
-		_, _, err := eng.PutEnvironment(ctx, s.input())
-		if err != nil && runtime.CodeOf(err) != runtime.CodeConflict {
-			return err
+		env, err := s.input().Environment()
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, env)
 	}
-	return nil
+	return all, nil
 }
 
 // there reports whether the machine has its program.

@@ -71,6 +71,9 @@ type Store interface {
 	Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error
 	PutEnvironment(ctx context.Context, env runtime.Environment) error // as runtime.Cluster's
 	DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error
+	// PutFirst stores all of them, or none, where no environment is stored. It
+	// reports whether it did.
+	PutFirst(ctx context.Context, environments []runtime.Environment) (bool, error)
 
 	Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error
 	PutRunner(ctx context.Context, r runtime.Runner, private []byte) error // insert or replace

@@ -44,6 +44,23 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 	})
 }
 
+// PutFirst stores environments where there is none at all, all of them or none.
+// They need no image, network or runtime of the machine's.
+func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
+	return c.writeEnvironment(ctx, func() error {
+		stored, err := c.config.Store.PutFirst(ctx, environments)
+		if err != nil || !stored {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, env := range environments {
+			c.environments[env.ID] = env
+		}
+		return nil
+	})
+}
+
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	defer c.images.Review()

@@ -74,6 +74,18 @@ func (s *memoryStore) PutEnvironment(_ context.Context, env runtime.Environment)
 	return nil
 }
 
+func (s *memoryStore) PutFirst(_ context.Context, environments []runtime.Environment) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.environments) > 0 {
+		return false, nil
+	}
+	for _, env := range environments {
+		s.environments[env.ID] = env
+	}
+	return true, nil
+}
+
 func (s *memoryStore) DeleteEnvironment(_ context.Context, id runtime.EnvironmentID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -150,6 +150,12 @@ func notFound(id runtime.EnvironmentID) error {
 	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "no environment %q: create it with putEnvironment, or list them with environments", id)
 }
 
+// Environment returns the environment that the input creates where there is none,
+// and INVALID_INPUT as PutEnvironment does. It has no pinned image.
+func (in PutEnvironmentInput) Environment() (runtime.Environment, error) {
+	return in.applyTo(runtime.Environment{}, false)
+}
+
 // applyTo returns the environment that stored becomes; with the same revision
 // where nothing changes.
 func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (runtime.Environment, error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -50,6 +51,33 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 		_, err = tx.Exec("INSERT OR REPLACE INTO environments (id, revision, value) VALUES (?, ?, ?)", env.ID, env.Revision, value)
 		return err
 	})
+}
+
+// PutFirst stores environments where none is stored, readable or not: all of them
+// or, where that fails, none. It reports whether it did.
+func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment) (bool, error) {
+	if len(environments) == 0 {
+		return false, nil
+	}
+	var args []any
+	for _, env := range environments {
+		value, err := json.Marshal(env)
+		if err != nil {
+			return false, err
+		}
+		args = append(args, env.ID, env.Revision, value)
+	}
+	// One statement: a write that fails must leave nothing.
+	insert := "INSERT INTO environments (id, revision, value) VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(environments)-1)
+	var first bool
+	err := s.write(ctx, "store the first environments", func(tx *sql.Tx) error {
+		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
+			return err
+		}
+		_, err := tx.Exec(insert, args...)
+		return err
+	})
+	return first && err == nil, err
 }
 
 // DeleteEnvironment forgets an environment; one that isn't there is success.

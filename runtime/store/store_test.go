@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -182,5 +183,58 @@ func BenchmarkMark(b *testing.B) {
 		if err := s.MarkRunner(b.Context(), "r", runtime.Claim{Epoch: epoch}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// stored returns the ids of all environments.
+func stored(t *testing.T, s *Store) []runtime.EnvironmentID {
+	t.Helper()
+	var ids []runtime.EnvironmentID
+	err := s.Environments(t.Context(), func(env runtime.Environment, _ error) error {
+		ids = append(ids, env.ID)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// TestFirstEnvironmentsAreStoredTogether: a server that ends at any moment of its
+// first start leaves all of them or none, so that the next start is a first one again.
+func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	a, b := runtime.Environment{ID: "a", Revision: 1}, runtime.Environment{ID: "b", Revision: 1}
+	if first, err := s.PutFirst(t.Context(), []runtime.Environment{a, b, a}); first || err == nil {
+		t.Errorf("where one of them can't be stored: %v, %v", first, err)
+	}
+	if got := stored(t, s); len(got) != 0 {
+		t.Errorf("after a failure %q are stored", got)
+	}
+	if first, err := s.PutFirst(t.Context(), nil); first || err != nil {
+		t.Errorf("without any: %v, %v", first, err)
+	}
+	if first, err := s.PutFirst(t.Context(), []runtime.Environment{a, b}); !first || err != nil {
+		t.Errorf("%v, %v", first, err)
+	}
+	if first, err := s.PutFirst(t.Context(), []runtime.Environment{{ID: "c", Revision: 1}}); first || err != nil {
+		t.Errorf("a second time: %v, %v", first, err)
+	}
+	if got := stored(t, s); fmt.Sprint(got) != "[a b]" {
+		t.Errorf("stored are %q", got)
+	}
+	// One that can't be read is there all the same.
+	if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.write(t.Context(), "spoil a record", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE environments SET value = ?", []byte("{"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := s.PutFirst(t.Context(), []runtime.Environment{a}); first || err != nil {
+		t.Errorf("beside one that can't be read: %v, %v", first, err)
 	}
 }
