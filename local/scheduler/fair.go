@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // fair orders evaluations: by priority, then the environments take turns, then
@@ -16,39 +17,27 @@ type fair struct {
 	length int
 }
 
-// level holds what has one priority.
+// level holds what has one priority: for each environment its evaluations, the
+// oldest first. No lane is empty.
 type level struct {
 	priority runtime.Priority
-	lanes    []*lane // none is empty; whose turn it is comes first
+	lanes    turns.Lanes[runtime.EnvironmentID, []*Evaluation]
 }
 
-// lane holds an environment's, the oldest first.
-type lane struct {
-	environment runtime.EnvironmentID
-	queue       []*Evaluation
-}
+type lane = turns.Lane[runtime.EnvironmentID, []*Evaluation]
 
 func (f *fair) push(e *Evaluation) {
 	at, found := slices.BinarySearchFunc(f.levels, e.Priority, func(l *level, p runtime.Priority) int { return cmp.Compare(p, l.priority) })
 	if !found {
 		f.levels = slices.Insert(f.levels, at, &level{priority: e.Priority})
 	}
-	f.levels[at].push(e)
-	f.length++
-}
-
-func (l *level) push(e *Evaluation) {
-	at := slices.IndexFunc(l.lanes, func(l *lane) bool { return l.environment == e.Environment })
-	if at < 0 {
-		at = len(l.lanes)
-		l.lanes = append(l.lanes, &lane{environment: e.Environment})
-	}
 	// One that comes back is as old as it was, and as its job is.
-	queue := &l.lanes[at].queue
-	place, _ := slices.BinarySearchFunc(*queue, e, func(a, b *Evaluation) int {
+	lane := f.levels[at].lanes.Lane(e.Environment)
+	place, _ := slices.BinarySearchFunc(lane.Queue, e, func(a, b *Evaluation) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
 	})
-	*queue = slices.Insert(*queue, place, e)
+	lane.Queue = slices.Insert(lane.Queue, place, e)
+	f.length++
 }
 
 // top returns the highest priority, and false if there is nothing.
@@ -69,16 +58,14 @@ func (f *fair) pop() *Evaluation {
 
 // take takes the first of l that fits; nil if none does.
 func (f *fair) take(l *level, fits func(*Evaluation) bool) *Evaluation {
-	for i, lane := range l.lanes {
-		at := slices.IndexFunc(lane.queue, fits)
+	for lane := range l.lanes.All() {
+		at := slices.IndexFunc(lane.Queue, fits)
 		if at < 0 {
 			continue
 		}
-		e := lane.queue[at]
-		f.drop(l, i, at)
-		if len(lane.queue) > 0 { // the next one's turn
-			l.lanes = append(slices.Delete(l.lanes, i, i+1), lane)
-		}
+		e := lane.Queue[at]
+		l.lanes.Took(lane)
+		f.drop(l, lane, at)
 		return e
 	}
 	return nil
@@ -90,38 +77,40 @@ func (f *fair) remove(e *Evaluation) bool {
 		if l.priority != e.Priority {
 			continue
 		}
-		for i, lane := range l.lanes {
-			if at := slices.IndexFunc(lane.queue, func(o *Evaluation) bool { return o.ID == e.ID }); at >= 0 {
-				f.drop(l, i, at)
-				return true
-			}
+		lane := l.lanes.Find(e.Environment)
+		if lane == nil {
+			return false
 		}
+		at := slices.IndexFunc(lane.Queue, func(o *Evaluation) bool { return o.ID == e.ID })
+		if at >= 0 {
+			f.drop(l, lane, at)
+		}
+		return at >= 0
 	}
 	return false
 }
 
-// drop takes out one of lane i, and what is empty then.
-func (f *fair) drop(l *level, i, at int) {
-	lane := l.lanes[i]
+// drop takes out one of a lane, and what is empty then.
+func (f *fair) drop(l *level, lane *lane, at int) {
 	if at == 0 {
-		lane.queue[0] = nil
-		lane.queue = lane.queue[1:]
+		lane.Queue[0] = nil
+		lane.Queue = lane.Queue[1:]
 	} else {
-		lane.queue = slices.Delete(lane.queue, at, at+1)
+		lane.Queue = slices.Delete(lane.Queue, at, at+1)
 	}
 	f.length--
-	if len(lane.queue) > 0 {
+	if len(lane.Queue) > 0 {
 		return
 	}
-	if l.lanes = slices.Delete(l.lanes, i, i+1); len(l.lanes) == 0 {
+	if l.lanes.Remove(lane); l.lanes.Len() == 0 {
 		f.levels = slices.DeleteFunc(f.levels, func(o *level) bool { return o == l })
 	}
 }
 
 // all yields every evaluation of l.
 func (l *level) all(yield func(*Evaluation) bool) {
-	for _, lane := range l.lanes {
-		for _, e := range lane.queue {
+	for lane := range l.lanes.All() {
+		for _, e := range lane.Queue {
 			if !yield(e) {
 				return
 			}

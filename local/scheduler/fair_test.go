@@ -89,7 +89,7 @@ func TestFairWalk(t *testing.T) {
 					t.Fatalf("length %d of %d, top %d", f.length, len(model), top)
 				}
 				for _, l := range f.levels {
-					if len(l.lanes) == 0 {
+					if l.lanes.Len() == 0 {
 						t.Fatal("an empty level is kept")
 					}
 				}

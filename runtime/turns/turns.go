@@ -1,0 +1,105 @@
+// Package turns lets keys take turns: the environments whose evaluations wait, or
+// the callers whose claims do. Between two turns of a key every other key that
+// waits has one. What waits for the turns of one key is its user's to order.
+package turns
+
+import "iter"
+
+// Lanes are what waits, by key, in the order of the turns. The zero value is
+// empty. Every method but All takes the same time however many there are. They
+// aren't safe for concurrent use.
+type Lanes[K comparable, Q any] struct {
+	byKey map[K]*Lane[K, Q]
+	first *Lane[K, Q] // of a ring: the last is before it; nil: there is none
+	spare *Lane[K, Q] // so that a lane that comes and goes allocates nothing
+}
+
+// A Lane is what waits for the turns of one key.
+type Lane[K comparable, Q any] struct {
+	Key   K
+	Queue Q
+
+	previous, next *Lane[K, Q] // of the ring
+}
+
+// Len returns how many lanes there are.
+func (l *Lanes[K, Q]) Len() int { return len(l.byKey) }
+
+// First returns the lane whose turn it is; nil: there is none.
+func (l *Lanes[K, Q]) First() *Lane[K, Q] { return l.first }
+
+// Find returns the lane of a key; nil: there is none.
+func (l *Lanes[K, Q]) Find(key K) *Lane[K, Q] { return l.byKey[key] }
+
+// Lane returns the lane of a key. Where there is none it makes an empty one, whose
+// turn comes last.
+func (l *Lanes[K, Q]) Lane(key K) *Lane[K, Q] {
+	if lane := l.byKey[key]; lane != nil {
+		return lane
+	}
+	lane := l.spare
+	if l.spare = nil; lane == nil {
+		lane = new(Lane[K, Q])
+	}
+	lane.Key = key
+	if l.byKey == nil {
+		l.byKey = map[K]*Lane[K, Q]{}
+	}
+	l.byKey[key] = lane
+	l.append(lane)
+	return lane
+}
+
+// Took ends a lane's turn: its next one comes after those of all others.
+func (l *Lanes[K, Q]) Took(lane *Lane[K, Q]) {
+	if l.first == lane { // the ring only turns
+		l.first = lane.next
+		return
+	}
+	l.unlink(lane)
+	l.append(lane)
+}
+
+// Remove removes a lane that is there. The caller doesn't use it any more.
+func (l *Lanes[K, Q]) Remove(lane *Lane[K, Q]) {
+	delete(l.byKey, lane.Key)
+	l.unlink(lane)
+	*lane = Lane[K, Q]{}
+	l.spare = lane
+}
+
+// All yields the lanes in the order of their turns. They must stay as they are
+// meanwhile.
+func (l *Lanes[K, Q]) All() iter.Seq[*Lane[K, Q]] {
+	return func(yield func(*Lane[K, Q]) bool) {
+		for lane := l.first; lane != nil; {
+			if !yield(lane) {
+				return
+			}
+			if lane = lane.next; lane == l.first {
+				return
+			}
+		}
+	}
+}
+
+func (l *Lanes[K, Q]) append(lane *Lane[K, Q]) {
+	if l.first == nil {
+		l.first, lane.previous, lane.next = lane, lane, lane
+		return
+	}
+	last := l.first.previous
+	lane.previous, lane.next = last, l.first
+	last.next, l.first.previous = lane, lane
+}
+
+func (l *Lanes[K, Q]) unlink(lane *Lane[K, Q]) {
+	if lane.next == lane {
+		l.first = nil
+		return
+	}
+	lane.previous.next, lane.next.previous = lane.next, lane.previous
+	if l.first == lane {
+		l.first = lane.next
+	}
+}
