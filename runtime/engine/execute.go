@@ -28,7 +28,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if err := validateUpdate("files", nil, in.Files); err != nil {
 		return runtime.Execution{}, err
 	}
-	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key}.claim()
+	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
 	if err != nil {
 		return runtime.Execution{}, err
 	}

@@ -45,6 +45,7 @@ type ClaimInput struct {
 	WaitFor           *int // seconds
 	Key               string
 	Labels            []runtime.Label
+	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }
 
 // StartInput asks for a command to be run in a claimed runner. Exactly one of
@@ -80,6 +81,7 @@ type RunInput struct {
 	TimeLimit     *int // seconds
 	WaitFor       *int // seconds
 	Key           string
+	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
 }
 
 // StdinInput feeds a running command.

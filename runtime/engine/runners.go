@@ -266,7 +266,7 @@ func goneError(id runtime.RunnerID) error {
 
 // claim checks the input.
 func (in ClaimInput) claim() (pool.Claim, error) {
-	claim := pool.Claim{Claim: runtime.Claim{InactivityTimeout: defaultInactivity, Labels: in.Labels}}
+	claim := pool.Claim{Claim: runtime.Claim{InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
 	var err error
 	if in.InactivityTimeout != nil {
 		if claim.Claim.InactivityTimeout, err = seconds("inactivityTimeout", *in.InactivityTimeout, maxInactivity); err != nil {

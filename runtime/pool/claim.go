@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,9 +14,15 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
+	dry       int          // the owner's, when it came
 	waited    bool         // no runner was idle when it came
 	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
+
+	// Of the queue.
+	lane          *lane   // nil: it isn't in there
+	before, after *waiter // of the same caller
+	place         int     // among the deadlines
 }
 
 type claimed struct {
@@ -31,11 +36,11 @@ func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, er
 // enqueue takes a claim in; settle serves it.
 func (o *owner) enqueue(w *waiter) {
 	if o.deleted {
-		w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID))
+		w.answer(runtime.Runner{}, o.deletedError())
 		return
 	}
-	w.deadline = time.Now().Add(w.claim.WaitFor)
-	o.waiters = append(o.waiters, w)
+	w.deadline, w.dry = time.Now().Add(w.claim.WaitFor), o.dry
+	o.waiting.push(w)
 }
 
 // abandon forgets a claim that nobody waits for any more.
@@ -44,23 +49,28 @@ func (o *owner) abandon(w *waiter) {
 	if w.given != nil && w.claim.Claim.Key == "" {
 		o.stop(w.given, runtime.GoneReleased, "the claimer went away before it had its answer")
 	}
-	o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
+	o.waiting.remove(w)
 }
 
 // serve hands idle runners of the current revision, oldest first, to the
-// claims that wait, in their order.
+// claims that wait, in the order of the queue.
 func (o *owner) serve(now time.Time) {
-	for len(o.waiters) > 0 && !o.draining() {
+	for o.waiting.length() > 0 && !o.draining() {
 		e := o.oldestIdle()
 		if e == nil {
-			for _, w := range o.waiters {
-				w.waited = true
-			}
+			o.dry++
 			return
 		}
-		w := o.waiters[0]
-		o.waiters = o.waiters[1:]
+		w := o.waiting.pop()
+		w.waited = o.dry > w.dry
 		o.mark(e, w, now)
+	}
+}
+
+// refuse answers all claims that wait with an error.
+func (o *owner) refuse(err error) {
+	for w := o.waiting.pop(); w != nil; w = o.waiting.pop() {
+		w.answer(runtime.Runner{}, err)
 	}
 }
 
@@ -137,22 +147,12 @@ func (o *owner) storeRenewal(e *entry) {
 }
 
 // expireWaiters answers the claims that have waited for as long as they may, and
-// returns when the next one has.
+// returns when the next one has; zero: none waits.
 func (o *owner) expireWaiters(now time.Time) time.Time {
-	var next time.Time
-	keep := o.waiters[:0:0]
-	for _, w := range o.waiters {
-		if !now.Before(w.deadline) {
-			w.answer(runtime.Runner{}, o.noRunner())
-			continue
-		}
-		if next.IsZero() || w.deadline.Before(next) {
-			next = w.deadline
-		}
-		keep = append(keep, w)
+	for w := o.waiting.expired(now); w != nil; w = o.waiting.expired(now) {
+		w.answer(runtime.Runner{}, o.noRunner())
 	}
-	o.waiters = keep
-	return next
+	return o.waiting.nextDeadline()
 }
 
 // reasonDraining is why runners can't be had meanwhile.
@@ -160,6 +160,10 @@ const reasonDraining = "the machine is being drained, so none starts until that 
 
 func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
+}
+
+func (o *owner) deletedError() error {
+	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID)
 }
 
 func (o *owner) noRunner() error {

@@ -31,7 +31,8 @@ type owner struct {
 	endClaimed bool
 
 	runners map[runtime.RunnerID]*entry
-	waiters []*waiter
+	waiting queue
+	dry     int      // how often no runner was idle for a claim that waits
 	members []Member // settle's, used again and again: a pool may have a thousand
 	lists   int      // how often the truth was taken in
 
@@ -81,9 +82,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	o := &owner{pool: p, spawn: spawn, env: p.first, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
 	defer func() {
 		o.publish(true)
-		for _, w := range o.waiters {
-			w.answer(runtime.Runner{}, errEnded())
-		}
+		o.refuse(errEnded())
 		close(p.ended)
 		cancel()
 		workers.Wait()
@@ -143,7 +142,7 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.members = append(o.members, m)
 	}
 	spec := Spec{Size: o.env.PoolSize, Revision: o.making.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
-	actions := Plan(now, spec, o.members, len(o.waiters), o.failures)
+	actions := Plan(now, spec, o.members, o.waiting.length(), o.failures)
 	for _, s := range actions.Stop {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}
@@ -174,7 +173,7 @@ func (o *owner) start(now time.Time) {
 	o.runners[e.ID] = e
 	o.changed(e)
 	e.priority = runtime.PriorityRefill
-	if len(o.waiters) > 0 {
+	if o.waiting.length() > 0 {
 		e.priority = runtime.PriorityWaiting
 	}
 	o.ask(e)
@@ -184,7 +183,7 @@ func (o *owner) start(now time.Time) {
 // refills, which may be waiting for room. As many as claims have left aren't any
 // more: they would keep others from that room for ever.
 func (o *owner) hurry() {
-	missing := len(o.waiters)
+	missing := o.waiting.length()
 	var refills, urgent []*entry
 	for _, e := range o.runners {
 		switch {

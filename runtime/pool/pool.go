@@ -128,10 +128,7 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 	return p.tell(ctx, func(o *owner) {
 		o.deleted = true
 		o.endClaimed = o.endClaimed || endClaimed
-		for _, w := range o.waiters {
-			w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID))
-		}
-		o.waiters = nil
+		o.refuse(o.deletedError())
 	})
 }
 
@@ -139,12 +136,13 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 type Claim struct {
 	Claim   runtime.Claim // Epoch, ClaimedAt and ExpiresAt are the pool's to set
 	WaitFor time.Duration // for a runner, where none is idle; 0: not at all
+	Caller  string        // those that wait take turns
 }
 
 // Claim returns a runner that nobody else gets; its claim is durable.
 // NO_RUNNER_AVAILABLE means that none was there for as long as it could wait.
-// Claims that wait are served in the order in which they came. Where ctx ends
-// while the claim is being made, a runner claimed with a key stays claimed, for
+// Of the claims that wait each caller's are served in the order in which they came,
+// one of each caller in turn. Where ctx ends while the claim is being made, a runner claimed with a key stays claimed, for
 // the retry; without a key it goes.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()

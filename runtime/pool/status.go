@@ -58,7 +58,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		EnvironmentID: o.env.ID,
 		Revision:      o.env.Revision,
 		Size:          o.env.PoolSize,
-		Waiting:       len(o.waiters),
+		Waiting:       o.waiting.length(),
 		Image:         o.image,
 		Deleted:       ended && o.deleted,
 	}
