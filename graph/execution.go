@@ -99,6 +99,7 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 	started, err := r.engine.Execute(ctx, engine.RunInput{
 		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
+		Caller: callerOf(ctx),
 	})
 	return generated.RunPayload{Execution: started}, err
 }

@@ -82,7 +82,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", admission.guardOperations(api{exec: exec, presenter: presenter, transports: []graphql.Transport{
+	mux.Handle("/graphql", admission.guardOperations(api{exec: exec, presenter: presenter, callers: new(callers), transports: []graphql.Transport{
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
@@ -112,6 +112,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 type api struct {
 	exec       *executor.Executor
 	presenter  presenter
+	callers    *callers
 	transports []graphql.Transport
 }
 
@@ -123,6 +124,7 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuseWith(w, http.StatusInternalServerError, failure)
 		}
 	}()
+	r = a.callers.named(r)
 	r = r.WithContext(graphql.StartOperationTrace(r.Context()))
 	for _, t := range a.transports {
 		if t.Supports(r) {

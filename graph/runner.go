@@ -41,6 +41,7 @@ func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput
 		WaitFor:           in.WaitFor,
 		Key:               orZero(in.IdempotencyKey),
 		Labels:            in.Labels,
+		Caller:            callerOf(ctx),
 	})
 	return generated.ClaimRunnerPayload{Runner: claimed}, err
 }

@@ -2879,6 +2879,8 @@ type Mutation {
   Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
   ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within ` + "`" + `waitFor` + "`" + `. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same runner while that lives,
   RUNNER_GONE for a day afterwards, and CONFLICT with another input.
+  Callers whose claims wait take turns: while one waits, each other one is served once at most. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
+  A caller is a WebSocket, or all plain HTTP requests of one address together. So whoever claims for many users behind one address has a turn for each with a WebSocket for each.
   """
   claimRunner(
     "From which environment, and for how long."
@@ -3963,7 +3965,7 @@ input ClaimRunnerInput {
   environmentId: ID!
   "Seconds without use after which it is released by itself, 0 to 2592000; 0: never. Default: 600."
   inactivityTimeout: Int
-  "Seconds to wait for a runner where none is idle, 0 to 3600; whoever waits longest is served first. Default: 0, fail at once."
+  "Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see ` + "`" + `claimRunner` + "`" + `). Default: 0, fail at once."
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only."
   idempotencyKey: String
@@ -4102,7 +4104,7 @@ input RunInput {
   stdin: String
   "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
   timeLimit: Int
-  "Seconds to wait for a runner where none is idle, 0 to 3600. Default: 0, fail at once."
+  "Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see ` + "`" + `claimRunner` + "`" + `). Default: 0, fail at once."
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String

@@ -18,7 +18,7 @@ type ClaimRunnerInput struct {
 	EnvironmentID string `json:"environmentId"`
 	// Seconds without use after which it is released by itself, 0 to 2592000; 0: never. Default: 600.
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600; whoever waits longest is served first. Default: 0, fail at once.
+	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -201,7 +201,7 @@ type RunInput struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600. Default: 0, fail at once.
+	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

@@ -1,0 +1,158 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+const (
+	claimMutation = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
+	runMutation   = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
+)
+
+// An answer that came over one way of asking.
+type cameTo struct{ who, text string }
+
+// An asking sends an operation n times at once, and puts each answer in the channel.
+type asking func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo)
+
+// overWebSocket asks over one WebSocket.
+func overWebSocket(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
+	c, err := dial(t, b.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.send(message{Type: "connection_init"})
+	c.receive("connection_ack")
+	for i := range n {
+		c.send(message{ID: fmt.Sprint(i), Type: "subscribe", Payload: json.RawMessage(operation)})
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			_, text, err := c.conn.Read(context.Background())
+			if err != nil {
+				return // the test has ended
+			}
+			if strings.Contains(string(text), `"type":"next"`) {
+				answers <- cameTo{who, string(text)}
+			}
+		}
+	})
+	t.Cleanup(func() { _ = c.conn.CloseNow(); reading.Wait() })
+}
+
+// overHTTP asks by POST from an address, each time over another connection.
+func overHTTP(address string) asking {
+	return func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
+		transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}
+		ctx, cancel := context.WithCancel(context.Background())
+		var asked sync.WaitGroup
+		for range n {
+			asked.Go(func() {
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/graphql", strings.NewReader(operation))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				request.Header.Set("Content-Type", "application/json")
+				response, err := transport.RoundTrip(request)
+				if err != nil {
+					return // the test has ended
+				}
+				defer response.Body.Close()
+				if text, err := io.ReadAll(response.Body); err == nil {
+					answers <- cameTo{who, string(text)}
+				}
+			})
+		}
+		t.Cleanup(func() { cancel(); asked.Wait(); transport.CloseIdleConnections() })
+	}
+}
+
+// TestOneCallersClaimsDelayNobodyElse: 120 claims of one caller wait, then one of
+// another. It is served second.
+func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		many, one  asking
+		manyOf, of string
+	}{
+		{"WebSockets", overWebSocket, overWebSocket, claimMutation, claimMutation},
+		{"WebSockets, run", overWebSocket, overWebSocket, claimMutation, runMutation},
+		{"many by run", overWebSocket, overWebSocket, runMutation, claimMutation},
+		{"HTTP", overHTTP("127.0.0.2"), overHTTP("127.0.0.3"), claimMutation, claimMutation},
+		{"HTTP, run", overHTTP("127.0.0.2"), overHTTP("127.0.0.3"), runMutation, runMutation},
+		{"a WebSocket of the same address", overHTTP("127.0.0.1"), overWebSocket, claimMutation, claimMutation},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fake := clustertest.NewFake()
+			ready := make(chan struct{})
+			fake.OnStart(func(runtime.RunnerID) error { <-ready; return nil })
+			b := newBedWith(t, fake, fake, Options{Settings: Settings{MaxOperations: 200}})
+			t.Cleanup(func() { close(ready) })
+			b.environment("a", 0)
+			waiting := func(n int) {
+				t.Helper()
+				wait.For(t, fmt.Sprint(n, " claims wait"), func() bool {
+					var out struct {
+						Environment struct{ Pool struct{ Waiting int } }
+					}
+					b.ask(`{ environment(id: "a") { pool { waiting } } }`, nil, &out)
+					return out.Environment.Pool.Waiting == n
+				})
+			}
+			operation := func(query string) string {
+				input := in{"environmentId": "a", "waitFor": 3600}
+				if query == runMutation {
+					input["command"] = []string{"true"}
+				}
+				text, _ := json.Marshal(in{"query": query, "variables": in{"in": input}})
+				return string(text)
+			}
+			answers := make(chan cameTo, 121)
+			test.many(t, b, operation(test.manyOf), 120, "many", answers)
+			waiting(120)
+			test.one(t, b, operation(test.of), 1, "one", answers)
+			waiting(121)
+			var served []string
+			for range 2 {
+				ready <- struct{}{}
+				answer := wait.Receive(t, answers, "an answer")
+				if served = append(served, answer.who); strings.Contains(answer.text, `"errors"`) {
+					t.Error(answer.text)
+				}
+			}
+			if fmt.Sprint(served) != "[many one]" {
+				t.Errorf("served were %q", served)
+			}
+		})
+	}
+}
+
+// TestKeysAreNoCallers: a retry over another connection has the same execution.
+func TestKeysAreNoCallers(t *testing.T) {
+	b := newBed(t)
+	b.environment("a", 1)
+	text, _ := json.Marshal(in{"query": runMutation, "variables": in{"in": in{
+		"environmentId": "a", "command": []string{"true"}, "waitFor": 3600, "idempotencyKey": "k",
+	}}})
+	answers := make(chan cameTo, 2)
+	overHTTP("127.0.0.2")(t, b, string(text), 1, "", answers)
+	first := wait.Receive(t, answers, "the first answer")
+	overHTTP("127.0.0.3")(t, b, string(text), 1, "", answers)
+	if second := wait.Receive(t, answers, "the second answer"); second != first || strings.Contains(first.text, `"errors"`) {
+		t.Errorf("%s, then %s", first.text, second.text)
+	}
+}
