@@ -174,6 +174,50 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	p.awaitBlocked(t, "short", runtime.PriorityRefill)
 }
 
+// TestE2EShortPoolSaysWhy: two runners of a pool of three have room. The third one's
+// blocked evaluation is why the pool is short and health is DEGRADED, although no
+// alert stands: enough are idle.
+func TestE2EShortPoolSaysWhy(t *testing.T) {
+	t.Parallel()
+	p, room := tightMachine(t, dataDir(t))
+	memory := room * 2 / 5
+	p.put(t, object{"id": "short", "poolSize": 3, "resources": object{"memoryMiB": memory}})
+	p.awaitBlocked(t, "short", runtime.PriorityRefill)
+	type said struct {
+		Environment struct {
+			Pool struct {
+				Idle, Starting int
+				Reason         string
+			}
+		}
+		PoolAlerts []struct{ EnvironmentID string }
+		Health     struct {
+			Components []struct{ Name, Status, Message string }
+		}
+	}
+	var told said
+	wait.For(t, "the pool says why it is short", func() bool {
+		told = said{}
+		p.call(t, `{ environment(id: "short") { pool { idle starting reason } } poolAlerts { environmentId } health { components { name status message } } }`, nil, &told)
+		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2
+	})
+	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
+	if pool := told.Environment.Pool; pool.Starting != 1 || pool.Reason != want || len(told.PoolAlerts) != 0 {
+		t.Errorf("%+v, want the reason %q and no alert", told, want)
+	}
+	health := fmt.Sprint(told.Health.Components)
+	if !strings.Contains(health, "{pool short DEGRADED "+want+"}") {
+		t.Errorf("health: %s", health)
+	}
+
+	p.change(t, object{"id": "short", "poolSize": 2})
+	wait.For(t, "a pool of two is full, and says nothing", func() bool {
+		told = said{}
+		p.call(t, `{ environment(id: "short") { pool { idle starting reason } } }`, nil, &told)
+		return told.Environment.Pool.Reason == "" && told.Environment.Pool.Starting == 0
+	})
+}
+
 // TestE2EWhatEndedIsForgotten has evaluations and places forgotten each at their
 // own age.
 func TestE2EWhatEndedIsForgotten(t *testing.T) {

@@ -12,7 +12,7 @@ type PoolStatus struct {
 	Claimed       int // claims being made durable count too
 	Stopping      int
 	Waiting       int    // claims that wait for a runner
-	Reason        string // why runners can't be had; "" where they can
+	Reason        string // why runners can't be had, or the pool stays short of its size; "" where neither is so
 	Deleted       bool   // the environment is gone, and this is the pool's last status
 	Image         ImageStatus
 }

@@ -3154,7 +3154,7 @@ type PoolStatus {
   stopping: Int!
   "Claims that wait for a runner."
   waiting: Int!
-  "Why runners can't be had; null where they can."
+  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `: a runner has waited for 10 s, for room for example. Null where neither is so, also while runners are just starting."
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!

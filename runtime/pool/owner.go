@@ -49,6 +49,7 @@ type owner struct {
 
 	failures    Failures
 	lastFailure string
+	stuckAt     time.Time // when the next start that waits for something is stuck; zero: none will be
 
 	alarm     alarm
 	reloading bool // the list under way is the alarm's
@@ -70,6 +71,8 @@ type entry struct {
 	renewal  *runtime.Claim   // one that may be stored or not
 	renewers []func(error)    // to be called when the expiry is stored
 	whenGone []func()         // to be called then
+
+	waitsSince time.Time // that its start waits for what its Message says; zero: it waits for nothing
 }
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
@@ -154,7 +157,8 @@ func (o *owner) settle(now time.Time) time.Time {
 	}
 	o.hurry()
 	wake = earlier(wake, actions.WakeAt)
-	return earlier(wake, o.watchIdle(now, o.publish(false)))
+	wake = earlier(wake, o.watchIdle(now, o.publish(false)))
+	return earlier(wake, o.stuckAt)
 }
 
 // earlier returns the earlier of two times, of which zero is never.

@@ -62,13 +62,20 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		Image:         o.image,
 		Deleted:       ended && o.deleted,
 	}
-	var blocked string
+	var blocked, stuck string
+	now := time.Now()
+	o.stuckAt = time.Time{}
 	for _, e := range o.runners {
 		switch e.State {
 		case runtime.RunnerStarting:
 			status.Starting++
-			if blocked == "" || e.Message != "" && e.Message < blocked { // the same of many, whatever their order
-				blocked = e.Message
+			blocked = least(blocked, e.Message)
+			switch at := e.stuckAt(now); {
+			case at.IsZero():
+			case now.Before(at):
+				o.stuckAt = earlier(o.stuckAt, at)
+			default:
+				stuck = least(stuck, e.Message)
 			}
 		case runtime.RunnerIdle:
 			status.Idle++
@@ -89,9 +96,38 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		status.Reason = o.lastFailure
 	case status.Idle == 0:
 		status.Reason = blocked
+	case status.Idle < status.Size:
+		status.Reason = stuck
 	}
 	o.pool.status.set(status)
 	return status
+}
+
+// least returns the first of two reasons, of which "" is none: the same of many,
+// whatever their order.
+func least(a, b string) string {
+	if a == "" || b != "" && b < a {
+		return b
+	}
+	return a
+}
+
+// stuckAfter is for how long a start must have waited for something until it
+// is why the pool is short of its size, where some runners are idle. Room that comes
+// with the next removal comes sooner.
+const stuckAfter = 10 * time.Second
+
+// stuckAt notes since when a start has waited for something, and returns when that is
+// stuckAfter ago; zero: it waits for nothing.
+func (e *entry) stuckAt(now time.Time) time.Time {
+	if e.Message == "" {
+		e.waitsSince = time.Time{}
+		return time.Time{}
+	}
+	if e.waitsSince.IsZero() {
+		e.waitsSince = now
+	}
+	return e.waitsSince.Add(stuckAfter)
 }
 
 // watchIdle raises and resolves the pool's alert, and returns when to look

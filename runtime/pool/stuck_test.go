@@ -1,0 +1,89 @@
+package pool
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A tight cluster has room for so many runners. It says of the others what they wait for.
+type tight struct {
+	Cluster
+	waitsFor atomic.Pointer[string]
+}
+
+func (c *tight) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
+	all, err := c.Cluster.Runners(ctx, env)
+	for i := range all {
+		if all[i].State == runtime.RunnerStarting {
+			all[i].Message = *c.waitsFor.Load()
+		}
+	}
+	return all, err
+}
+
+// TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. As
+// long as they just take, that is no reason; once they have waited for something for
+// stuckAfter it is, until they don't any more.
+func TestShortPoolSaysWhy(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		b.env.ID, b.env.PoolSize = "short", 4
+		var starts atomic.Int32
+		room := make(chan struct{})
+		b.fake.OnStart(func(runtime.RunnerID) error {
+			if starts.Add(1) > 2 {
+				<-room
+			}
+			return nil
+		})
+		cluster := &tight{Cluster: b.fake}
+		says := func(text string) { cluster.waitsFor.Store(&text) }
+		says("")
+		short := b.over(cluster)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = short.Run(ctx) })
+		defer group.Wait()
+		defer cancel()
+		want := func(when string, idle int, reason string) {
+			t.Helper()
+			if s := short.Status(); s.Idle != idle || s.Starting != 4-idle || s.Reason != reason {
+				t.Errorf("%s: %+v, want %d idle and the reason %q", when, s, idle, reason)
+			}
+			if alert, _ := short.WatchAlert(); alert.State != "" {
+				t.Errorf("%s: %+v", when, alert)
+			}
+		}
+		hint := func() { short.Hint(); settle(time.Millisecond) }
+		settle(time.Second)
+		hint()
+		settle(time.Minute)
+		want("while they start", 2, "")
+		says("memory exhausted")
+		hint()
+		settle(stuckAfter - time.Second)
+		want("while they wait a little", 2, "")
+		says("disk exhausted")
+		hint()
+		want("while they wait a little, for something else", 2, "")
+		settle(time.Second)
+		want("when they have waited for long", 2, "disk exhausted")
+		says("")
+		hint()
+		want("when they wait for nothing", 2, "")
+		says("memory exhausted")
+		hint()
+		settle(stuckAfter - time.Second)
+		want("when they wait again", 2, "")
+		settle(time.Second)
+		want("when they have waited again", 2, "memory exhausted")
+		close(room)
+		settle(time.Millisecond)
+		hint()
+		want("when all are idle", 4, "")
+	})
+}
