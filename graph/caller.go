@@ -9,15 +9,15 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 )
 
-// callers name who asks, for what callers take turns in. A WebSocket is a caller
-// of its own. All plain HTTP requests of one address are one caller, whatever their
-// connections: a client opens one for each request that waits. The server's one token
-// tells no callers apart.
+// callers gives each request its caller; callers whose claims wait take turns. A
+// WebSocket is a caller of its own. All plain HTTP requests of one address are one
+// caller, whatever their connections: a client opens one for each request that
+// waits. The server's one token tells no callers apart.
 type callers struct{ webSockets atomic.Uint64 }
 
 type callerKey struct{}
 
-// named returns r with its caller.
+// named returns r with its caller, for callerOf.
 func (c *callers) named(r *http.Request) *http.Request {
 	name := "http " + hostName(r.RemoteAddr)
 	if (transport.WebSocket{}).Supports(r) {

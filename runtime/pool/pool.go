@@ -136,14 +136,14 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 type Claim struct {
 	Claim   runtime.Claim // Epoch, ClaimedAt and ExpiresAt are the pool's to set
 	WaitFor time.Duration // for a runner, where none is idle; 0: not at all
-	Caller  string        // those that wait take turns
+	Caller  string        // whose it is: callers whose claims wait take turns
 }
 
 // Claim returns a runner that nobody else gets; its claim is durable.
 // NO_RUNNER_AVAILABLE means that none was there for as long as it could wait.
-// Of the claims that wait each caller's are served in the order in which they came,
-// one of each caller in turn. Where ctx ends while the claim is being made, a runner claimed with a key stays claimed, for
-// the retry; without a key it goes.
+// Callers whose claims wait take turns; the claims of one are served in the order
+// in which they came. Where ctx ends while the claim is being made, a runner
+// claimed with a key stays claimed, for the retry; without a key it goes.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
