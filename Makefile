@@ -120,6 +120,7 @@ install: ## install what was built, and the units for systemd, below DESTDIR
 	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system packaging/rockpool.service packaging/rockpool-helper.service packaging/rockpool-helper.socket
 	install -D -m 644 packaging/rockpool-unprivileged.conf $(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf
+	install -D -m 644 packaging/rockpool-sysctl.conf $(DESTDIR)/usr/local/lib/sysctl.d/60-rockpool.conf
 
 clean: ## remove what was built, and ./data
 	rm -rf bin data

@@ -128,6 +128,7 @@ func (c *doctorCommand) Run(s cli.Streams) error {
 		return c.conclude(s.Out, all, "This machine")
 	}
 	tell(kernel(), clock(), openFiles(), languages())
+	tell(accounts()...)
 	tell(disk(config.Data)...)
 	tell(listening(ctx, c.Server, served.token))
 	if os.Geteuid() == 0 {

@@ -260,3 +260,36 @@ func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
 		t.Errorf("where there is no sandbox, a network was tried: %+v", findings)
 	}
 }
+
+// TestJudgeShared: what would let runners take what others need.
+func TestJudgeShared(t *testing.T) {
+	for options, want := range map[string]int{
+		"quiet cgroup.memory=nokmem,nosocket": 1, "cgroup.memory=nosocket": 1, "cgroup.memory=swapaccount ro": 0, "": 0,
+	} {
+		if got := judgeBoot(options); len(got) != want {
+			t.Errorf("%q: %+v", options, got)
+		}
+	}
+	for _, test := range []struct {
+		pattern string
+		most    uint64
+		want    verdict // "": nothing is said
+	}{
+		{"core", 0, ""},
+		{"/var/crash/%e", 1 << 40, ""},
+		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, verdictOK},
+		{"|/usr/lib/systemd/systemd-coredump %P", 0, verdictWarn}, // 0 is no limit to it
+		{"@/run/cores", 1 << 40, verdictWarn},
+		{"|", 1, verdictOK},
+	} {
+		got := judgeCores(test.pattern, test.most)
+		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || got[0].Status != test.want) {
+			t.Errorf("%q with %d: %+v", test.pattern, test.most, got)
+		}
+	}
+	for _, a := range accountsShared() {
+		if a.each <= 0 {
+			t.Errorf("%s: a runner takes %d", a.setting, a.each)
+		}
+	}
+}

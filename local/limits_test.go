@@ -2,10 +2,13 @@ package local
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -228,5 +231,113 @@ func TestSwapIsNoMemory(t *testing.T) {
 		if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(want) {
 			t.Errorf("%s is %s", file, got)
 		}
+	}
+}
+
+// TestCoresStayInside: a program of the machine's that takes cores from a pipe gets
+// none of a runner's, though the kernel doesn't ask for a limit of 0 there. It gets one
+// of the machine's own, to show that it would.
+func TestCoresStayInside(t *testing.T) {
+	b := running(t)
+	const setting = "/proc/sys/kernel/core_pattern"
+	before, err := os.ReadFile(setting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "rockpool-cores-") // which the kernel's helper reaches
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	taker := filepath.Join(dir, "take")
+	if err := os.WriteFile(taker, []byte("#!/bin/sh\ncat >"+dir+"/core.$1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(setting, []byte("|"+taker+" %p"), 0); err != nil {
+		need.Lacks(t, "the machine's %s can't be set: %v", setting, err)
+	}
+	defer func() {
+		if err := os.WriteFile(setting, before, 0); err != nil {
+			t.Errorf("the setting isn't as it was: %v", err)
+		}
+	}()
+	id := b.begin(hostEnvironment())
+	for _, root := range []bool{false, true} {
+		if _, exit := b.shell(id, "ulimit -c 0; sh -c 'kill -SEGV $$'; kill -SEGV $$", root); exit.Signal != "SIGSEGV" {
+			t.Errorf("root %t: %+v", root, exit)
+		}
+	}
+	crash := exec.Command("sh", "-c", "ulimit -c 0; kill -SEGV $$")
+	if err := crash.Run(); crash.ProcessState == nil || crash.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGSEGV {
+		t.Fatalf("it didn't crash: %v", err)
+	}
+	own := filepath.Join(dir, fmt.Sprintf("core.%d", crash.Process.Pid))
+	wait.For(t, "the machine's own core is taken", func() bool { // the kernel doesn't wait for who takes it
+		info, err := os.Stat(own)
+		return err == nil && info.Size() > 0
+	})
+	// What is taken is in the order of the crashes.
+	if cores, _ := filepath.Glob(filepath.Join(dir, "core.*")); len(cores) != 1 {
+		t.Errorf("cores left the runner: %q", cores)
+	}
+}
+
+// TestSharedLimitsHold reads back what a runner's groups may take of what all share;
+// make test-vm runs it on version 2, where buffers of sockets count as memory.
+func TestSharedLimitsHold(t *testing.T) {
+	need.Sandboxes(t)
+	b := newBench(t)
+	b.stop()
+	b.config.DiskRead = 4 << 20
+	b.open()
+	b.run()
+	id := b.begin(hostEnvironment())
+	disks, err := cgroup.Disks("/usr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := b.privateOf(id).Group
+	for _, below := range []string{"", "/run/x0", "/run/x1", "/run/rest"} {
+		memory, _ := b.trees.Controller("memory")
+		if got, err := os.ReadFile(filepath.Join(memory.Mount, group+below, "memory.kmem.tcp.limit_in_bytes")); !memory.V2 && (err != nil || strings.TrimSpace(string(got)) != strconv.Itoa(16<<20)) {
+			t.Errorf("buffers of sockets in %q: %s, %v", below, got, err)
+		}
+		if len(disks) == 0 || !b.trees.LimitsReads() {
+			continue
+		}
+		at, want := "", disks[0]+" 4194304\n"
+		if blkio, ok := b.trees.Controller("blkio"); ok && !blkio.V2 {
+			at = filepath.Join(blkio.Mount, group+below, "blkio.throttle.read_bps_device")
+		} else if io, _ := b.trees.Controller("io"); below == "" {
+			at, want = filepath.Join(io.Mount, group, "run/io.max"), disks[0]+" rbps=4194304 wbps=max riops=64 wiops=max\n"
+		}
+		if at == "" {
+			continue
+		}
+		if got, err := os.ReadFile(at); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s is %q, %v, want %q", at, got, err, want)
+		}
+	}
+	if len(disks) == 0 || !b.trees.LimitsReads() {
+		need.Lacks(t, "no group can limit what is read from the disk of /usr")
+	}
+	// Past the cache: no more than the rate allows, however long it takes.
+	var large string
+	_ = filepath.WalkDir("/usr/bin", func(path string, e fs.DirEntry, err error) error {
+		if info, infoErr := e.Info(); err == nil && infoErr == nil && info.Mode().IsRegular() && info.Size() > 2<<20 {
+			large = path
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if large == "" {
+		need.Lacks(t, "no program of this machine is large enough")
+	}
+	began := time.Now()
+	if out, exit := b.sh(id, "for i in 1 2 3 4; do dd if="+large+" of=/dev/null bs=1M count=2 iflag=direct || exit 1; done"); exit.Code != 0 {
+		t.Fatalf("%s, %+v", out, exit)
+	}
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("8 MiB were read in %v, with 4 MiB a second", took)
 	}
 }

@@ -215,7 +215,7 @@ func serveOn(listener net.Listener, o options) error {
 	case host.inner != nil: // whose kernel kills nobody for memory: the machine's does
 		host.fork = syscall.ForkExec
 	case o.files > 0:
-		return errors.New("--open-files needs clone3, from Linux 5.7 on")
+		return errors.New("--open-files needs clone3: the kernel is older than Linux 5.5, or a container around the machine refuses it")
 	}
 	if o.noRoot { // whose root is the machine's
 		if host.foreign, err = foreignTo(o.workspace, "/tmp"); err != nil {

@@ -40,14 +40,11 @@ static int write_in(int user_namespace, const struct setting *s, int count) {
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
 
-// What one user of a sandbox may have of inotify. It is charged to whoever made the
-// sandbox, too, who has 128 instances by default.
-static const struct setting inotify[] = {
-	{"/proc/sys/user/max_inotify_instances", "16"},
-	{"/proc/sys/user/max_inotify_watches", "8192"},
-};
-
-static int bound_inotify(int user_namespace) {
+static int bound_inotify(int user_namespace, const char *instances, const char *watches) {
+	const struct setting inotify[] = {
+		{"/proc/sys/user/max_inotify_instances", instances},
+		{"/proc/sys/user/max_inotify_watches", watches},
+	};
 	return write_in(user_namespace, inotify, sizeof inotify / sizeof *inotify);
 }
 */
@@ -56,12 +53,14 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 const (
@@ -85,7 +84,8 @@ func boundUsers(pid int) error {
 		return err
 	}
 	defer func() { _ = unix.Close(namespace) }()
-	if errno := C.bound_inotify(C.int(namespace)); errno != 0 {
+	instances, watches := C.CString(strconv.Itoa(spec.InotifyInstances)), C.CString(strconv.Itoa(spec.InotifyWatches)) // for this process's short life
+	if errno := C.bound_inotify(C.int(namespace), instances, watches); errno != 0 {
 		return fmt.Errorf("inotify: %w", syscall.Errno(errno))
 	}
 	return nil

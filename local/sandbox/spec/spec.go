@@ -158,6 +158,13 @@ func OpenFiles(r Resources) int {
 	return min(max(allFiles/max(r.Processes, 1), fewestFiles), mostFiles)
 }
 
+// What each user of a sandbox has of inotify. It is charged to whoever made the sandbox,
+// too, who has 128 instances by default.
+const (
+	InotifyInstances = 16
+	InotifyWatches   = 8192
+)
+
 // Terminals is how many pseudo-terminals a sandbox has. The machine has 4096 by
 // default, of which 1024 are its own.
 const Terminals = 32
