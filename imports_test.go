@@ -18,14 +18,15 @@ const module = "github.com/rockpool/rockpool"
 var mayImport = map[string][]string{
 	".":                   {"..."},
 	"runtime":             {},
-	"runtime/engine":      {"runtime", "runtime/pool", "runtime/execution", "runtime/output", "runtime/store", "runtime/timing", "agent"},
+	"runtime/engine":      {"runtime", "runtime/pool", "runtime/execution", "runtime/output", "runtime/store", "runtime/probe", "runtime/timing", "agent"},
 	"runtime/clustertest": {"runtime", "runtime/past", "agent", "agent/serve", "test/wait"},
 	"runtime/pool":        {"runtime", "runtime/turns"},
 	"runtime/execution":   {"runtime"},
 	"runtime/output":      {"runtime"},
-	"runtime/store":       {"runtime"},
+	"runtime/store":       {"runtime", "runtime/probe"},
 	"runtime/timing":      {},
 	"runtime/turns":       {},
+	"runtime/probe":       {},
 	"runtime/hints":       {"runtime"},
 	"runtime/past":        {"runtime"},
 	"agent":               {},
@@ -48,6 +49,7 @@ var mayImport = map[string][]string{
 	"test/executable":     {},
 	"test/artifacts":      {"test/repository"},
 	"test/need":           {"test/artifacts"},
+	"test/disk":           {"test/need"},
 
 	// These make things for tests. Nothing that is built into a program imports them.
 	"local/sandbox/sandboxtest": {"test/need", "test/repository"},

@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,7 @@ import (
 	sqlite "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/probe"
 )
 
 //go:embed migrations/*.sql
@@ -43,6 +43,8 @@ type Store struct {
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
 	group  sync.WaitGroup
 
+	files      []file // of the database, as they were when it was opened
+	check      *probe.Probe
 	unreadable unreadable
 }
 
@@ -58,6 +60,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	s := &Store{lock: lock, queue: make(chan write), closed: make(chan struct{})}
+	s.check = probe.New(s.tryWrite)
 	if err := s.open(ctx, path); err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", path, errors.Join(err, s.closeFiles()))
 	}
@@ -78,9 +81,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 		return err
 	}
 	s.writes.SetMaxOpenConns(1)
-	if s.reads, err = sql.Open("sqlite", source); err != nil {
-		return err
-	}
+	s.reads = s.openReads(source)
 	s.reads.SetMaxIdleConns(4)
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -90,13 +91,27 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
+	if _, err = provider.Up(ctx); err == nil {
+		return s.remember(path)
+	}
 	var broken *sqlite.Error
 	const corrupt, noDatabase = 11, 26 // SQLITE_CORRUPT, SQLITE_NOTADB
 	if errors.As(err, &broken) && (broken.Code()&0xff == corrupt || broken.Code()&0xff == noDatabase) {
 		return fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start anew, without the environments and executions in it", err)
 	}
 	return err
+}
+
+// remember notes which files are open.
+func (s *Store) remember(path string) error {
+	for _, path := range []string{path, path + "-wal"} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, file{path, info})
+	}
+	return nil
 }
 
 // lockPatience is how long a lock that is held is waited for: a server that was
@@ -144,6 +159,7 @@ func (s *Store) Close() error {
 		close(s.closed)
 	}
 	s.group.Wait()
+	s.check.Close()
 	return s.closeFiles()
 }
 
@@ -175,22 +191,6 @@ func (s *Store) checkpoints() {
 			s.dirty.Store(true)
 		}
 	}
-}
-
-// Check returns an error if the database doesn't answer, or if it finds the
-// disk full: where the last write did, it tries one.
-func (s *Store) Check(ctx context.Context) error {
-	if s.full.Load() != nil {
-		return s.write(ctx, "check the store", func(tx *sql.Tx) error {
-			_, err := tx.Exec("INSERT INTO spent_keys (key, input, runner, expires) VALUES ('', ?, '', 0)", strings.Repeat(" ", checkBytes))
-			if err == nil {
-				_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
-			}
-			return err
-		})
-	}
-	var one int
-	return s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 }
 
 // typed turns a full disk into STORAGE_FULL.

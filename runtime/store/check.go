@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	sqlite "modernc.org/sqlite"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/probe"
+)
+
+// A file is one that was open when info was taken.
+type file struct {
+	path string
+	info os.FileInfo
+}
+
+// Check returns an error, which says what to do, unless the database stores
+// what is written to it, or did within the last second. It writes to it, in the
+// way in which all is written. STORAGE_FULL: only room is missing.
+func (s *Store) Check(ctx context.Context) error {
+	_, err := s.check.Ask(ctx)
+	if errors.Is(err, probe.ErrLate) {
+		return errors.New("the database stored no write within 4 s: the disk stalls, or another program holds the database locked (fuser -v shows which programs have it open)")
+	}
+	return err
+}
+
+// tryWrite is what Check does.
+func (s *Store) tryWrite() error {
+	if err := s.intact(); err != nil {
+		return err
+	}
+	bytes := 1
+	if s.full.Load() != nil {
+		bytes = checkBytes
+	}
+	err := s.write(context.Background(), "check the store", func(tx *sql.Tx) error {
+		_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES ('', ?, '', 0)", strings.Repeat(" ", bytes))
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
+		}
+		return err
+	})
+	if err == nil {
+		var one int
+		err = s.reads.QueryRow("SELECT 1").Scan(&one)
+	}
+	if err != nil {
+		return s.explained(err)
+	}
+	return s.descriptors()
+}
+
+// intact returns an error if what is stored goes to a file that the next server
+// won't find.
+func (s *Store) intact() error {
+	for _, opened := range s.files {
+		now, err := os.Stat(opened.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, opened.info):
+			return fmt.Errorf("%s was deleted, moved or replaced while the server has it open: all that is stored now is lost when the server ends; put the file back, or stop the server and restore the database from its backup", opened.path)
+		case err != nil:
+			return fmt.Errorf("the database can't be looked at: %w", err)
+		}
+	}
+	return nil
+}
+
+// descriptors returns an error if the server can't open another file: reads
+// open the database, and so does everything else that is asked of the server.
+func (s *Store) descriptors() error {
+	dir, err := os.Open(s.dir())
+	if err != nil {
+		return s.explained(err)
+	}
+	return dir.Close()
+}
+
+func (s *Store) dir() string { return filepath.Dir(s.files[0].path) }
+
+// explained returns an error of SQLite's or of the system's with what to do.
+func (s *Store) explained(err error) error {
+	if runtime.CodeOf(err) == runtime.CodeStorageFull {
+		return err
+	}
+	// https://sqlite.org/rescode.html
+	const busy, locked, readonly, io, corrupt, cantOpen, noDatabase = 5, 6, 8, 10, 11, 14, 26
+	var q *sqlite.Error
+	is := func(codes ...int) bool { return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff) }
+	if is(readonly, io, cantOpen) {
+		err = errors.Join(err, s.tryFile()) // which says more, if it fails as well
+	}
+	advice := "the server's log and the kernel's (dmesg) say more"
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		advice = "raise the server's limit of open files (LimitNOFILE= in its unit), or have fewer clients and runners"
+	case errors.Is(err, unix.EROFS):
+		advice = "its file system is read-only: see why (dmesg), check it, and mount it to be written again"
+	case is(busy, locked):
+		advice = "another program holds it locked: end that program (fuser -v shows which have it open)"
+	case is(corrupt, noDatabase):
+		advice = "the file is damaged: stop the server, and restore the database from its backup"
+	case is(readonly, io, cantOpen):
+		advice = "the disk fails, or the file's permissions were changed: see the kernel's log (dmesg)"
+	}
+	return fmt.Errorf("the database can't be written: %s: %w", advice, err)
+}
+
+// tryFile makes a file beside the database: unlike SQLite it returns the
+// system's own error.
+func (s *Store) tryFile() error {
+	file, err := os.CreateTemp(s.dir(), "check-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, 1))
+	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+}

@@ -1,0 +1,161 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/disk"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// wantBroken waits until Check says so, in words that have all of these.
+func (s *Store) wantBroken(t *testing.T, words ...string) {
+	t.Helper()
+	var err error
+	wait.For(t, "Check finds out", func() bool { err = s.Check(t.Context()); return err != nil })
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("Check says %q, without %q", err, word)
+		}
+	}
+}
+
+func (s *Store) wantWell(t *testing.T) {
+	t.Helper()
+	wait.For(t, "Check finds out that it is over", func() bool { return s.Check(t.Context()) == nil })
+}
+
+// TestCheckOfADiskThatFails: the files are open, so nothing but a write finds out.
+func TestCheckOfADiskThatFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail  func(disk.Disk, testing.TB)
+		words []string
+	}{
+		"read-only":    {disk.Disk.Error, []string{"read-only", "mount it to be written"}},
+		"input/output": {disk.Disk.Die, []string{"the disk fails", "dmesg", unix.EIO.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := disk.New(t)
+			s, err := Open(t.Context(), filepath.Join(d.Dir, "db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() }) // it can't bring its log to the disk
+			s.wantWell(t)
+			test.fail(d, t)
+			s.wantBroken(t, test.words...)
+			if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err == nil {
+				t.Error("a real write succeeds")
+			}
+		})
+	}
+}
+
+// TestCheckIsWellAgain: without a restart.
+func TestCheckIsWellAgain(t *testing.T) {
+	t.Run("writes are refused", func(t *testing.T) {
+		d := disk.New(t)
+		path := filepath.Join(d.Dir, "db")
+		s := open(t, path)
+		s.wantWell(t)
+		d.Lock(t, path+"-wal")
+		s.wantBroken(t, "can't be written")
+		d.Unlock(t, path+"-wal")
+		s.wantWell(t)
+	})
+	t.Run("moved away", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "db")
+		s := open(t, path)
+		for _, moved := range []string{path, path + "-wal"} {
+			s.wantWell(t)
+			if err := os.Rename(moved, moved+".away"); err != nil {
+				t.Fatal(err)
+			}
+			s.wantBroken(t, moved, "deleted, moved or replaced")
+			if err := os.Rename(moved+".away", moved); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.wantWell(t)
+	})
+	t.Run("replaced", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "db")
+		s := open(t, path)
+		s.wantWell(t)
+		other := open(t, path+".other")
+		if _, err := other.reads.Exec("VACUUM INTO ?", path+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Rename(path, path+".away"), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+		s.wantBroken(t, path, "replaced", "restore")
+		// What is stored meanwhile isn't written into the other file.
+		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "meanwhile"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
+		s.wantWell(t)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		err := open(t, path).Runners(t.Context(), func(r runtime.Runner, _ []byte, unreadable error) error {
+			found = found || r.ID == "meanwhile"
+			return unreadable
+		})
+		if err != nil || !found {
+			t.Error("what was stored meanwhile isn't there", err)
+		}
+	})
+	t.Run("locked by another program", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "db")
+		s := open(t, path)
+		s.wantWell(t)
+		other, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := other.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantBroken(t, "locked", "fuser")
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.wantWell(t)
+	})
+}
+
+// TestCheckTellsThatDescriptorsAreMissing lets the process open nothing more.
+func TestCheckTellsThatDescriptorsAreMissing(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	s.wantWell(t)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	set := func(cur uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(0)
+	defer set(limit.Cur)
+	s.wantBroken(t, unix.EMFILE.Error(), "LimitNOFILE")
+	set(limit.Cur)
+	s.wantWell(t)
+}

@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// A connector opens connections to the database that the store opened first.
+type connector struct {
+	sqlite driver.Driver
+	source string
+	intact func() error
+}
+
+// openReads returns connections for reading. They are opened at any time, by path.
+// Where another file is there by then, SQLite would write this database's log into
+// it, and break both. So none is opened then.
+func (s *Store) openReads(source string) *sql.DB {
+	return sql.OpenDB(connector{s.writes.Driver(), source, s.intact})
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	if err := c.intact(); err != nil {
+		return nil, err
+	}
+	return c.sqlite.Open(c.source)
+}
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return c.sqlite }

@@ -1,0 +1,85 @@
+// Package disk gives tests a file system of their own that they can break: a real
+// ext4 in a file.
+package disk
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/need"
+)
+
+// A Disk is a mounted file system. The test's end unmounts it, so what uses it has
+// to end before: clean-ups that are registered later do.
+type Disk struct{ Dir string }
+
+// New mounts a file system of 64 MiB. It ends a test where this machine can't.
+func New(t testing.TB) Disk {
+	t.Helper()
+	need.Sandboxes(t)
+	d, image := Disk{t.TempDir()}, filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mkfs.ext4", "-q", "-F", image)
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		need.Lacks(t, "no loop devices: %v", err)
+	}
+	run(t, "mount", "-o", "loop,errors=remount-ro", image, d.Dir)
+	t.Cleanup(func() {
+		if err := unix.Unmount(d.Dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// Error has the kernel find an error in the file system: it becomes read-only,
+// also for files that are open, and stays so.
+func (d Disk) Error(t testing.TB) {
+	t.Helper()
+	device := filepath.Base(strings.TrimSpace(run(t, "findmnt", "-no", "SOURCE", d.Dir)))
+	if err := os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Die has all that is asked of the file system fail with EIO from now on.
+func (d Disk) Die(t testing.TB) {
+	t.Helper()
+	dir, err := os.Open(d.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	const shutdown, atOnce = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
+	flags := uint32(atOnce)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+// Lock has every write to a file of this file system fail with EPERM, also where it
+// is open, until Unlock. Both may be called by any goroutine.
+func (d Disk) Lock(t testing.TB, path string) { t.Helper(); run(t, "chattr", "+i", path) }
+
+// Unlock ends what Lock did.
+func (d Disk) Unlock(t testing.TB, path string) { t.Helper(); run(t, "chattr", "-i", path) }
+
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
