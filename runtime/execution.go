@@ -21,6 +21,9 @@ type Execution struct {
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
 	Marks         Marks          `json:"marks"`
+
+	Losses   []OutputLoss `json:"losses,omitempty"`   // by their offset
+	LogBytes *int64       `json:"logBytes,omitempty"` // that its log had when it ended; nil: it hasn't, or an older server ended it
 }
 
 // A TerminalSize is in characters; each is 1 to MaxTerminalSize.

@@ -11,7 +11,6 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/probe"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -51,10 +51,11 @@ type Engine struct {
 	stopped  chan struct{}
 	counts   *counts
 
-	listings      chan struct{} // holds a token for each list of files under way
-	changing      chan struct{} // holds a token while an environment is changed
-	outputFailing atomic.Bool   // the last write of output failed
-	sweepFailing  bool          // the last sweep failed; the collector's
+	listings     chan struct{} // holds a token for each list of files under way
+	changing     chan struct{} // holds a token while an environment is changed
+	outputs      outputs
+	orphans      orphans
+	sweepFailing bool // the last sweep failed; the collector's
 
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
 	runnerFeed runnerFeed
@@ -78,7 +79,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	if config.KeepBytes > 0 {
 		quota = output.NewQuota(config.KeepBytes)
 	}
-	return &Engine{
+	e := &Engine{
 		cluster:      cluster,
 		store:        store,
 		dir:          config.Dir,
@@ -104,6 +105,8 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		flights:      map[string]*flight{},
 		health:       map[string]ComponentHealth{},
 	}
+	e.outputs.check = probe.New(e.tryOutput)
+	return e
 }
 
 // Restored is closed once what was stored is back, and calls are welcome.
@@ -116,6 +119,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer close(e.stopped)
+	defer e.outputs.check.Close()
 	defer cancel()
 
 	failed := make(chan error, 1)
@@ -221,5 +225,5 @@ func (e *Engine) observe(r runtime.Runner) {
 
 func (e *Engine) logPath(id runtime.ExecutionID) string {
 	// By the last two digits, which are random: no directory grows too large.
-	return filepath.Join(e.dir, "output", string(id[max(0, len(id)-2):]), string(id))
+	return filepath.Join(e.outputDir(), string(id[max(0, len(id)-2):]), string(id))
 }

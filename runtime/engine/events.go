@@ -38,7 +38,8 @@ type Event struct {
 	Stream    runtime.Stream       // EventOutput
 	Data      []byte               // EventOutput: the exact bytes
 	Bytes     int64                // EventLost: how many
-	Reason    string               // EventLost: why
+	Cause     runtime.LossCause    // EventLost: why
+	Reason    string               // EventLost: Cause in words
 	Size      runtime.TerminalSize // EventResized: what the terminal has from here on
 	Execution runtime.Execution    // EventFinished
 }
@@ -59,11 +60,11 @@ func (e Event) Text() string {
 // started), its output, and EventFinished, each once and in order. It is for
 // one goroutine. Close it.
 type Events struct {
+	engine   *Engine
 	id       runtime.ExecutionID
 	session  *session          // nil: it had ended when the reader was opened
 	ended    runtime.Execution // without a session
 	reader   *output.Reader
-	vanished bool // the log's file isn't there any more
 	at       cursor
 	until    int64 // an event ends at this position in the log; 0: wherever
 	resizes  bool  // EventResized is wanted
@@ -77,7 +78,7 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	if err != nil {
 		return nil, err
 	}
-	r := &Events{id: id, at: at}
+	r := &Events{engine: e, id: id, at: at}
 	if r.session, r.ended, err = e.find(ctx, id); err != nil {
 		return nil, err
 	}
@@ -174,15 +175,12 @@ func (r *Events) TryNext() (Event, error) {
 		}
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && x.State == runtime.ExecutionFinished:
-		r.vanished = true
-		return r.end()
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, fs.ErrNotExist) && x.State == runtime.ExecutionFinished, errors.Is(err, io.EOF):
 		return r.end()
 	case err != nil:
 		return Event{}, err
 	case record.Offset > r.at.offset:
-		return r.lost(record.Offset), nil
+		return r.lost(record.Offset, false), nil
 	case record.Resized():
 		return r.resized(x.Marks.StartedAt)
 	}
@@ -235,12 +233,11 @@ func (r *Events) output(began time.Time) (Event, error) {
 	return event, nil
 }
 
-// lost returns the event of output that isn't in the log.
-func (r *Events) lost(until int64) Event {
-	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Reason: "the server's disk, or what --keep-bytes leaves for output, was full"}
-	if r.vanished {
-		event.Reason = "it was collected"
-	}
+// lost returns the event of output that isn't in the log; behind says that the log
+// has nothing after it.
+func (r *Events) lost(until int64, behind bool) Event {
+	cause := r.cause(behind)
+	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Cause: cause, Reason: reasons[cause]}
 	r.at.offset = until
 	event.Cursor = r.at.encode(r.id)
 	return event
@@ -249,7 +246,7 @@ func (r *Events) lost(until int64) Event {
 func (r *Events) end() (Event, error) {
 	x := r.execution()
 	if r.at.offset < x.Usage.OutputBytes {
-		return r.lost(x.Usage.OutputBytes), nil
+		return r.lost(x.Usage.OutputBytes, true), nil
 	}
 	r.finished = true
 	return Event{Kind: EventFinished, Cursor: r.at.encode(r.id), At: x.Marks.FinishedAt, Execution: x}, nil

@@ -30,6 +30,13 @@ func (e *Engine) Health(ctx context.Context) Health {
 	} else {
 		e.setHealth("store", HealthOK, "")
 	}
+	status, message := e.outputHealth(ctx)
+	e.setHealth("output", status, message)
+	if found := e.orphans.found(e.store.Fresh()); found != "" {
+		e.setHealth(orphanedComponent, HealthDegraded, found)
+	} else {
+		e.setHealth(orphanedComponent, HealthOK, "")
+	}
 	if skipped := e.skipped(); len(skipped) > 0 {
 		e.setHealth("restore", HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0]))
 	} else {

@@ -142,7 +142,7 @@ type Attacks struct {
 
 // ComponentHealth is the state of one part, since when, and why.
 type ComponentHealth struct {
-	Name    string // "cluster", "store", "restore", "output", "retention", "attacks", "pool ID"
+	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "attacks", "pool ID"
 	Status  HealthStatus
 	Since   time.Time
 	Message string

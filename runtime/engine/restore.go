@@ -31,6 +31,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
+	if err := e.findOrphans(ctx); err != nil {
+		e.notRestored("orphaned output: %v", err)
+	}
 	kept, err := e.store.FinishedBytes(ctx)
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
@@ -80,6 +83,9 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	close(e.restored)
+	if err := e.background(e.moveOrphans); err != nil {
+		return err
+	}
 	return e.background(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
 }
 

@@ -52,6 +52,7 @@ func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime
 		aside := os.Rename(e.logPath(x.ID), e.logPath(x.ID)+unreadable)
 		e.notRestored("output of execution %s, which is now lost: %v", x.ID, errors.Join(err, aside))
 		log = output.New(e.logPath(x.ID))
+		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}
 	}
 	s := newSession(e, nil, runtime.Runner{ID: x.RunnerID}, x, b, log)
 	s.resumed, s.received, s.inputEnd = true, log.Next(), u.InputEnd
@@ -153,6 +154,9 @@ func (s *session) catchUp(ctx context.Context, refused *agent.Error) bool {
 		return false
 	}
 	s.engine.logger.Warn("output was lost", zap.String("execution", id), zap.Int64("bytes", held-s.received))
+	if s.log.Torn() {
+		s.lose(ctx, s.received, runtime.LossDamaged)
+	}
 	s.received = held
 	s.log.Skip(s.received)
 	return true

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,7 +36,6 @@ func (e *Engine) collect(ctx context.Context) {
 	}
 	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
-	strays := e.strayDirs()
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,11 +44,7 @@ func (e *Engine) collect(ctx context.Context) {
 			e.sweepFailed(ctx, e.sweep(ctx, r.bytes))
 			close(r.done)
 		case <-tick.C:
-			e.sweepFailed(ctx, e.sweep(ctx, 0))
-			if len(strays) > 0 {
-				e.removeStrays(ctx, strays[0])
-				strays = strays[1:]
-			}
+			e.sweepFailed(ctx, errors.Join(e.sweep(ctx, 0), e.boundOrphans()))
 		}
 	}
 }
@@ -111,8 +104,8 @@ func (e *Engine) sweepFailed(ctx context.Context, err error) {
 }
 
 // forget deletes executions and then their output: a reader that still has one
-// is told that the rest is lost. A server that is killed between the two leaves
-// files, which removeStrays finds.
+// is told that the rest is lost. What a server doesn't come to remove since it is
+// killed, the next one does.
 func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
 	ids := make([]runtime.ExecutionID, len(old))
 	for i, f := range old {
@@ -124,39 +117,21 @@ func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
 	e.counts.collected.Add(int64(len(old)))
 	for _, f := range old {
 		e.quota.Add(-f.Bytes)
-		if err := os.Remove(e.logPath(f.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			e.logger.Warn("output could not be removed", zap.String("execution", string(f.ID)), zap.Error(err))
-		}
 	}
-	return nil
+	return e.removeLogs(ctx, ids)
 }
 
-// strayDirs returns the directories in which output may be that is nobody's.
-func (e *Engine) strayDirs() []string {
-	dirs, _ := filepath.Glob(filepath.Join(e.dir, "output", "??")) // the pattern is well-formed
-	return dirs
-}
-
-// removeStrays removes output whose execution isn't stored. An execution is
-// stored before its output is, so what is being made isn't mistaken for it.
-func (e *Engine) removeStrays(ctx context.Context, dir string) {
-	entries, err := os.ReadDir(dir)
-	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), unreadable) {
+// removeLogs removes the output of executions that were deleted. What can't be
+// removed the next start tries again.
+func (e *Engine) removeLogs(ctx context.Context, ids []runtime.ExecutionID) error {
+	removed := ids[:0]
+	for _, id := range ids {
+		err := os.Remove(e.logPath(id))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			removed = append(removed, id)
 			continue
 		}
-		var there bool
-		if there, err = e.store.HasExecution(ctx, runtime.ExecutionID(entry.Name())); err != nil {
-			break
-		}
-		if there {
-			continue
-		}
-		if err = os.Remove(filepath.Join(dir, entry.Name())); err == nil {
-			e.logger.Info("removed output whose execution isn't known", zap.String("execution", entry.Name()))
-		}
+		e.logger.Warn("output could not be removed", zap.String("execution", string(id)), zap.Error(err))
 	}
-	if err != nil && ctx.Err() == nil {
-		e.logger.Warn("output that is nobody's could not be removed", zap.Error(err))
-	}
+	return e.store.Removed(ctx, removed)
 }

@@ -113,6 +113,8 @@ func (s *session) run(ctx context.Context) {
 // finish stores the end, and only then lets anybody know: an outcome that was
 // told stays. Where it can't be stored it tries until ctx ends.
 func (s *session) finish(ctx context.Context, x runtime.Execution) {
+	size := s.log.Size()
+	x.LogBytes = &size
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		kept, err := s.engine.store.FinishExecution(context.WithoutCancel(ctx), x, s.log.Bytes())
 		if err == nil {
@@ -313,13 +315,13 @@ func (s *session) flush(ctx context.Context, stream *agent.Session) bool {
 		return false
 	} else if err != nil {
 		s.engine.counts.outputLost.Add(s.unwritten)
-		s.engine.outputFailing.Store(true)
-		s.engine.setHealth("output", HealthDegraded, "output is being lost: "+err.Error())
+		s.engine.outputs.failed(err)
+		if s.unwritten > 0 {
+			s.lose(ctx, s.received-s.unwritten, unwritten(err))
+		}
 	} else {
 		s.engine.counts.output.Add(s.unwritten)
-		if s.engine.outputFailing.Swap(false) {
-			s.engine.setHealth("output", HealthOK, "")
-		}
+		s.engine.outputs.wrote()
 	}
 	s.unwritten = 0
 	if stream != nil {

@@ -29,6 +29,7 @@ type Log struct {
 	end     int64         // the writer's: the offset after the last record that was added
 	first   time.Duration // of a recovered log: when its first output was printed
 	printed bool          // of a recovered log: it has output
+	torn    bool          // of a recovered log: something was cut off
 	sizes   terminal      // the writer's
 
 	mu      sync.Mutex // guards what follows
@@ -92,6 +93,9 @@ func Recover(path string) (*Log, error) {
 		}
 		l.size, l.end = r.Position(), record.End()
 	}
+	if info, err := file.Stat(); err == nil {
+		l.torn = info.Size() > l.size
+	}
 	if err := file.Truncate(l.size); err != nil {
 		return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
 	}
@@ -110,6 +114,13 @@ func (l *Log) First() (time.Duration, bool) { return l.first, l.printed }
 // Resized returns when the last size that was added was set, since the
 // execution's start; 0 if there is none. For the writer only.
 func (l *Log) Resized() time.Duration { return l.sizes.at }
+
+// Size returns how many bytes the log's file has. For the writer only.
+func (l *Log) Size() int64 { return l.size }
+
+// Torn reports whether a recovered log's file had more than whole records. For the
+// writer only.
+func (l *Log) Torn() bool { return l.torn }
 
 // Bytes returns what the log takes on the disk. For the writer only.
 func (l *Log) Bytes() int64 { return DiskBytes(l.size) }

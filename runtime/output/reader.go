@@ -47,6 +47,13 @@ func newReader(path string, position int64, limit func() (int64, bool, <-chan st
 	return r, nil
 }
 
+// Torn reports whether the log has something behind the reader that is no whole
+// record. It is called after io.EOF.
+func (r *Reader) Torn() bool {
+	size, _, _ := r.limit()
+	return r.position < size
+}
+
 // SkipToEnd goes on after all that is there now, and returns that position.
 func (r *Reader) SkipToEnd() int64 {
 	r.position, _, _ = r.limit()

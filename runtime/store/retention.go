@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 
 // DeleteExecutions forgets finished executions, all or none. Their keys stay
 // spent until keysExpire: a late repeat must not start anything a second time.
+// Their output is to be removed then: see Removals.
 func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID, keysExpire time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -56,8 +58,12 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 		args = append(args, id)
 	}
 	return s.write(ctx, "delete executions", func(tx *sql.Tx) error {
-		// This first: a write may be committed in part.
-		_, err := tx.Exec(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
+		// These first: a write may be committed in part.
+		_, err := tx.Exec("INSERT OR IGNORE INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
 			SELECT ?, key, coalesce(json_extract(CAST(value AS TEXT), '$.input'), ''), runner FROM executions
 			WHERE key IS NOT NULL AND finished IS NOT NULL AND json_valid(CAST(value AS TEXT)) AND id`+these, args...)
 		if err == nil {
@@ -65,6 +71,58 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 		}
 		return err
 	})
+}
+
+// Removals returns the executions that were deleted and whose output is still to be
+// removed.
+func (s *Store) Removals(ctx context.Context) ([]runtime.ExecutionID, error) {
+	return s.ids(ctx, "list output to be removed", "SELECT execution FROM removals WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)")
+}
+
+// Removed notes that the output of deleted executions was removed.
+func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "note that output was removed", func(tx *sql.Tx) error {
+		_, err := tx.Exec("DELETE FROM removals WHERE execution IN (SELECT value FROM json_each(?))", string(list))
+		return err
+	})
+}
+
+// Unknown returns those of some executions that this database never had, or has no
+// trace of any more: they are neither stored nor is their output to be removed.
+func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runtime.ExecutionID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	return s.ids(ctx, "look for executions", `SELECT j.value FROM json_each(?) j WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = j.value)
+		AND NOT EXISTS (SELECT 1 FROM removals WHERE execution = j.value)`, string(list))
+}
+
+func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
+	rows, err := s.reads.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []runtime.ExecutionID
+	for rows.Next() {
+		var id runtime.ExecutionID
+		if err := rows.Scan(&id); err != nil {
+			return nil, typed(err, doing)
+		}
+		all = append(all, id)
+	}
+	return all, typed(rows.Err(), doing)
 }
 
 // HasExecution reports whether an execution is stored.

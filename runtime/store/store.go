@@ -43,6 +43,7 @@ type Store struct {
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
 	group  sync.WaitGroup
 
+	fresh      bool   // there was none
 	files      []file // of the database, as they were when it was opened
 	check      *probe.Probe
 	unreadable unreadable
@@ -91,7 +92,12 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = provider.Up(ctx); err == nil {
+	version, err := provider.GetDBVersion(ctx)
+	s.fresh = version == 0
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	if err == nil {
 		return s.remember(path)
 	}
 	var broken *sqlite.Error
@@ -148,6 +154,10 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 	return file, nil
 }
+
+// Fresh reports whether there was no database when the store was opened, or an empty
+// file.
+func (s *Store) Fresh() bool { return s.fresh }
 
 // Close waits for the writes under way, and closes the database. Writes after
 // it fail.

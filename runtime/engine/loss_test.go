@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/disk"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// causes returns why output of an execution is lost, in its order, and how much.
+func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCause, lost int64) {
+	t.Helper()
+	_, events := b.events(t, id, "")
+	for _, e := range events {
+		if e.Kind == EventLost {
+			all, lost = append(all, e.Cause), lost+e.Bytes
+			if e.Reason != reasons[e.Cause] || e.Reason == "" {
+				t.Errorf("%s is put into words as %q", e.Cause, e.Reason)
+			}
+		}
+	}
+	return all, lost
+}
+
+// TestWhatBecameOfALog: also after a restart.
+func TestWhatBecameOfALog(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(path string) error
+		want   runtime.LossCause // "": nothing is lost
+	}{
+		"nothing":     {func(string) error { return nil }, ""},
+		"deleted":     {os.Remove, runtime.LossDeleted},
+		"cut off":     {func(path string) error { return os.Truncate(path, 50_000) }, runtime.LossDamaged},
+		"emptied":     {func(path string) error { return os.Truncate(path, 0) }, runtime.LossDamaged},
+		"changed":     {flip, runtime.LossDamaged},
+		"appended to": {func(path string) error { return appendTo(path, "rubbish") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.environment(t, "a", 1)
+			x := b.run(t, b.claim(t, "a").ID, "zeros", "100000")
+			if err := test.change(b.logPath(x.ID)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				causes, lost := b.causes(t, x.ID)
+				if test.want == "" && len(causes) > 0 || test.want != "" && (!slices.Equal(causes, []runtime.LossCause{test.want}) || lost == 0) {
+					t.Errorf("%d bytes are lost because of %q", lost, causes)
+				}
+				b.stop()
+				b.start(t)
+			}
+		})
+	}
+}
+
+// flip changes one byte in the middle of a file.
+func flip(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text[len(text)/2] ^= 1
+	return os.WriteFile(path, text, 0o600)
+}
+
+func appendTo(path, text string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(old, text...), 0o600)
+}
+
+// TestFullAtTheTime: the cause is known after a restart, when there is room.
+func TestFullAtTheTime(t *testing.T) {
+	const limit = 1 << 20
+	b, r := keeping(t, Config{KeepBytes: limit})
+	nothing, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Stats().OutputLost
+	b.quota.Add(limit)
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Data: []byte("lost")}); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "it is lost", func() bool { return b.Stats().OutputLost > before })
+	b.quota.Add(-limit)
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Close: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, nothing.ID)
+	for restarts := range 2 {
+		causes, lost := b.causes(t, nothing.ID)
+		if lost != 4 || !slices.Equal(causes, []runtime.LossCause{runtime.LossStorageFull}) {
+			t.Errorf("after %d restarts %d bytes are lost because of %q", restarts, lost, causes)
+		}
+		b.stop()
+		b.config.KeepBytes = 0
+		b.start(t)
+	}
+}
+
+// TestFullInBetween: the same of an execution that has a part of its output.
+func TestFullInBetween(t *testing.T) {
+	b, r := keeping(t, Config{KeepBytes: 1 << 20})
+	x := b.run(t, r.ID, "zeros", "3000000")
+	for restarts := range 2 {
+		causes, lost := b.causes(t, x.ID)
+		if lost == 0 || slices.ContainsFunc(causes, func(c runtime.LossCause) bool { return c != runtime.LossStorageFull }) {
+			t.Errorf("after %d restarts %d bytes are lost because of %q", restarts, lost, causes)
+		}
+		b.stop()
+		b.config.KeepBytes = 0
+		b.start(t)
+	}
+}
+
+// brokenDisk runs an engine with its logs on a disk of their own.
+func brokenDisk(t *testing.T) (*bed, disk.Disk) {
+	t.Helper()
+	d := disk.New(t)
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	b.cluster = b.fake
+	if err := os.Symlink(d.Dir, filepath.Join(b.dir, "output")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.start(t)
+	b.environment(t, "a", 1)
+	return b, d
+}
+
+// TestUnwritableForAWhile: Health says so, and is well when it is over, though nothing
+// is printed after it. What is lost has its cause.
+func TestUnwritableForAWhile(t *testing.T) {
+	b, d := brokenDisk(t)
+	r := b.claim(t, "a")
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := func(text string, end bool) {
+		t.Helper()
+		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	printed("before\n", false)
+	wait.For(t, "it has a log", func() bool { _, err := os.Stat(b.logPath(x.ID)); return err == nil })
+	d.Lock(t, b.logPath(x.ID))
+	d.Lock(t, d.Dir)
+	printed("lost\n", false)
+	wait.For(t, "the loss is counted", func() bool { return b.Stats().OutputLost == 5 })
+	wait.For(t, "it is told", func() bool { return b.component(t, "output").Status != HealthOK })
+	d.Unlock(t, d.Dir)
+	d.Unlock(t, b.logPath(x.ID))
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	printed("after\n", true)
+	b.await(t, x.ID)
+	for range 2 {
+		text, _ := b.events(t, x.ID, "")
+		if causes, lost := b.causes(t, x.ID); text != "before\nafter\n" || lost != 5 || !slices.Equal(causes, []runtime.LossCause{runtime.LossUnwritable}) {
+			t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+		}
+		b.stop()
+		b.start(t)
+	}
+}
+
+// TestNoLogCanBeMade: Health finds out before anything is lost.
+func TestNoLogCanBeMade(t *testing.T) {
+	b, d := brokenDisk(t)
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	d.Lock(t, d.Dir)
+	wait.For(t, "it is down", func() bool { c := b.component(t, "output"); return c.Status == HealthDown && c.Message != "" })
+	d.Unlock(t, d.Dir)
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	d.Error(t)
+	wait.For(t, "it is down", func() bool { return b.component(t, "output").Status == HealthDown })
+	if h := b.Health(t.Context()); h.Status != HealthDown {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestLogOfAnOlderServer: a log that an older server ended has no record of what
+// was in it.
+func TestLogOfAnOlderServer(t *testing.T) {
+	b := newBed(t)
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	if _, _, err := b.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	x.State, x.Usage.OutputBytes, x.Marks.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
+	if _, err := b.store.FinishExecution(t.Context(), x, 0); err != nil {
+		t.Fatal(err)
+	}
+	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossDeleted}) {
+		t.Errorf("without a file: %q", causes)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.logPath(x.ID)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.logPath(x.ID), nil, fs.FileMode(0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossUnknown}) {
+		t.Errorf("with an empty one: %q", causes)
+	}
+}

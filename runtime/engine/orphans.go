@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Orphaned output is that of executions which the database doesn't know: it was
+// deleted, or restored from a backup that is older than they are. It is moved into
+// a directory of its own. A start with a database that knows it puts it back.
+// Until then it is kept as what is finished is: as long, and as much again.
+// Decision 34 says why.
+
+const (
+	orphanedComponent = "orphaned output"
+	orphanedPrefix    = "orphaned-"
+	orphanedTime      = "20060102T150405Z"
+)
+
+// boundOrphans removes a part of what is kept no longer.
+func (e *Engine) boundOrphans() error {
+	_, most := e.quota.Used()
+	o := e.orphans.outdated(e.keep, most)
+	if o == nil {
+		return nil
+	}
+	if left := shards(o.path); len(left) > 0 {
+		return os.RemoveAll(left[0])
+	}
+	e.orphans.drop(o)
+	return os.RemoveAll(o.path)
+}
+
+// shards returns the directories in dir that have logs.
+func shards(dir string) []string {
+	return namesIn(dir, func(name string) bool { return utf8.RuneCountInString(name) == 2 })
+}
+
+// namesIn returns the paths of what is in dir, by its name. Where dir can't be read
+// it is empty.
+func namesIn(dir string, match func(name string) bool) []string {
+	entries, _ := os.ReadDir(dir)
+	var all []string
+	for _, entry := range entries {
+		if match(entry.Name()) {
+			all = append(all, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return all
+}
+
+// findOrphans finds what earlier starts have moved away, and puts back what the
+// database knows again.
+func (e *Engine) findOrphans(ctx context.Context) error {
+	for _, path := range namesIn(e.outputDir(), func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) }) {
+		at, err := time.Parse(orphanedTime, strings.TrimPrefix(filepath.Base(path), orphanedPrefix))
+		if err != nil {
+			continue // it isn't ours
+		}
+		o := &orphaned{path: path, at: at}
+		back := 0
+		for _, dir := range shards(path) {
+			n, err := e.putBack(ctx, o, dir)
+			if back += n; err != nil {
+				return fmt.Errorf("put output back from %s: %w", path, err)
+			}
+		}
+		if back > 0 {
+			e.logger.Info("output of executions that the database knows again was put back", zap.Int("executions", back), zap.String("from", path))
+		}
+		if os.Remove(path) != nil { // it isn't empty
+			e.orphans.add(o)
+		}
+	}
+	return nil
+}
+
+// putBack puts back what the database knows of one directory, and counts the rest.
+func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int, err error) {
+	unknown, files, err := e.unknownIn(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		path := filepath.Join(dir, file.Name())
+		if unknown[file.Name()] {
+			o.count(file)
+			continue
+		}
+		to := e.logPath(runtime.ExecutionID(file.Name()))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return back, err
+		}
+		switch err := rename(path, to); {
+		case errors.Is(err, fs.ErrExist): // written since
+			o.count(file)
+		case err != nil:
+			return back, err
+		default:
+			back++
+		}
+	}
+	_ = os.Remove(dir) // where it is empty
+	return back, nil
+}
+
+// unknownIn returns the files in a directory, and the names of those that are of no
+// execution that the database knows.
+func (e *Engine) unknownIn(ctx context.Context, dir string) (unknown map[string]bool, files []fs.DirEntry, err error) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []runtime.ExecutionID
+	for _, file := range all {
+		if strings.HasSuffix(file.Name(), unreadable) || !utf8.ValidString(file.Name()) {
+			continue // that a person looks at, or of nobody's making
+		}
+		files = append(files, file)
+		ids = append(ids, runtime.ExecutionID(file.Name()))
+	}
+	found, err := e.store.Unknown(ctx, ids)
+	unknown = make(map[string]bool, len(found))
+	for _, id := range found {
+		unknown[string(id)] = true
+	}
+	return unknown, files, err
+}
+
+// rename moves a file to where none is.
+func rename(from, to string) error {
+	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+}
+
+// moveOrphans removes the output that a server was killed over removing, and moves
+// away what no execution is known of. An execution is stored before its output is,
+// so what is being made isn't mistaken for it. Each file is moved at once or not at
+// all, so a server that is killed meanwhile loses none.
+func (e *Engine) moveOrphans(ctx context.Context) {
+	err := e.removeCollected(ctx)
+	var o *orphaned
+	for _, dir := range shards(e.outputDir()) {
+		if err != nil {
+			break
+		}
+		o, err = e.moveUnknown(ctx, o, dir)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.logger.Error("output of unknown executions could not be moved away; it stays where it is until the next start", zap.Error(err))
+	}
+	if o != nil {
+		e.logger.Error(e.orphans.found(e.store.Fresh()))
+	}
+}
+
+func (e *Engine) removeCollected(ctx context.Context) error {
+	ids, err := e.store.Removals(ctx)
+	if err != nil {
+		return err
+	}
+	return e.removeLogs(ctx, ids)
+}
+
+// moveUnknown moves the unknown files of one directory to o, or to a new one.
+func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
+	unknown, files, err := e.unknownIn(ctx, dir)
+	if err != nil || len(unknown) == 0 {
+		return o, err
+	}
+	if o == nil {
+		now := time.Now().UTC()
+		o = e.orphans.add(&orphaned{path: filepath.Join(e.outputDir(), orphanedPrefix+now.Format(orphanedTime)), at: now})
+	}
+	to := filepath.Join(o.path, filepath.Base(dir))
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return o, err
+	}
+	for _, file := range files {
+		if !unknown[file.Name()] {
+			continue
+		}
+		err := rename(filepath.Join(dir, file.Name()), filepath.Join(to, file.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // collected meanwhile
+		case err != nil:
+			return o, err
+		default:
+			e.orphans.grow(o, file)
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// component returns a part of Health.
+func (b *bed) component(t *testing.T, name string) ComponentHealth {
+	t.Helper()
+	for _, c := range b.Health(t.Context()).Components {
+		if c.Name == name {
+			return c
+		}
+	}
+	return ComponentHealth{}
+}
+
+func (b *bed) wantOutput(t *testing.T, id runtime.ExecutionID, want string) {
+	t.Helper()
+	if got, _ := b.events(t, id, ""); got != want {
+		t.Errorf("the output is %q, not %q", got, want)
+	}
+}
+
+// loseDatabase removes it while no engine runs.
+func (b *bed) loseDatabase(t *testing.T) {
+	t.Helper()
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(filepath.Join(b.dir, "db"+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (b *bed) orphaned(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(b.dir, "output", "orphaned-*", "??", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestOlderDatabase: one is restored from a backup. What it doesn't know stays, and
+// comes back with the database that does.
+func TestOlderDatabase(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	old := b.run(t, r.ID, "echo", "old")
+	backup := filepath.Join(t.TempDir(), "db")
+	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
+	if err == nil {
+		_, err = db.Exec("VACUUM INTO ?", backup)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	younger := b.run(t, r.ID, "echo", "younger")
+	b.stop()
+	newer := filepath.Join(t.TempDir(), "db")
+	if err := os.Rename(filepath.Join(b.dir, "db"), newer); err != nil {
+		t.Fatal(err)
+	}
+	b.loseDatabase(t)
+	if err := os.Rename(backup, filepath.Join(b.dir, "db")); err != nil {
+		t.Fatal(err)
+	}
+
+	b.start(t)
+	wait.For(t, "its output is moved away", func() bool { return len(b.orphaned(t)) == 1 })
+	if found := b.orphaned(t)[0]; filepath.Base(found) != string(younger.ID) {
+		t.Errorf("%s was moved away", found)
+	}
+	c := b.component(t, "orphaned output")
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
+		t.Errorf("%+v", c)
+	}
+	b.wantOutput(t, old.ID, "old\n")
+	b.stop()
+	b.start(t) // it stays, and is told of
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") {
+		t.Errorf("%+v", c)
+	}
+
+	b.stop()
+	b.loseDatabase(t)
+	if err := os.Rename(newer, filepath.Join(b.dir, "db")); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	b.wantOutput(t, old.ID, "old\n")
+	b.wantOutput(t, younger.ID, "younger\n")
+	if c := b.component(t, "orphaned output"); c.Status != HealthOK || len(b.orphaned(t)) != 0 {
+		t.Errorf("%+v, and %q", c, b.orphaned(t))
+	}
+}
+
+// TestLostDatabase: nothing is left of it.
+func TestLostDatabase(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	ids := map[string]bool{}
+	for range 10 {
+		ids[string(b.run(t, r.ID, "echo", "kept").ID)] = true
+	}
+	b.stop()
+	b.loseDatabase(t)
+	b.start(t)
+	wait.For(t, "all is moved away", func() bool { return len(b.orphaned(t)) == len(ids) })
+	for _, path := range b.orphaned(t) {
+		if log, err := os.ReadFile(path); err != nil || !ids[filepath.Base(path)] || !strings.HasSuffix(string(log), "kept\n") {
+			t.Errorf("%s: %q, %v", path, log, err)
+		}
+	}
+	c := b.component(t, "orphaned output")
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") || !strings.Contains(c.Message, " 10 logs ") {
+		t.Errorf("%+v", c)
+	}
+	// An operator who doesn't want it deletes it.
+	if err := os.RemoveAll(filepath.Dir(filepath.Dir(b.orphaned(t)[0]))); err != nil {
+		t.Fatal(err)
+	}
+	if c := b.component(t, "orphaned output"); c.Status != HealthOK {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestKilledWhileCollecting: the execution is deleted, its output not yet.
+func TestKilledWhileCollecting(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	x, kept := b.run(t, r.ID, "echo", "x"), b.run(t, r.ID, "echo", "kept")
+	if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	wait.For(t, "it goes", func() bool {
+		left, err := b.store.Removals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(left) == 0
+	})
+	if _, err := os.Stat(b.logPath(x.ID)); !errors.Is(err, fs.ErrNotExist) || len(b.orphaned(t)) > 0 {
+		t.Errorf("what was to be removed is kept: %v, %q", err, b.orphaned(t))
+	}
+	b.wantOutput(t, kept.ID, "kept\n")
+}
+
+// TestOrphansAreBounded by how long, and how much, finished executions are kept.
+func TestOrphansAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		stays  int
+	}{
+		"time":       {Config{Keep: time.Hour}, 1},
+		"bytes":      {Config{KeepBytes: 20 << 10}, 1},
+		"few bytes":  {Config{KeepBytes: 4 << 10}, 1}, // the newest stays
+		"many bytes": {Config{KeepBytes: 1 << 20}, 2},
+		"neither":    {Config{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := keeping(t, test.config)
+			b.stop()
+			now := time.Now().UTC()
+			for _, at := range []time.Time{now, now.Add(-2 * time.Hour)} {
+				for _, shard := range []string{"aa", "bb"} {
+					dir := filepath.Join(b.dir, "output", "orphaned-"+at.Format(orphanedTime), shard)
+					err := os.MkdirAll(dir, 0o700)
+					if err == nil {
+						err = os.WriteFile(filepath.Join(dir, "log-"+shard), make([]byte, 8<<10), 0o600)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			b.start(t)
+			for range 20 { // more than there are parts to remove
+				if err := b.boundOrphans(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wait.For(t, "what is kept no longer is removed", func() bool {
+				left, err := filepath.Glob(filepath.Join(b.dir, "output", "orphaned-*"))
+				return err == nil && len(left) == test.stays
+			})
+			if left := b.orphaned(t); len(left) != 2*test.stays {
+				t.Errorf("%q are left", left)
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.dir, "output", "orphaned-"+now.Format(orphanedTime))); len(left) != 1 {
+				t.Error("the newest is gone")
+			}
+		})
+	}
+}

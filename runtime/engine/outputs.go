@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/probe"
+)
+
+// outputs knows whether output logs can be written.
+type outputs struct {
+	loss  atomic.Pointer[outputLoss] // nil: none that isn't over
+	check *probe.Probe
+}
+
+// An outputLoss is the last write of a log that failed.
+type outputLoss struct {
+	at  time.Time
+	err error
+}
+
+func (o *outputs) failed(err error) { o.loss.Store(&outputLoss{time.Now(), err}) }
+
+func (o *outputs) wrote() {
+	if o.loss.Load() != nil {
+		o.loss.Store(nil)
+	}
+}
+
+// outputHealth says whether output can be written now, by trying: what was lost
+// says nothing of that, since perhaps nothing was printed after it.
+func (e *Engine) outputHealth(ctx context.Context) (HealthStatus, string) {
+	loss := e.outputs.loss.Load()
+	began, err := e.outputs.check.Ask(ctx)
+	switch {
+	case err != nil:
+		return HealthDown, "what programs print is lost, since " + err.Error()
+	case loss == nil:
+		return HealthOK, ""
+	case errors.Is(loss.err, output.ErrQuota) && e.quota.Over(e.quota.Reserve()+output.DiskBytes(1)) > 0, !began.After(loss.at):
+		return HealthDegraded, "output is being lost: " + loss.err.Error()
+	}
+	e.outputs.loss.CompareAndSwap(loss, nil)
+	return HealthOK, ""
+}
+
+// tryOutput makes a file where the logs are, writes to it, and removes it. After a
+// loss it needs as much room as a log would at once.
+func (e *Engine) tryOutput() error {
+	size := 1
+	if e.outputs.loss.Load() != nil {
+		size = flushBytes
+	}
+	err := os.MkdirAll(e.outputDir(), 0o700)
+	path := filepath.Join(e.outputDir(), "check")
+	if err == nil {
+		err = os.WriteFile(path, make([]byte, size), 0o600)
+		if left := os.Remove(path); err == nil {
+			err = left
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	advice := "see the kernel's log (dmesg)"
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		advice = "raise the server's limit of open files (LimitNOFILE= in its unit), or have fewer clients and runners"
+	case errors.Is(err, unix.EROFS):
+		advice = "the file system is read-only: see why (dmesg), check it, and mount it to be written again"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		advice = "the disk is full: free some room in the data directory"
+	}
+	return fmt.Errorf("no log can be written: %s: %w", advice, err)
+}
+
+func (e *Engine) outputDir() string { return filepath.Join(e.dir, "output") }
