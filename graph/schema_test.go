@@ -66,6 +66,14 @@ func TestClosedSetsAreTheSchemas(t *testing.T) {
 	for _, outcome := range runtime.Outcomes() {
 		outcomes = append(outcomes, string(outcome))
 	}
+	var causes []string
+	for _, cause := range runtime.LossCauses() {
+		causes = append(causes, string(cause))
+	}
+	slices.Sort(causes)
+	if want := values("OutputLossCause"); !slices.Equal(causes, want) {
+		t.Errorf("causes of a loss %v, want %v", causes, want)
+	}
 	slices.Sort(codes)
 	slices.Sort(outcomes)
 	if want := values("ErrorCode"); !slices.Equal(codes, want) {

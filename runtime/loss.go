@@ -13,6 +13,11 @@ const (
 	LossUnknown     LossCause = "UNKNOWN"      // no evidence survived
 )
 
+// LossCauses are all.
+func LossCauses() []LossCause {
+	return []LossCause{LossStorageFull, LossUnwritable, LossRetention, LossDeleted, LossDamaged, LossUnknown}
+}
+
 // An OutputLoss is the cause for which output from an offset on could not be
 // written, where it could not: until the next OutputLoss.
 type OutputLoss struct {

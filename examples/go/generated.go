@@ -261,7 +261,7 @@ func (v *FollowExecutionEventsExecutionOutput) GetBase64() []byte { return v.Bas
 // FollowExecutionEventsExecutionOutputLost includes the requested fields of the GraphQL type ExecutionOutputLost.
 // The GraphQL type's documentation follows.
 //
-// Output that can't be had: retention, a full disk or a dead runner took it.
+// Output that was printed and is unavailable.
 type FollowExecutionEventsExecutionOutputLost struct {
 	Typename *string `json:"__typename"`
 	// The position just after this event.

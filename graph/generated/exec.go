@@ -253,6 +253,7 @@ type ComplexityRoot struct {
 
 	ExecutionOutputLost struct {
 		Bytes  func(childComplexity int) int
+		Cause  func(childComplexity int) int
 		Cursor func(childComplexity int) int
 		Reason func(childComplexity int) int
 	}
@@ -362,6 +363,7 @@ type ComplexityRoot struct {
 		Cursor    func(childComplexity int) int
 		End       func(childComplexity int) int
 		LostBytes func(childComplexity int) int
+		LostCause func(childComplexity int) int
 	}
 
 	PageInfo struct {
@@ -1488,6 +1490,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExecutionOutputLost.Bytes(childComplexity), true
+	case "ExecutionOutputLost.cause":
+		if e.ComplexityRoot.ExecutionOutputLost.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionOutputLost.Cause(childComplexity), true
 	case "ExecutionOutputLost.cursor":
 		if e.ComplexityRoot.ExecutionOutputLost.Cursor == nil {
 			break
@@ -1974,6 +1982,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OutputPage.LostBytes(childComplexity), true
+	case "OutputPage.lostCause":
+		if e.ComplexityRoot.OutputPage.LostCause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputPage.LostCause(childComplexity), true
 
 	case "PageInfo.endCursor":
 		if e.ComplexityRoot.PageInfo.EndCursor == nil {
@@ -3798,8 +3812,10 @@ type Marks {
 type OutputPage {
   "Pieces of output, in the order in which they were printed."
   chunks: [OutputChunk!]!
-  "Bytes between ` + "`" + `after` + "`" + ` and ` + "`" + `cursor` + "`" + ` that aren't in the chunks, since the server's disk was full, or --keep-bytes used up: they are lost. 0 where nothing is missing."
+  "Bytes between ` + "`" + `after` + "`" + ` and ` + "`" + `cursor` + "`" + ` that aren't in the chunks: they are lost. 0 where nothing is missing."
   lostBytes: Int64!
+  "Why the first of them are lost; null where nothing is missing."
+  lostCause: OutputLossCause
   "The position after the last chunk: the ` + "`" + `after` + "`" + ` of the next page."
   cursor: Cursor!
   "Whether the execution has ended and this is the last of its output."
@@ -3854,14 +3870,32 @@ type ExecutionOutput implements ExecutionEvent {
   at: Time!
 }
 
-"Output that can't be had: retention, a full disk or a dead runner took it."
+"Output that was printed and is unavailable."
 type ExecutionOutputLost implements ExecutionEvent {
   "The position just after this event."
   cursor: Cursor!
   "How many bytes are missing here."
   bytes: Int64!
   "Why."
+  cause: OutputLossCause!
+  "Why, in words."
   reason: String!
+}
+
+"Why output is lost. Each cause rests on evidence, also after a restart of the server; without any it is UNKNOWN."
+enum OutputLossCause {
+  "When it was printed, the server's disk was full, or what --keep-bytes leaves for output."
+  STORAGE_FULL
+  "When it was printed, the server could not write it: its disk failed or was read-only, or the server had no file descriptors left."
+  UNWRITABLE
+  "It was kept until the execution was collected, by --keep-executions or --keep-bytes."
+  RETENTION
+  "It was kept, and then its file in the server's data directory was deleted, not by the server."
+  DELETED
+  "It was kept, and then its file was cut off or changed: a power cut can take a file's end. What comes after the damage is lost with it."
+  DAMAGED
+  "The output isn't there, and nothing is left that says why."
+  UNKNOWN
 }
 
 "The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with ` + "`" + `resizes: true` + "`" + `, and first for the size at the start."
@@ -4358,7 +4392,7 @@ enum HealthStatus {
 
 "How one part is."
 type ComponentHealth {
-  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + `, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
+  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` (logs that the database doesn't know), ` + "`" + `restore` + "`" + `, ` + "`" + `retention` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
   name: String!
   "The verdict."
   status: HealthStatus!
@@ -4929,6 +4963,8 @@ func (ec *executionContext) childFields_OutputPage(ctx context.Context, field gr
 		return ec.fieldContext_OutputPage_chunks(ctx, field)
 	case "lostBytes":
 		return ec.fieldContext_OutputPage_lostBytes(ctx, field)
+	case "lostCause":
+		return ec.fieldContext_OutputPage_lostCause(ctx, field)
 	case "cursor":
 		return ec.fieldContext_OutputPage_cursor(ctx, field)
 	case "end":
@@ -9410,6 +9446,29 @@ func (ec *executionContext) fieldContext_ExecutionOutputLost_bytes(_ context.Con
 	return graphql.NewScalarFieldContext("ExecutionOutputLost", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _ExecutionOutputLost_cause(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionOutputLost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionOutputLost_cause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.LossCause) graphql.Marshaler {
+			return ec.marshalNOutputLossCause2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionOutputLost_cause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionOutputLost", field, false, false, errors.New("field of type OutputLossCause does not have child fields"))
+}
+
 func (ec *executionContext) _ExecutionOutputLost_reason(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionOutputLost) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11237,6 +11296,29 @@ func (ec *executionContext) _OutputPage_lostBytes(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_OutputPage_lostBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("OutputPage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputPage_lostCause(ctx context.Context, field graphql.CollectedField, obj *model.OutputPage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputPage_lostCause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LostCause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.LossCause) graphql.Marshaler {
+			return ec.marshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputPage_lostCause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputPage", field, false, false, errors.New("field of type OutputLossCause does not have child fields"))
 }
 
 func (ec *executionContext) _OutputPage_cursor(ctx context.Context, field graphql.CollectedField, obj *model.OutputPage) (ret graphql.Marshaler) {
@@ -18443,6 +18525,11 @@ func (ec *executionContext) _ExecutionOutputLost(ctx context.Context, sel ast.Se
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "cause":
+			out.Values[i] = ec._ExecutionOutputLost_cause(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "reason":
 			out.Values[i] = ec._ExecutionOutputLost_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -19391,6 +19478,11 @@ func (ec *executionContext) _OutputPage(ctx context.Context, sel ast.SelectionSe
 		case "lostBytes":
 			out.Values[i] = ec._OutputPage_lostBytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lostCause":
+			out.Values[i] = ec._OutputPage_lostCause(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "cursor":
@@ -22598,6 +22690,23 @@ func (ec *executionContext) marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋroc
 	return ret
 }
 
+func (ec *executionContext) unmarshalNOutputLossCause2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, v any) (runtime.LossCause, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.LossCause(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNOutputLossCause2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, sel ast.SelectionSet, v runtime.LossCause) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNOutputPage2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputPage(ctx context.Context, sel ast.SelectionSet, v model.OutputPage) graphql.Marshaler {
 	return ec._OutputPage(ctx, sel, &v)
 }
@@ -23569,6 +23678,25 @@ func (ec *executionContext) unmarshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockp
 }
 
 func (ec *executionContext) marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.Outcome) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, v any) (*runtime.LossCause, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.LossCause(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, sel ast.SelectionSet, v *runtime.LossCause) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/rockpool/rockpool/runtime/engine"
+import (
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
 
 // An ExecutionEvent is one of the five types below. Their fields are those of
 // the engine's event, read only if the client selected them: text and base64
@@ -63,6 +66,7 @@ func NewExecutionEvent(event engine.Event) ExecutionEvent {
 type OutputPage struct {
 	Chunks    []engine.Event
 	LostBytes int64
+	LostCause *runtime.LossCause // of the first of them
 	Cursor    string
 	End       bool
 }
@@ -72,6 +76,9 @@ func NewOutputPage(events []engine.Event, cursor string, end bool) OutputPage {
 	page := OutputPage{Chunks: make([]engine.Event, 0, len(events)), Cursor: cursor, End: end}
 	for _, event := range events {
 		if event.Kind == engine.EventLost {
+			if page.LostCause == nil {
+				page.LostCause = &event.Cause
+			}
 			page.LostBytes += event.Bytes
 			continue
 		}

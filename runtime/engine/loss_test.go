@@ -29,6 +29,14 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 	return all, lost
 }
 
+func TestEachCauseHasWords(t *testing.T) {
+	for _, cause := range runtime.LossCauses() {
+		if reasons[cause] == "" {
+			t.Error(cause)
+		}
+	}
+}
+
 // TestWhatBecameOfALog: also after a restart.
 func TestWhatBecameOfALog(t *testing.T) {
 	for name, test := range map[string]struct {

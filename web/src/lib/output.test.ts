@@ -80,10 +80,10 @@ test("a line is not broken within a colour or a character", () => {
 test("what is missing is said where it is missing", () => {
   const output = new Output();
   output.push("STDOUT", "before");
-  output.lost(7);
+  output.lost(7, "DELETED");
   output.push("STDOUT", "after\n");
   output.flush();
-  expect(output.lines.map((line) => line.lost ?? textOfLine(line))).toEqual(["before", 7, "after"]);
+  expect(output.lines.map((line) => line.lost ?? textOfLine(line))).toEqual(["before", { bytes: 7, cause: "DELETED" }, "after"]);
 });
 
 test("searching looks through colours, in any case", () => {

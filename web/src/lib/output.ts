@@ -1,4 +1,5 @@
 import { after, bare, clean, hold, plain, type Style } from "./ansi";
+import type { LossCause } from "./loss";
 
 export type Stream = "STDOUT" | "STDERR";
 
@@ -12,8 +13,8 @@ export interface Line {
   parts: Part[];
   /** The style with which it begins. */
   style: Style;
-  /** Bytes that are missing here; then there is no text. */
-  lost?: number;
+  /** What is missing here; then there is no text. */
+  lost?: { bytes: number; cause: LossCause };
 }
 
 /** What is kept to be shown; the whole is on the server. */
@@ -64,10 +65,10 @@ export class Output {
   }
 
   /** Says that bytes are missing here. */
-  lost(bytes: number) {
+  lost(bytes: number, cause: LossCause) {
     this.flush();
     this.open = false;
-    this.lines.push({ parts: [], style: this.style, lost: bytes });
+    this.lines.push({ parts: [], style: this.style, lost: { bytes, cause } });
   }
 
   /** Takes in what is queued, and returns whether there was anything. */

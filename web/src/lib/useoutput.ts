@@ -20,6 +20,7 @@ const EventsSubscription = graphql(
         }
         ... on ExecutionOutputLost {
           bytes
+          cause
         }
         ... on ExecutionFinished {
           execution {
@@ -72,7 +73,7 @@ export function useOutput(executionId: string | undefined): Followed {
             timer ??= setTimeout(show, showEvery);
             break;
           case "ExecutionOutputLost":
-            output.lost(event.bytes);
+            output.lost(event.bytes, event.cause);
             show();
             break;
           case "ExecutionFinished":

@@ -16,6 +16,13 @@ test("markup is text", () => {
   expect(container.textContent).toBe(`<img src=x onerror="alert(1)"> &amp; <a href="javascript:alert(1)">x</a>`);
 });
 
+test("where output is missing it says why", () => {
+  const output = new Output();
+  output.lost(7, "DAMAGED");
+  const { container } = render(<OutputLine line={output.lines[0]!} wanted="" />);
+  expect(container.querySelector(".lost")!.textContent).toBe("7 B are missing here: their file in the server's data directory is damaged");
+});
+
 test("colours are classes", () => {
   const container = shown("\x1b[1;31mred\x1b[0m and not");
   expect(container.querySelector(".b.fg1")!.textContent).toBe("red");

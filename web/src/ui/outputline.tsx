@@ -1,14 +1,14 @@
 import type { CSSProperties, ReactNode } from "react";
 import { spans, type Style } from "../lib/ansi";
 import { after } from "../lib/ansi";
-import { bytes } from "../lib/format";
+import { missing } from "../lib/loss";
 import type { Line } from "../lib/output";
 import { visible } from "../lib/visible";
 import { Told } from "./told";
 
 /** One line of output, as text in colours. */
 export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
-  if (line.lost !== undefined) return <span className="lost">{bytes(line.lost)} are missing here: they could not be kept</span>;
+  if (line.lost !== undefined) return <span className="lost">{missing(line.lost.bytes, line.lost.cause)}</span>;
   const out: ReactNode[] = [];
   let style = line.style;
   for (const [p, part] of line.parts.entries()) {

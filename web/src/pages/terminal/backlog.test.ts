@@ -11,7 +11,7 @@ function printer(chunks: number, chunk = 32 << 10) {
       const from = Number(after ?? 0);
       const to = Math.min(server.chunks, from + Math.floor(maxBytes / chunk));
       const page = Array.from({ length: to - from }, (_, i) => (text ? { text: `${from + i} ` } : {}));
-      return { chunks: page, lostBytes: from === 0 ? 5 : 0, cursor: String(to) };
+      return { chunks: page, lostBytes: from === 0 ? 5 : 0, lostCause: from === 0 ? "DAMAGED" : null, cursor: String(to) };
     }) as Fetch,
   };
   return server;
@@ -21,14 +21,14 @@ test("all is drawn in its order, however much there is", async () => {
   const server = printer(1000);
   const backlog = new Backlog(server.fetch);
   let screen = "";
-  let missing = 0;
+  const missing: unknown[] = [];
   await backlog.drain(
     async (text) => void (screen += text),
-    (bytes) => (missing += bytes),
+    (bytes, cause) => missing.push(bytes, cause),
     () => expect.unreachable(),
   );
   expect(screen).toBe(Array.from({ length: 1000 }, (_, i) => `${i} `).join(""));
-  expect([backlog.cursor, missing]).toEqual(["1000", 5]);
+  expect([backlog.cursor, missing]).toEqual(["1000", [5, "DAMAGED"]]);
   expect(server.asked.every(([bytes, text]) => text && bytes <= 1 << 20)).toBe(true);
 });
 

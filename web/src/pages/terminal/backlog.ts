@@ -1,10 +1,13 @@
 // What a program has printed and the screen hasn't drawn yet: it stays on the
 // server, and is fetched as fast as it is drawn.
 
+import type { LossCause } from "../../lib/loss";
+
 /** A page of output; more may be there already if it is full. */
 export interface Printed {
   chunks: readonly { text?: string }[];
   lostBytes: number;
+  lostCause: LossCause | null;
   cursor: string;
 }
 
@@ -41,7 +44,7 @@ export class Backlog {
   }
 
   /** Has all drawn that was printed until it comes back; `skipped` hears that something was left out. */
-  async drain(draw: (text: string) => Promise<void>, lost: (bytes: number) => void, skipped: () => void): Promise<void> {
+  async drain(draw: (text: string) => Promise<void>, lost: (bytes: number, cause: LossCause) => void, skipped: () => void): Promise<void> {
     let told = false;
     while (!this.stopped) {
       if (this.hurried && (await this.skip()) && !told) {
@@ -50,7 +53,7 @@ export class Backlog {
       }
       const page = await this.fetch(this.cursor, pageBytes, true);
       if (!page || this.stopped) return;
-      if (page.lostBytes > 0) lost(page.lostBytes);
+      if (page.lostBytes > 0) lost(page.lostBytes, page.lostCause ?? "UNKNOWN");
       for (const { text } of page.chunks) {
         if (this.stopped) return;
         await draw(text ?? "");

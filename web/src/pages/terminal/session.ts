@@ -1,6 +1,7 @@
 import { ask, type ServerError } from "../../lib/ask";
 import { follow } from "../../lib/follow";
 import { graphql, type ResultOf } from "../../lib/graphql";
+import { type LossCause, missing } from "../../lib/loss";
 import { OutcomeFragment } from "../../lib/outcome";
 import { WriteStdinMutation } from "../execution/feed";
 import { Backlog, type Printed } from "./backlog";
@@ -18,6 +19,7 @@ const EventsSubscription = graphql(
         }
         ... on ExecutionOutputLost {
           bytes
+          cause
         }
         ... on ExecutionFinished {
           execution {
@@ -40,6 +42,7 @@ const PrintedQuery = graphql(`
           text @include(if: $text)
         }
         lostBytes
+        lostCause
         cursor
       }
     }
@@ -128,7 +131,7 @@ export class TerminalSession {
     try {
       await this.backlog.drain(
         draw,
-        (bytes) => this.missing(bytes),
+        (bytes, cause) => this.missing(bytes, cause),
         () => this.note("what was printed meanwhile was left out here"),
       );
     } catch (error) {
@@ -147,7 +150,7 @@ export class TerminalSession {
         if (this.behind) return; // it comes again
         this.backlog.cursor = event.cursor;
         if (event.__typename === "ExecutionOutput") this.show(event.text, event.cursor);
-        if (event.__typename === "ExecutionOutputLost") this.missing(event.bytes);
+        if (event.__typename === "ExecutionOutputLost") this.missing(event.bytes, event.cause);
         if (event.__typename === "ExecutionFinished") {
           this.over = true;
           this.watcher.onEnd(event.execution);
@@ -182,8 +185,8 @@ export class TerminalSession {
     }
   }
 
-  private missing(bytes: number) {
-    this.note(`${bytes} bytes are missing here`);
+  private missing(bytes: number, cause: LossCause) {
+    this.note(missing(bytes, cause));
   }
 
   private note(text: string) {
