@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -24,9 +26,36 @@ const (
 func (l patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err
+		return nil, passing(err)
 	}
 	return patientConn{conn, l.patience}, nil
+}
+
+// A passingError is one of accept(2) that says nothing of the listener: the server
+// accepts again after a pause, as it does by itself where no descriptors are left.
+type passingError struct{ error }
+
+// Timeout implements net.Error.
+func (passingError) Timeout() bool { return false }
+
+// Temporary implements net.Error. The HTTP server asks for it.
+func (passingError) Temporary() bool { return true }
+
+// Unwrap returns the error itself.
+func (e passingError) Unwrap() error { return e.error }
+
+// passing marks errors that pass: the machine had no memory, or the connection that
+// was to be accepted is broken already.
+func passing(err error) error {
+	for _, passes := range []error{
+		syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EPERM, syscall.ENETDOWN, syscall.ENOPROTOOPT, syscall.EHOSTDOWN,
+		syscall.ENONET, syscall.EHOSTUNREACH, syscall.EOPNOTSUPP, syscall.ENETUNREACH,
+	} {
+		if errors.Is(err, passes) {
+			return passingError{err}
+		}
+	}
+	return err
 }
 
 type patientConn struct {

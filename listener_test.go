@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -75,4 +76,43 @@ func TestAddressesAreWaitedFor(t *testing.T) {
 		}
 		_ = listener.Close()
 	})
+}
+
+// An ailing listener fails with each error once, and then has connections.
+type ailing struct {
+	net.Listener
+	errs []error
+}
+
+func (l *ailing) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.Accept()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+}
+
+// TestAcceptGoesOn after errors that say nothing of the listener.
+func TestAcceptGoesOn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sick := &ailing{listener, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EHOSTUNREACH}}
+	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: zap.NewStdLog(zap.NewNop())}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(patientListener{sick, time.Minute}) }()
+	response, err := http.Get("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) || len(sick.errs) > 0 {
+		t.Errorf("it ended with %v, before %v", err, sick.errs)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/rockpool/rockpool/local/network/ports"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -32,6 +33,7 @@ type entry struct {
 	lost       bool                 // it wasn't there when this server came
 	leaked     bool                 // what is left of it could not be removed
 	address    netip.Addr           // at which the machine reaches it, with a network
+	unmapped   []ports.Mapping      // ports that it had and that could not be mapped again; nil: none
 	fenced     uint64               // when the sandbox started whose packet filter is to be there; 0: there is none
 	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around

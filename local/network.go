@@ -28,7 +28,8 @@ type Network struct {
 	First     int              // of the machine's ports for them
 	Last      int
 
-	verifyEvery time.Duration // 0: every minute; see watchNetworks
+	verifyEvery time.Duration                                            // 0: every minute; see watchNetworks
+	listen      func(ctx context.Context, told func(table string)) error // nil: watch.Filters
 }
 
 // A networking is what the server has for runners with a network.

@@ -49,22 +49,66 @@ func (h *networkHook) Poststart(_ context.Context, request taskrunner.PoststartR
 	if env.Network.Access {
 		h.c.network.resolver.Add(address, resolver.Runner{ID: string(h.e.id), Narrow: env.Network.Narrow(), Names: lower(env.Network.AllowNames)})
 	}
-	mapped, err := h.c.network.ports.Open(string(h.e.id), address, wanted(env.Network.ExposedPorts, had))
+	to := wanted(env.Network.ExposedPorts, had)
+	mapped, err := h.c.network.ports.Open(string(h.e.id), address, to)
 	if err != nil && request.Restored {
 		h.reached(nil) // where it was, another program may be
-		h.c.report("runner "+string(h.e.id), fmt.Sprintf("its ports aren't mapped any more: %v", err))
+		h.c.mu.Lock()
+		h.e.unmapped = to
+		h.c.mu.Unlock()
+		h.c.report(portsSubject(h.e), fmt.Sprintf("they aren't mapped any more, and will be once that can be done: %v", err))
 		return err
 	}
 	if err != nil {
 		response.Unusable = &taskrunner.Failure{Message: "its ports can't be mapped: " + err.Error(), Err: err}
 		return nil
 	}
+	h.reached(shownPorts(mapped))
+	return nil
+}
+
+func portsSubject(e *entry) string { return "ports of runner " + string(e.id) }
+
+func shownPorts(mapped []ports.Mapping) []runtime.PortMapping {
 	all := make([]runtime.PortMapping, len(mapped))
 	for i, m := range mapped {
 		all[i] = runtime.PortMapping{ExposedPort: m.Port, Address: m.At.String()}
 	}
-	h.reached(all)
-	return nil
+	return all
+}
+
+// mapPorts tries again to map what could not be mapped when the server started: its
+// port was taken, or no descriptors were left.
+func (c *Cluster) mapPorts() {
+	var waiting []*entry
+	c.mu.Lock()
+	for _, e := range c.entries {
+		if e.unmapped != nil {
+			waiting = append(waiting, e)
+		}
+	}
+	c.mu.Unlock()
+	for _, e := range waiting {
+		c.mu.Lock()
+		address, to := e.address, e.unmapped
+		c.mu.Unlock()
+		mapped, err := c.network.ports.Open(string(e.id), address, to)
+		if err != nil {
+			continue // as is told
+		}
+		c.mu.Lock()
+		ended := e.unmapped == nil // meanwhile
+		if !ended {
+			e.unmapped, e.runner.Ports = nil, shownPorts(mapped)
+			c.resolve(portsSubject(e))
+		}
+		c.mu.Unlock()
+		if ended {
+			c.network.ports.Close(string(e.id))
+			continue
+		}
+		c.changes.Send(e.environment)
+	}
 }
 
 // reached notes where the runner's ports are reached.
@@ -114,6 +158,10 @@ func (h *networkHook) close() {
 	}
 	h.c.mu.Lock()
 	address := h.e.address
+	if h.e.unmapped != nil {
+		h.e.unmapped = nil
+		h.c.resolve(portsSubject(h.e))
+	}
 	h.c.mu.Unlock()
 	h.c.network.ports.Close(string(h.e.id))
 	h.c.network.resolver.Remove(address, string(h.e.id))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -26,11 +27,7 @@ func (c *Cluster) watchNetworks(ctx context.Context) {
 	changes := touched{wake: make(chan struct{}, 1)}
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	listening.Go(func() {
-		if err := watch.Filters(ctx, changes.add); err != nil {
-			c.log.Info(fmt.Sprintf("packet filters are checked every %s, because the kernel doesn't report changes to this server", every), zap.Error(err))
-		}
-	})
+	listening.Go(func() { c.listenForFilters(ctx, every, changes.add) })
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -39,10 +36,36 @@ func (c *Cluster) watchNetworks(ctx context.Context) {
 			return
 		case <-tick.C:
 			c.verifyNetworks(ctx, func(*entry) bool { return true })
+			c.mapPorts()
 		case <-changes.wake:
 			tables := changes.take()
 			all := tables[""] || tables[sharedTable]
 			c.verifyNetworks(ctx, func(e *entry) bool { return all || tables[tablePrefix+network.Name(e.group)] })
+		}
+	}
+}
+
+// listenForFilters has changed packet filters told until ctx ends. What fails for a
+// while, such as for want of descriptors, is tried again.
+func (c *Cluster) listenForFilters(ctx context.Context, every time.Duration, told func(table string)) {
+	listen := c.config.Network.listen
+	if listen == nil {
+		listen = watch.Filters
+	}
+	for {
+		err := listen(ctx, told)
+		if ctx.Err() != nil {
+			return
+		}
+		c.log.Info(fmt.Sprintf("packet filters are checked every %s, because the kernel doesn't report changes to this server", every), zap.Error(err))
+		if errors.Is(err, fs.ErrPermission) {
+			return // that stays so
+		}
+		select {
+		case <-time.After(every):
+			told("") // any may have been changed
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
@@ -226,5 +229,43 @@ func TestLogOfAnOlderServer(t *testing.T) {
 	}
 	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossUnknown}) {
 		t.Errorf("with an empty one: %q", causes)
+	}
+}
+
+// TestRecoverWaitsForDescriptors: a log that can't be opened for want of them isn't
+// taken for damaged.
+func TestRecoverWaitsForDescriptors(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
+	path := b.logPath(x.ID)
+	b.stop()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	set := func(cur uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(0)
+	defer set(limit.Cur)
+	times := 0
+	log, err := recoverLog(path, func() bool {
+		if times++; times == 3 {
+			set(limit.Cur)
+		}
+		return true
+	})
+	if err != nil || times != 3 || log.Next() != 2 {
+		t.Fatalf("%+v after %d times, %v", log, times, err)
+	}
+	if err := log.End(); err != nil {
+		t.Error(err)
+	}
+	set(0)
+	if _, err := recoverLog(path, func() bool { return false }); !errors.Is(err, unix.EMFILE) {
+		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
@@ -35,6 +36,18 @@ func (b begin) encode() []byte {
 	return text
 }
 
+// recoverLog recovers a log. Where the machine has no descriptors or memory it tries
+// again, as long as again says so: the log itself is well.
+func recoverLog(path string, again func() bool) (*output.Log, error) {
+	for {
+		log, err := output.Recover(path)
+		short := slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(passes error) bool { return errors.Is(err, passes) })
+		if !short || !again() {
+			return log, err
+		}
+	}
+}
+
 // unreadable ends the names of logs that could not be recovered.
 const unreadable = ".unreadable"
 
@@ -46,8 +59,10 @@ func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime
 	if err := json.Unmarshal(u.Start, &b); err != nil { // if it runs it can go on
 		e.notRestored("execution %s: how it was started can't be read: %v", x.ID, err)
 	}
-	log, err := output.Recover(e.logPath(x.ID))
-	if err != nil {
+	log, err := recoverLog(e.logPath(x.ID), func() bool { return sleep(ctx, lastPause) })
+	if ctx.Err() != nil && err != nil {
+		log = output.New(e.logPath(x.ID)) // of no use: the server is stopping
+	} else if err != nil {
 		// What comes goes to a new log. The old one stays, for a person to look at.
 		aside := os.Rename(e.logPath(x.ID), e.logPath(x.ID)+unreadable)
 		e.notRestored("output of execution %s, which is now lost: %v", x.ID, errors.Join(err, aside))
