@@ -35,7 +35,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	if found := e.orphans.found(e.store.Fresh()); found != "" {
 		e.setHealth(orphanedComponent, HealthDegraded, found)
 	} else {
-		e.setHealth(orphanedComponent, HealthOK, "")
+		e.forgetHealth(orphanedComponent)
 	}
 	if skipped := e.skipped(); len(skipped) > 0 {
 		e.setHealth("restore", HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0]))
@@ -85,6 +85,7 @@ func (e *Engine) lastAttacks() *Attacks {
 	case err != nil:
 		e.setHealth(name, HealthDegraded, err.Error())
 	case last == nil:
+		e.forgetHealth(name)
 	case last.Held < last.Tried || last.Tried == 0:
 		e.setHealth(name, HealthDegraded, fmt.Sprintf("%d of %d were held off on %s, in isolation %s; not: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", ")))
 	default:
@@ -127,6 +128,13 @@ func (e *Engine) setHealth(name string, status HealthStatus, message string) {
 	}
 	c.Name, c.Status, c.Message = name, status, message
 	e.health[name] = c
+}
+
+// forgetHealth forgets a component that isn't there.
+func (e *Engine) forgetHealth(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.health, name)
 }
 
 func (s HealthStatus) worseThan(other HealthStatus) bool {

@@ -6,13 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -203,6 +206,31 @@ func TestNoLogCanBeMade(t *testing.T) {
 	wait.For(t, "it is down", func() bool { return b.component(t, "output").Status == HealthDown })
 	if h := b.Health(t.Context()); h.Status != HealthDown {
 		t.Errorf("%+v", h)
+	}
+}
+
+// TestStoreThatCannotWrite: the whole is DOWN, and says which part and what to do.
+func TestStoreThatCannotWrite(t *testing.T) {
+	d := disk.New(t)
+	s, err := store.Open(t.Context(), filepath.Join(d.Dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // it can't write its end
+	fake := clustertest.NewFake()
+	b := &bed{Engine: New(fake, s, Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
+	defer b.outputs.check.Close()
+	wait.For(t, "all is well", func() bool { return b.Health(t.Context()).Status == HealthOK })
+	d.Error(t)
+	wait.For(t, "it is down", func() bool { return b.Health(t.Context()).Status == HealthDown })
+	if c := b.component(t, "store"); c.Status != HealthDown || !strings.Contains(c.Message, "read-only") {
+		t.Errorf("%+v", c)
+	}
+	if c := b.component(t, "output"); c.Status != HealthOK {
+		t.Errorf("%+v", c)
+	}
+	if err := fake.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -160,8 +160,8 @@ func (e *Engine) moveOrphans(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		e.logger.Error("output of unknown executions could not be moved away; it stays where it is until the next start", zap.Error(err))
 	}
-	if o != nil {
-		e.logger.Error(e.orphans.found(e.store.Fresh()))
+	if found := e.orphans.found(e.store.Fresh()); found != "" {
+		e.logger.Error(found)
 	}
 }
 
