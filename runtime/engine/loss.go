@@ -45,8 +45,9 @@ func (s *session) lose(ctx context.Context, from int64, cause runtime.LossCause)
 	if n := len(losses); n == maxLosses || n > 0 && losses[n-1].Cause == cause {
 		return
 	}
+	losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
 	x := s.change(func(x runtime.Execution) runtime.Execution {
-		x.Losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
+		x.Losses = losses
 		return x
 	})
 	if err := s.engine.store.PutExecution(context.WithoutCancel(ctx), x); err != nil {

@@ -94,7 +94,7 @@ func (s *Store) explained(err error) error {
 		return err
 	}
 	// https://sqlite.org/rescode.html
-	const busy, locked, readonly, io, corrupt, cantOpen, noDatabase = 5, 6, 8, 10, 11, 14, 26
+	const readonly, io, corrupt, cantOpen, noDatabase = 8, 10, 11, 14, 26
 	var q *sqlite.Error
 	is := func(codes ...int) bool { return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff) }
 	if is(readonly, io, cantOpen) {
@@ -106,8 +106,6 @@ func (s *Store) explained(err error) error {
 		advice = "raise the server's limit of open files (LimitNOFILE= in its unit), or have fewer clients and runners"
 	case errors.Is(err, unix.EROFS):
 		advice = "its file system is read-only: see why (dmesg), check it, and mount it to be written again"
-	case is(busy, locked):
-		advice = "another program holds it locked: end that program (fuser -v shows which have it open)"
 	case is(corrupt, noDatabase):
 		advice = "the file is damaged: stop the server, and restore the database from its backup"
 	case is(readonly, io, cantOpen):
