@@ -21,7 +21,7 @@ import (
 // deleted, or restored from a backup that is older than they are. It is moved into
 // a directory of its own. A start with a database that knows it puts it back.
 // Until then it is kept as what is finished is: as long, and as much again.
-// Decision 34 says why.
+// Decision 35 says why.
 
 const (
 	orphanedComponent = "orphaned output"
