@@ -141,7 +141,7 @@ const (
 	CauseTimeLimit   Cause = "timeLimit"   // it ran for its TimeLimit
 	CauseOutputLimit Cause = "outputLimit" // it printed OutputLimit bytes and wanted to print more
 
-	CauseLockLimit Cause = "lockLimit" // it held more locks of files than the kernel's memory should have
+	CauseMemoryLimit Cause = "memoryLimit" // it held too much memory of the kernel that nobody counts
 
 	// Since version 2, and but for Exit.Own only with Start.Limits.
 	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU

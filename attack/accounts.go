@@ -13,6 +13,7 @@ func accounts() []Attack {
 		{"tcp-keys", "to have memory that nobody counts, by keys of TCP", "EPERM"},
 		{"multicast6", "to have memory that nobody counts, by groups of IPv6", "EPERM"},
 		{"flow-labels", "to use up the machine's labels of flows", "EPERM"},
+		{"file-users", "to have memory that nobody counts, by lists of who may use files", "EOPNOTSUPP"},
 		{"io_setup", "to use up the machine's requests for input and output", "ENOSYS"},
 		{"huge-memory", "to use up the machine's huge pages", "ENOMEM"},
 		{"huge-file", "to use up huge pages by a file without a name", "ENOMEM"},
@@ -66,7 +67,8 @@ func accounts() []Attack {
 		taken("netlink sockets", "to fill the kernel's memory by answers that nobody reads", "netlink", "1[0-6]", "ENOBUFS", Netlink),
 		buffers("tcp"),
 		buffers("udp"),
-		charged("locks", "1800000", Locks),
+		charged("locks", "1800000", Uncounted),
+		charged("connections", "30000", Uncounted),
 		charged("messages", "40000", MemoryLimit),
 		charged("semaphores", "30000", MemoryLimit),
 		Attack{

@@ -82,7 +82,7 @@ const (
 	Buffers    Defence = "the limit of network buffers"
 	DiskReads  Defence = "the limit of reads from disks"
 	OpenFiles  Defence = "the limit of open files"
-	Locks      Defence = "locks of files are counted"
+	Uncounted  Defence = "the agent looks at what no control group counts"
 	Netlink    Defence = "netlink sockets are counted"
 	Ended      Defence = "what System V has ends with the last command"
 

@@ -179,12 +179,59 @@ print("held", held)`
 		if strings.Contains(script, "fork") {
 			count = "1000"
 		}
-		if r := b.run(t, "python3", "-c", script, count); r.exit.Cause != agent.CauseLockLimit || r.stdout != "" {
+		if r := b.run(t, "python3", "-c", script, count); r.exit.Cause != agent.CauseMemoryLimit || r.stdout != "" {
 			t.Errorf("many: %+v", r)
 		}
 	}
 	if r := b.sh(t, "grep -c . /proc/locks"); r.stdout != "0\n" {
 		t.Errorf("left: %+v", r)
+	}
+}
+
+// TestUnacceptedConnectionsAreBounded: they count for nobody, nor does what was sent on
+// them, until somebody accepts them.
+func TestUnacceptedConnectionsAreBounded(t *testing.T) {
+	b := newBed(t, 0)
+	const connect = `
+import socket, sys, time
+many, size, accepts = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "accept"
+kept = []
+for i in range(many):
+    if i % 3000 == 0:
+        l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20); l.bind(("127.0.0.1", 0)); l.listen(4096); kept.append(l)
+    c = socket.create_connection(l.getsockname())
+    if size: c.send(bytes(size))
+    if accepts: l.accept()[0].close()
+    c.close()
+began = time.process_time()
+while time.process_time() - began < 1: pass
+print("made", many)`
+	for _, test := range []struct {
+		args []string
+		want agent.Cause
+	}{
+		{[]string{"100", "0", "no"}, agent.CauseSelf},
+		{[]string{"9000", "0", "accept"}, agent.CauseSelf},
+		{[]string{"9000", "0", "no"}, agent.CauseMemoryLimit},
+		{[]string{"300", "200000", "no"}, agent.CauseMemoryLimit},
+	} {
+		if r := b.run(t, append([]string{"python3", "-c", connect}, test.args...)...); r.exit.Cause != test.want {
+			t.Errorf("%q: %+v", test.args, r)
+		}
+	}
+}
+
+// TestUnacceptedSize reads lines of /proc/net/tcp.
+func TestUnacceptedSize(t *testing.T) {
+	for line, want := range map[string]int64{
+		"   0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n":   connectionBytes + 1024,
+		"   1: 0100007F:1F90 0100007F:8A2C 01 00000000:00000400 00:00000000 00000000  1000        0 771 1 0 20 4 30 10 -1\n": 0,
+		"   2: 0100007F:8A2C 0100007F:1F90 06 00000000:00000000 03:00001000 00000000     0        0 0 3 0\n":                 0,
+		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n":                 0,
+	} {
+		if got := unacceptedSize([]byte(line)); got != want {
+			t.Errorf("%q: %d, want %d", line, got, want)
+		}
 	}
 }
 

@@ -102,6 +102,7 @@ func becomeAgent(dir string) error {
 	must(os.Chdir("/"), "chdir")
 	must(unix.Unmount("/old", unix.MNT_DETACH), "old")
 	must(unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""), "read-only")
+	must(raiseLoopback(), "lo")
 	keep := map[uintptr]bool{unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_KILL: true, unix.CAP_SETPCAP: true,
 		unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {

@@ -33,6 +33,7 @@ const (
 	noFamily    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 	noProtocol  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
 	noRequest   = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOTTY)
+	noSupport   = unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)
 	noMemory    = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOMEM)
 )
 

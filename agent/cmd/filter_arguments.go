@@ -21,6 +21,7 @@ const (
 	byLimit     // of setrlimit
 	byNewLimit  // of prlimit64
 	byCommand   // of fcntl
+	unsupported // whatever the arguments: EOPNOTSUPP, as of a file system that has none of it
 )
 
 var judgedCalls = map[uint32]judgement{
@@ -28,6 +29,7 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byFamily, unix.SYS_SETSOCKOPT: byOption,
 	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
 	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
+	unix.SYS_SETXATTR: unsupported, unix.SYS_LSETXATTR: unsupported, unix.SYS_FSETXATTR: unsupported, unix.SYS_SETXATTRAT: unsupported,
 	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
@@ -120,6 +122,9 @@ func (p *program) judgeArguments(j judgement) {
 		p.ifOneOf([]uint32{unix.RLIMIT_CORE}, ignore)
 	case byNewLimit:
 		p.judgeNewLimit()
+		return
+	case unsupported: // lists of who may use a file are memory that no control group counts
+		p.code = append(p.code, ret(noSupport))
 		return
 	case byCommand: // locks that are no process's can't be counted for one
 		p.load(argument(1))

@@ -21,18 +21,19 @@ const user = 1000
 // in.
 type host struct {
 	*files
-	reaper   *reaper
-	launcher *launcher
-	fork     forkExec     // starts a command where groups is nil
-	groups   *groups      // nil: commands are in the agent's own
-	null     int          // /dev/null, for commands without stdin
-	marking  bool         // commands run as user, each execution with a group id of its own
-	sharing  bool         // the kernel counts other runners' processes as this one's
-	ownIPC   bool         // what System V has between processes here is this runner's alone
-	noRoot   bool         // no command may be root
-	inner    *innerCounts // of the runner's own kernel; nil: it has none
-	slots    slots
-	ready    sync.Once // getReady, before the first command
+	reaper     *reaper
+	launcher   *launcher
+	fork       forkExec     // starts a command where groups is nil
+	groups     *groups      // nil: commands are in the agent's own
+	null       int          // /dev/null, for commands without stdin
+	marking    bool         // commands run as user, each execution with a group id of its own
+	sharing    bool         // the kernel counts other runners' processes as this one's
+	ownNetwork bool         // it is this runner's alone
+	ownIPC     bool         // what System V has between processes here is this runner's alone
+	noRoot     bool         // no command may be root
+	inner      *innerCounts // of the runner's own kernel; nil: it has none
+	slots      slots
+	ready      sync.Once // getReady, before the first command
 }
 
 func newHost(workspace string, launcher *launcher) (*host, error) {

@@ -193,7 +193,8 @@ func serveOn(listener net.Listener, o options) error {
 
 	tuneMemory()
 	forks := o.inner == nil && canFork()
-	launcher, gaps := confine(forks, os.Getpid() == 1 && o.inner == nil && !o.task && !o.shares)
+	ownNetwork := os.Getpid() == 1 && o.inner == nil && !o.task && !o.shares
+	launcher, gaps := confine(forks, ownNetwork)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.task) && !o.degraded {
@@ -207,7 +208,7 @@ func serveOn(listener net.Listener, o options) error {
 	if err != nil {
 		return err
 	}
-	host.noRoot, host.inner = o.noRoot, o.inner
+	host.noRoot, host.inner, host.ownNetwork = o.noRoot, o.inner, ownNetwork
 	fork := func(group int) forkExec { return forkInto(group, o.files) }
 	switch {
 	case forks:

@@ -27,7 +27,7 @@ type process struct {
 	pid   int
 
 	began         time.Time
-	lockedAt      time.Duration // when locks were counted last; the watch's alone
+	lookedAt      time.Duration // when Excessive looked last; the watch's alone
 	refusedBefore int64         // by the runner's own kernel, when it began
 	crowded       bool          // another ran at the same time; guarded by the reaper's mutex
 	heldUp        bool          // its start took so long that it was killed

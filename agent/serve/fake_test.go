@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -135,13 +134,8 @@ func (p *fakeProcess) Measure() serve.Measure {
 	return serve.Measure{CPU: used, Processes: 3}
 }
 
-// Locks is of [serve.Process]: "locks" holds as many as its argument says.
-func (p *fakeProcess) Locks() (n int) {
-	if p.start.Argv[0] == "locks" {
-		n, _ = strconv.Atoi(p.start.Argv[1])
-	}
-	return n
-}
+// Excessive is of [serve.Process].
+func (p *fakeProcess) Excessive() bool { return p.start.Argv[0] == "excessive" }
 
 // Refused is of [serve.Process]: "crowded" was refused a fork.
 func (p *fakeProcess) Refused() int64 {

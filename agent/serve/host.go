@@ -68,9 +68,10 @@ type Process interface {
 	// counted for it alone. It is asked again and again while the command runs,
 	// so that an implementation may look at more.
 	Refused() int64
-	// Locks tells how many locks of parts of files all that runs holds, or 0 where they
-	// were not counted this time. It is asked again and again, by one goroutine.
-	Locks() int
+	// Excessive reports whether all that runs holds too much memory of the kernel that
+	// nobody counts, as far as it is looked at this time. It is asked again and again,
+	// by one goroutine.
+	Excessive() bool
 	// Close frees what the process holds, after Wait, a last Kill and the end
 	// of both outputs, and tells what it used.
 	Close() Usage

@@ -58,16 +58,12 @@ func (x *execution) watch() (stop func()) {
 	}
 }
 
-// maxLocks is how many locks of parts of files an execution holds: these are memory
-// of the kernel that nobody counts. Databases hold a few.
-const maxLocks = 4096
-
 func (x *execution) look() {
 	if x.process.Refused() > 0 {
 		x.kill(agent.CauseProcessLimit, 0)
 	}
-	if x.process.Locks() > maxLocks {
-		x.kill(agent.CauseLockLimit, 0)
+	if x.process.Excessive() {
+		x.kill(agent.CauseMemoryLimit, 0)
 	}
 	limits := x.start.Limits
 	if limits == nil || limits.CPU == 0 && limits.Processes == 0 {

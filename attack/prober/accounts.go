@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -315,6 +316,20 @@ func charge(kind string, most int) {
 			}
 			return unix.FcntlFlock(uintptr(file), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * (inOne - n%inOne)), Len: 1})
 		}
+	case "connections": // that nobody accepts
+		var at unix.Sockaddr
+		take = func(n int) (err error) {
+			if n%4000 == 0 {
+				if at, err = listening(); err != nil {
+					return err
+				}
+			}
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = errors.Join(unix.Connect(fd, at), unix.Close(fd))
+			}
+			return err
+		}
 	case "messages":
 		text := make([]byte, 8+8192)
 		text[0] = 1
@@ -348,6 +363,21 @@ func charge(kind string, most int) {
 		}
 	}
 	say("made", strconv.Itoa(most), "done")
+}
+
+// listening listens on the loopback.
+func listening() (unix.Sockaddr, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, 1<<16); err != nil {
+		return nil, err
+	}
+	return unix.Getsockname(fd)
 }
 
 // attachFilter puts a program of packets onto a new socket.
@@ -398,6 +428,21 @@ func lineDiscipline() error {
 	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, slip)
 }
 
+// fileUsers gives a file a list of who may use it (posix_acl_xattr(5)).
+func fileUsers() error {
+	path := "/tmp/file-users"
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
+	list := []byte{2, 0, 0, 0} // the version
+	for _, entry := range []struct{ tag, permissions uint16 }{{1, 6}, {4, 0}, {32, 0}} { // owner, group, others
+		list = binary.NativeEndian.AppendUint16(list, entry.tag)
+		list = binary.NativeEndian.AppendUint16(list, entry.permissions)
+		list = binary.NativeEndian.AppendUint32(list, ^uint32(0))
+	}
+	return unix.Setxattr(path, "system.posix_acl_access", list, 0)
+}
+
 // fileRequest asks the file system of the machine's programs.
 func fileRequest(request uintptr) call {
 	return func() error {
@@ -425,6 +470,7 @@ func accountCalls() map[string]call {
 		"tcp-keys":        option(unix.AF_INET, unix.SOCK_STREAM, unix.SOL_TCP, unix.TCP_MD5SIG),
 		"multicast6":      option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, unix.IPV6_JOIN_GROUP),
 		"flow-labels":     option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, flowLabels),
+		"file-users":      fileUsers,
 		"io_setup":        raw(unix.SYS_IO_SETUP, 1024, word()),
 		"huge-memory":     raw(unix.SYS_MMAP, 0, 2<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_HUGETLB, noDir, 0),
 		"huge-file":       raw(unix.SYS_MEMFD_CREATE, text("huge"), unix.MFD_HUGETLB),

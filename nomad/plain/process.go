@@ -279,8 +279,8 @@ func (p *process) Measure() serve.Measure { return serve.Measure{} }
 // Refused is of [serve.Process]: likewise.
 func (p *process) Refused() int64 { return 0 }
 
-// Locks is of [serve.Process]: likewise.
-func (p *process) Locks() int { return 0 }
+// Excessive is of [serve.Process]: likewise.
+func (p *process) Excessive() bool { return false }
 
 // Close is of [serve.Process].
 func (p *process) Close() serve.Usage {

@@ -204,8 +204,8 @@ func (p *program) Measure() serve.Measure {
 	return serve.Measure{CPU: time.Second, Processes: 2}
 }
 
-// Locks implements serve.Process.
-func (p *program) Locks() int { return 0 }
+// Excessive implements serve.Process.
+func (p *program) Excessive() bool { return false }
 
 // Refused implements serve.Process.
 func (p *program) Refused() int64 { return 0 }

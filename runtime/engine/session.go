@@ -349,7 +349,7 @@ func (s *session) weigh(ctx context.Context, exit agent.Exit, facts *execution.F
 		if x := s.execution(); x.Limits.CPU > 0 { // else the agent lies
 			e.Limit = runtime.OutcomeCPULimit
 		}
-	case agent.CauseLockLimit:
+	case agent.CauseMemoryLimit:
 		e.Limit = runtime.OutcomeMemoryLimit
 	case agent.CauseProcessLimit:
 		// One that found the runner full is told below, with the host as its witness.

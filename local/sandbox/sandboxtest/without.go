@@ -128,7 +128,7 @@ func ownFilter() unix.SockFprog {
 	}
 	p.load(argument(1))
 	p.mask(socketType)`},
-	{"agent/cmd/locks.go", `	if p.host.inner != nil ||`, `	if isWithout("locks") || p.host.inner != nil ||`},
+	{"agent/cmd/uncounted.go", `	if p.host.inner != nil ||`, `	if isWithout("uncounted") || p.host.inner != nil ||`},
 	{"agent/cmd/segments.go", `	if h.ownIPC {`, `	if h.ownIPC && !isWithout("segments") {`},
 	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
 		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))

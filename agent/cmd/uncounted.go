@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Some memory of the kernel is in no control group, and a program can take much of it in
+// a second: locks of parts of files (fcntl(2)), some 190 bytes each, and connections of
+// TCP that nobody has accepted, with all that was sent on them. The kernel lists both,
+// but at a cost. So they are looked at when a command could have made many: it had some
+// processor time since the last look.
+const (
+	lookTime = 200 * time.Millisecond // of all processors
+	lookWait = time.Second            // where nobody counts that
+)
+
+// mostListed is how many locks, and how many connections, are looked at.
+const mostListed = 16 << 10
+
+// What a command may take of each. Databases hold a few locks; a server accepts.
+const (
+	mostLocks      = 4096
+	mostUnaccepted = 16 << 20 // bytes, of the whole runner
+)
+
+// connectionBytes is what a connection takes beside what was sent on it.
+const connectionBytes = 2500
+
+// Excessive is of [serve.Process].
+func (p *process) Excessive() bool {
+	if p.host.inner != nil || !p.host.marking || !p.lookTimePassed() {
+		return false
+	}
+	if p.host.ownNetwork && unaccepted("tcp")+unaccepted("tcp6") > mostUnaccepted {
+		return true
+	}
+	held := 0
+	for pid, n := range lockHolders() {
+		if s, err := readStatus(pid); err == nil && s.slot == p.gid {
+			held += n
+		}
+	}
+	return held > mostLocks
+}
+
+// lookTimePassed reports whether it is time to look again.
+func (p *process) lookTimePassed() bool {
+	now, enough := time.Since(p.began), lookWait
+	if p.group != nil && p.group.counters.has("cpuacct") {
+		now, enough = p.group.counters.cpu(), lookTime
+	}
+	if now-p.lookedAt < enough {
+		return false
+	}
+	p.lookedAt = now
+	return true
+}
+
+// lockHolders returns how many locks processes of this runner hold, as far as they are
+// among the first that the kernel lists.
+func lockHolders() map[int]int {
+	holders := map[int]int{}
+	eachLine("/proc/locks", func(line []byte) {
+		if pid := holderOf(line); pid > 0 {
+			holders[pid]++
+		}
+	})
+	return holders
+}
+
+// holderOf returns the process of a line of /proc/locks, such as
+// "1: POSIX  ADVISORY  WRITE 12 00:1b:1201 0 0"; 0 for one that only waits.
+func holderOf(line []byte) int {
+	fields := bytes.Fields(line)
+	if len(fields) < 5 || string(fields[1]) == "->" {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(fields[4]))
+	return pid
+}
+
+// unaccepted returns how many bytes the connections of this network take that nobody
+// has accepted, as far as they are among the first that the kernel lists.
+func unaccepted(protocol string) (size int64) {
+	eachLine("/proc/self/net/"+protocol, func(line []byte) { size += unacceptedSize(line) })
+	return size
+}
+
+// unacceptedSize returns what a line of /proc/net/tcp says of a connection that nobody
+// has accepted; 0 of others (proc_pid_net(5)):
+// "0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000 0 0 0 …".
+func unacceptedSize(line []byte) int64 {
+	const state, queues, inode = 3, 4, 9
+	fields := bytes.Fields(line)
+	if len(fields) <= inode || string(fields[inode]) != "0" {
+		return 0
+	}
+	if s := string(fields[state]); s == "06" || s == "03" { // TIME_WAIT and SYN_RECV, which are small
+		return 0
+	}
+	_, received, _ := bytes.Cut(fields[queues], []byte(":"))
+	n, _ := strconv.ParseInt(string(received), 16, 64)
+	return connectionBytes + n
+}
+
+// eachLine calls each with the first lines of a file of /proc.
+func eachLine(path string, each func(line []byte)) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [4096]byte
+	kept := 0 // of a line whose end was not read yet
+	for listed := 0; listed < mostListed; {
+		n, err := unix.Read(fd, buf[kept:])
+		if n <= 0 || err != nil {
+			return
+		}
+		text := buf[:kept+n]
+		end := bytes.LastIndexByte(text, '\n') + 1
+		for line := range bytes.Lines(text[:end]) {
+			listed++
+			each(line)
+		}
+		kept = copy(buf[:], text[end:])
+	}
+}
