@@ -434,7 +434,7 @@ func fileUsers() error {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
 	}
-	list := []byte{2, 0, 0, 0} // the version
+	list := []byte{2, 0, 0, 0}                                                           // the version
 	for _, entry := range []struct{ tag, permissions uint16 }{{1, 6}, {4, 0}, {32, 0}} { // owner, group, others
 		list = binary.NativeEndian.AppendUint16(list, entry.tag)
 		list = binary.NativeEndian.AppendUint16(list, entry.permissions)
