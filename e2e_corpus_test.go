@@ -230,6 +230,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.OwnAddress, without: "source", row: "another's address", seen: `^=> it came$`},
 		{defence: attack.Protocols, without: "protocols", row: "another protocol", seen: `^=> it came$`},
 		{defence: attack.Answers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
+		{defence: attack.NoNeighbours, without: "neighbours", row: "neighbours", seen: `^knows \d\d+ done`},
 		{defence: attack.Connections, without: "connections", row: "many connections", seen: `^followed all`},
 		{defence: attack.Bandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
 		{defence: attack.Narrowed, row: "what isn't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},

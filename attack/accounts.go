@@ -72,6 +72,10 @@ func accounts() []Attack {
 		charged("messages", "40000", MemoryLimit),
 		charged("semaphores", "30000", MemoryLimit),
 		Attack{
+			Name: "neighbours", Class: Accounts, Defence: NoNeighbours, Tries: "to fill the machine's table of neighbours, by places beside its own", Reach: Open, Tiers: shared, Bomb: true,
+			Steps: []Step{probe("neighbours", "200")}, Held: "^knows \\d done\n=> EXITED 0",
+		},
+		Attack{
 			Name: "cores", Class: Accounts, Defence: Filter, Tries: "to have a program of the machine's take the core of what crashed", Gentle: true,
 			Steps: []Step{probe("cores"), probe("cores").asRoot()}, Held: "^(cores done 1 1\n=> EXITED 0\n){2}",
 			Tiers: shared, // gVisor writes none

@@ -100,6 +100,12 @@ func (l *pair) raise() error {
 	if err := enableForwarding(l.name); err != nil {
 		return err
 	}
+	// No address that the kernel makes itself, and so no way to all of fe80::/64: each place
+	// there that is sent to would be in the machine's table of neighbours, which all share.
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE
+	if err := l.within.LinkSetIP6AddrGenMode(its, none); err != nil {
+		return fmt.Errorf("addresses of %s: %w", inside, err)
+	}
 	for _, e := range ends {
 		if err := e.of.LinkSetUp(e.link); err != nil {
 			return fmt.Errorf("raise %s: %w", e.link.Attrs().Name, err)
@@ -179,9 +185,6 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 	for _, n := range neighbours {
 		if err := e.of.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: n.at.AsSlice(), HardwareAddr: n.mac}); err != nil {
 			return fmt.Errorf("neighbour %s: %w", n.at, err)
-		}
-		if n.at.IsLinkLocalUnicast() {
-			continue // the kernel knows the way
 		}
 		route := &netlink.Route{LinkIndex: index, Scope: netlink.SCOPE_LINK, Dst: whole(n.at)}
 		if n.at.Is4() {
