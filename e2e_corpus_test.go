@@ -210,7 +210,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
 		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
 		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 1800000 done`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 done`},
 		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 30000 done`},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
@@ -279,7 +279,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					}
 					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
 				}
-				if test.defence == attack.CPULimit {
+				if test.defence == attack.CPULimit || test.defence == attack.Bandwidth { // a busy machine has little to give
 					wait.For(t, "more than its share", succeeds)
 				} else if !succeeds() {
 					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, last)

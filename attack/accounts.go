@@ -67,7 +67,7 @@ func accounts() []Attack {
 		taken("netlink sockets", "to fill the kernel's memory by answers that nobody reads", "netlink", "1[0-6]", "ENOBUFS", Netlink),
 		buffers("tcp"),
 		buffers("udp"),
-		charged("locks", "1800000", Uncounted),
+		charged("locks", "400000", Uncounted),
 		charged("connections", "30000", Uncounted),
 		charged("messages", "40000", MemoryLimit),
 		charged("semaphores", "30000", MemoryLimit),

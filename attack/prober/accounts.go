@@ -334,7 +334,7 @@ func charge(kind string, most int) {
 	var take func(n int) error
 	switch kind {
 	case "locks":
-		const inOne = 2000 // of a file: the kernel goes through them for each
+		const inOne = 500 // of a file: the kernel goes through them for each
 		var file int
 		take = func(n int) (err error) {
 			if n%inOne == 0 {
@@ -389,6 +389,9 @@ func charge(kind string, most int) {
 			say("made", strconv.Itoa(n), result(err))
 			return
 		}
+	}
+	if kind == "locks" || kind == "connections" {
+		time.Sleep(3 * time.Second) //nolint:forbidigo // it holds them for who looks
 	}
 	say("made", strconv.Itoa(most), "done")
 }

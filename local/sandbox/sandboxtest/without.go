@@ -219,6 +219,8 @@ func weaken(s *specs.Spec) {
 `},
 	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
 	limits, err := spec.Limits(s, c.Machine.Lacks)`},
+	{"local/sandbox/cmd/bound.go", `	if errno := C.write_settings(`, `	if isWithout("network") { // it is the machine's
+	} else if errno := C.write_settings(`},
 	{"local/sandbox/cmd/bound.go", `	namespace, err := unix.Open(`, `	if isWithout("inotify") {
 		return nil
 	}
