@@ -167,6 +167,29 @@ func toldAttacks(t *testing.T, b bed) toldHealth {
 	return out.Health
 }
 
+// TestE2EAccountsAreBounded carries out what takes the machine's shared accounts; make
+// test-vm does so on version 2 of cgroups.
+func TestE2EAccountsAreBounded(t *testing.T) {
+	need.Sandboxes(t)
+	if !networktest.Alone(t) {
+		return
+	}
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Class != attack.Accounts })
+	attackedBed(t, "accounts", nil, nil, func(ctx context.Context, server *Server, around *world.World) {
+		report, err := attackServer(ctx, server.config, server.Client(), around, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			if r.Skipped != "" {
+				need.Lacks(t, "%q isn't tried: %s", r.Name, r.Skipped)
+			}
+			if !r.Held {
+				t.Errorf("%q (%s): %s\n%s", r.Name, r.Defence, r.Why, r.Seen)
+			}
+		})
+		if err != nil || report.Tried != len(rows) {
+			t.Errorf("%d of %d were tried: %v", report.Tried, len(rows), err)
+		}
+	})
+}
+
 // A takenAway is a defence that a test takes away, and an attack that then
 // succeeds.
 type takenAway struct {
