@@ -13,7 +13,7 @@ func accounts() []Attack {
 		{"tcp-keys", "to have memory that nobody counts, by keys of TCP", "EPERM"},
 		{"multicast6", "to have memory that nobody counts, by groups of IPv6", "EPERM"},
 		{"flow-labels", "to use up the machine's labels of flows", "EPERM"},
-		{"file-users", "to have memory that nobody counts, by lists of who may use files", "EOPNOTSUPP"},
+		{"file-users", "to have memory that nobody counts, by lists of who may use files", "ENOTSUP|EOPNOTSUPP"},
 		{"io_setup", "to use up the machine's requests for input and output", "ENOSYS"},
 		{"huge-memory", "to use up the machine's huge pages", "ENOMEM"},
 		{"huge-file", "to use up huge pages by a file without a name", "ENOMEM"},
