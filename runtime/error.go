@@ -19,7 +19,7 @@ const (
 	CodeConflict            Code = "CONFLICT"              // what is stored isn't what the caller believes
 	CodeFileError           Code = "FILE_ERROR"            // a file isn't there, or isn't of the right kind
 	CodeLimitExceeded       Code = "LIMIT_EXCEEDED"        // a fixed bound of the server was reached
-	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"        // a bound of this caller was reached
+	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"        // a bound of this caller, or of all callers together, was reached; others make room
 	CodeStorageFull         Code = "STORAGE_FULL"          // the disk, or the workspace, is full
 	CodeSlowConsumer        Code = "SLOW_CONSUMER"         // a watcher read too slowly and was cut off
 	CodeUnauthenticated     Code = "UNAUTHENTICATED"       // no valid token

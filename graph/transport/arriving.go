@@ -14,39 +14,49 @@ import (
 // arriving is a body that is read while it comes. A peer that sends nothing for
 // silence is given up; else it may take its time.
 type arriving struct {
-	*bufio.Reader // multipart reads little at a time
-	body          io.Reader
-	control       *http.ResponseController
-	header        http.Header
-	silence       time.Duration
-	end           time.Time // of all that is read; zero: none
-	err           error     // of the last read
-	asks          bool      // the peer sends nothing before the first read
+	body    io.Reader
+	control *http.ResponseController
+	header  http.Header
+	silence time.Duration
+	end     time.Time // of all that is read; zero: none
+	set     time.Time // when the connection's deadline was set; zero: it has none
+	err     error     // of the last read
+	asks    bool      // the peer sends nothing before the first read
 }
 
 func newArriving(w http.ResponseWriter, r *http.Request, silence time.Duration) *arriving {
-	a := &arriving{body: r.Body, control: http.NewResponseController(w), header: w.Header(), silence: silence, asks: r.Header.Get("Expect") != ""}
-	a.Reader = bufio.NewReaderSize(readFunc(a.arrive), 64<<10)
-	return a
+	return &arriving{body: r.Body, control: http.NewResponseController(w), header: w.Header(), silence: silence, asks: r.Header.Get("Expect") != ""}
 }
 
 type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
+// buffered returns a reader for multipart, which reads little at a time, and not
+// all the time.
+func (a *arriving) buffered() *bufio.Reader {
+	return bufio.NewReaderSize(readFunc(func(p []byte) (int, error) {
+		defer a.pause()
+		return a.Read(p)
+	}), 64<<10)
+}
+
 // until bounds all that is read from now on.
 func (a *arriving) until(end time.Time) { a.end = end }
 
-// arrive reads from the peer.
-func (a *arriving) arrive(p []byte) (int, error) {
+// Read reads from the peer. Pause ends a series of reads.
+func (a *arriving) Read(p []byte) (int, error) {
 	a.asks = false
-	deadline := time.Now().Add(a.silence)
-	if !a.end.IsZero() && a.end.Before(deadline) {
-		deadline = a.end
+	// A deadline for each read would cost more than the reads of a small body.
+	if now := time.Now(); now.Sub(a.set) >= min(time.Second, a.silence/4) {
+		deadline := now.Add(a.silence)
+		if !a.end.IsZero() && a.end.Before(deadline) {
+			deadline = a.end
+		}
+		_ = a.control.SetReadDeadline(deadline) // a writer without deadlines is a test's
+		a.set = now
 	}
-	_ = a.control.SetReadDeadline(deadline) // a writer without deadlines is a test's
 	n, err := a.body.Read(p)
-	_ = a.control.SetReadDeadline(time.Time{}) // it would end the connection later
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "nothing of the request came for %s, or its beginning took longer than %s: send it again", a.silence, bodyTime)
 	}
@@ -54,13 +64,24 @@ func (a *arriving) arrive(p []byte) (int, error) {
 	return n, err
 }
 
+// pause says that nothing is read for a while: a deadline would end the connection.
+func (a *arriving) pause() {
+	_ = a.control.SetReadDeadline(time.Time{})
+	a.set = time.Time{}
+}
+
 // brokenOff is the error for a request whose parts can't be read on.
 func (a *arriving) brokenOff(err error) error {
+	return a.broken(err, "the request broke off, or isn't multipart/form-data as its boundary says")
+}
+
+// broken is the error for a body that can't be read on; message, unless err or that of the last read says more.
+func (a *arriving) broken(err error, message string) error {
 	var typed *runtime.Error
-	if errors.As(a.err, &typed) {
+	if errors.As(a.err, &typed) || errors.As(err, &typed) {
 		return typed
 	}
-	return runtime.Wrap(runtime.CodeInvalidInput, err, "the request broke off, or isn't multipart/form-data as its boundary says")
+	return runtime.Wrap(runtime.CodeInvalidInput, err, "%s", message)
 }
 
 // restTime is how long a body is read that nobody wants any more: a client that
@@ -73,10 +94,13 @@ const restTime = 5 * time.Second
 func (a *arriving) rest() {
 	if a.err == nil && !a.asks {
 		a.end = time.Now().Add(min(restTime, a.silence))
-		_, _ = io.Copy(io.Discard, a.Reader) // a.err says how it went
+		a.set = time.Time{}
+		_, _ = io.Copy(io.Discard, readFunc(a.Read)) // a.err says how it went
 	}
 	if !errors.Is(a.err, io.EOF) {
 		a.header.Set("Connection", "close")
 		_ = a.control.SetReadDeadline(time.Now()) // else the server would read on, without end
+	} else if !a.set.IsZero() {
+		a.pause()
 	}
 }

@@ -17,5 +17,5 @@ func (GET) Supports(r *http.Request) bool {
 
 // Do answers.
 func (t GET) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	t.serve(w, r, exec, func() (*graphql.RawParams, int, error) { return readParams(w, r, t.MaxBody) })
+	t.serve(w, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, nil, h) })
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -59,33 +58,33 @@ func wantsEvents(r *http.Request) bool {
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// bodyTime is how long a body may take to arrive.
+// bodyTime is how long a body, or a WebSocket's message, may take to arrive.
 const bodyTime = 5 * time.Minute
 
-// readBody reads a body of at most limit bytes, and refuses a longer one
+// readBody reads a body of at most MaxBody bytes, and refuses a longer one
 // without reading it where its length was told.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, int, error) {
-	tooLarge := runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", limit)
-	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // what follows would have to be read
+func (s Settings) readBody(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) ([]byte, int, error) {
+	tooLarge := runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
+	if r.ContentLength > s.MaxBody {
+		body.err = errTooLong // what follows would have to be read
 		return nil, http.StatusRequestEntityTooLarge, tooLarge
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = control.SetReadDeadline(time.Time{})
-	var over *http.MaxBytesError
+	body.until(time.Now().Add(bodyTime))
+	text, err := h.read(body, r.ContentLength, s.MaxBody)
 	switch {
-	case errors.As(err, &over):
+	case err == nil:
+		body.pause()
+		return text, 0, nil
+	case errors.Is(err, errTooLong):
 		return nil, http.StatusRequestEntityTooLarge, tooLarge
-	case err != nil:
-		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the body broke off")
+	case runtime.CodeOf(err) == runtime.CodeLimitExceeded:
+		return nil, http.StatusRequestTimeout, err
 	}
-	return body, 0, nil
+	return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.broken(err, "the body broke off")
 }
 
 // readParams reads an operation from a POST's body or a GET's address.
-func readParams(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, int, error) {
+func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
 		params, err := addressParams(r)
 		return params, http.StatusBadRequest, err
@@ -96,12 +95,12 @@ func readParams(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.R
 	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
 	}
-	body, status, err := readBody(w, r, limit)
+	text, status, err := s.readBody(w, r, body, h)
 	if err != nil {
 		return nil, status, err
 	}
-	params, err := decodeParams(body)
-	return params, http.StatusBadRequest, err
+	params, err := h.decodeParams(r.Context(), text)
+	return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 }
 
 func addressParams(r *http.Request) (*graphql.RawParams, error) {
@@ -117,7 +116,8 @@ func addressParams(r *http.Request) (*graphql.RawParams, error) {
 			}
 		}
 	}
-	return params, checkJSON([]byte(params.Query))
+	_, err := checkJSON([]byte(params.Query))
+	return params, err
 }
 
 // refuse answers a request that is no operation.
@@ -143,14 +143,20 @@ func answer(w http.ResponseWriter, kind string, status int, response *graphql.Re
 // serve answers a query or mutation. An operation that can't begin has status
 // 400, but 200 where plain JSON was asked for: older clients take anything else
 // for a broken server.
-func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func() (*graphql.RawParams, int, error)) {
+func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *hold) (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
 		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "answers are %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
-	params, status, err := read()
+	h := s.holdOf(ctx)
+	defer h.release()
+	if err := h.operate(); err != nil {
+		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+		return
+	}
+	params, status, err := read(h)
 	if err != nil {
 		s.refuse(w, r, status, err)
 		return

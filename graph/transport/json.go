@@ -15,19 +15,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of JSON that comes in: what is decoded takes up to 50 times the memory
+// Bounds of JSON that comes in: what is decoded takes up to 56 times the memory
 // of its text.
 const (
 	maxDepth  = 100     // nested arrays and objects
 	maxValues = 100_000 // in all of them
 )
 
-// checkJSON refuses text that isn't UTF-8, or that would take much to decode.
-func checkJSON(text []byte) error {
+// checkJSON refuses text that isn't UTF-8, or that would take much to decode. It
+// returns how many values it has at most.
+func checkJSON(text []byte) (values int, err error) {
 	if !utf8.Valid(text) {
-		return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't valid UTF-8")
+		return 0, runtime.Errorf(runtime.CodeInvalidInput, "the request isn't valid UTF-8")
 	}
-	depth, values, quoted := 0, 0, false
+	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if quoted {
@@ -51,17 +52,22 @@ func checkJSON(text []byte) error {
 			values++
 		}
 		if depth > maxDepth || values > maxValues {
-			return runtime.Errorf(runtime.CodeLimitExceeded, "the request's JSON may be %d levels deep and hold %d values", maxDepth, maxValues)
+			return 0, runtime.Errorf(runtime.CodeLimitExceeded, "the request's JSON may be %d levels deep and hold %d values", maxDepth, maxValues)
 		}
 	}
-	return nil
+	return values, nil
 }
 
 // decode reads JSON with numbers as they stand there.
 func decode(text []byte, into any) error {
-	if err := checkJSON(text); err != nil {
+	if _, err := checkJSON(text); err != nil {
 		return err
 	}
+	return unmarshal(text, into)
+}
+
+// unmarshal is decode for text that was checked.
+func unmarshal(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(into); err != nil {
@@ -85,7 +91,7 @@ func malformed(err error) error {
 	return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't JSON: %s", err)
 }
 
-// decodeParams reads an operation.
+// decodeParams reads an operation from text that was checked.
 func decodeParams(text []byte) (*graphql.RawParams, error) {
 	var params struct {
 		Query         *string        `json:"query"`
@@ -93,7 +99,7 @@ func decodeParams(text []byte) (*graphql.RawParams, error) {
 		Variables     map[string]any `json:"variables"`
 		Extensions    map[string]any `json:"extensions"`
 	}
-	if err := decode(text, &params); err != nil {
+	if err := unmarshal(text, &params); err != nil {
 		return nil, err
 	}
 	if params.Query == nil {

@@ -39,7 +39,7 @@ func (Multipart) Supports(r *http.Request) bool {
 // Do answers.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := newArriving(w, r, t.Silence)
-	t.serve(afterwards{w, body.rest}, r, exec, func() (*graphql.RawParams, int, error) { return t.read(r, body) })
+	t.serve(afterwards{w, body.rest}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards does something before an answer is written.
@@ -55,7 +55,7 @@ func (w afterwards) WriteHeader(status int) {
 }
 
 // read reads what comes before the files.
-func (t Multipart) read(r *http.Request, body *arriving) (*graphql.RawParams, int, error) {
+func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
@@ -66,19 +66,19 @@ func (t Multipart) read(r *http.Request, body *arriving) (*graphql.RawParams, in
 	}
 	body.until(time.Now().Add(bodyTime))
 	defer body.until(time.Time{})
-	parts := multipart.NewReader(body, args["boundary"])
-	operations, status, err := t.field(body, parts, "operations")
+	parts := multipart.NewReader(body.buffered(), args["boundary"])
+	operations, status, err := t.field(w, body, parts, h, "operations")
 	if err != nil {
 		return nil, status, err
 	}
 	if strings.HasPrefix(strings.TrimLeft(string(operations[:min(len(operations), 64)]), " \t\r\n"), "[") {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: batches aren't taken")
 	}
-	params, err := decodeParams(operations)
+	params, err := h.decodeParams(r.Context(), operations)
 	if err != nil {
-		return nil, http.StatusBadRequest, err
+		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
-	text, status, err := t.field(body, parts, "map")
+	text, status, err := t.field(w, body, parts, h, "map")
 	if err != nil {
 		return nil, status, err
 	}
@@ -86,7 +86,7 @@ func (t Multipart) read(r *http.Request, body *arriving) (*graphql.RawParams, in
 }
 
 // field reads the next part, which must have this name.
-func (t Multipart) field(body *arriving, parts *multipart.Reader, name string) ([]byte, int, error) {
+func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart.Reader, h *hold, name string) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.brokenOff(err)
@@ -94,12 +94,12 @@ func (t Multipart) field(body *arriving, parts *multipart.Reader, name string) (
 	if err != nil || part.FormName() != name {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
 	}
-	text, err := io.ReadAll(io.LimitReader(part, t.MaxBody+1))
+	text, err := h.read(part, -1, t.MaxBody)
 	switch {
-	case err != nil:
-		return nil, http.StatusBadRequest, body.brokenOff(err)
-	case int64(len(text)) > t.MaxBody:
+	case errors.Is(err, errTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, t.MaxBody)
+	case err != nil:
+		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.brokenOff(err)
 	}
 	return text, 0, nil
 }

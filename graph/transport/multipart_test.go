@@ -178,13 +178,13 @@ func TestSlowBodiesAreRead(t *testing.T) {
 		e := &endless{ResponseWriter: httptest.NewRecorder()}
 		a := newArriving(e, httptest.NewRequest("POST", "/", e), 101*time.Millisecond)
 		for range 1000 {
-			if n, err := a.arrive(make([]byte, 1)); n != 1 || err != nil {
+			if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {
 				t.Fatalf("after %d pieces: %v", e.reads, err)
 			}
 		}
 		a.until(time.Now().Add(time.Second))
 		for e.reads = 0; a.err == nil; {
-			_, _ = a.arrive(make([]byte, 1))
+			_, _ = a.Read(make([]byte, 1))
 		}
 		if e.reads != 10 || runtime.CodeOf(a.err) != runtime.CodeLimitExceeded {
 			t.Errorf("after %d pieces: %v", e.reads, a.err)
@@ -220,7 +220,8 @@ func FuzzForm(f *testing.F) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=cut")
 		r.Header.Set("Apollo-Require-Preflight", "1")
 		transport := Multipart{Settings{MaxBody: 1 << 20}.WithDefaults()}
-		params, status, err := transport.read(r, newArriving(httptest.NewRecorder(), r, time.Minute))
+		w := httptest.NewRecorder()
+		params, status, err := transport.read(w, r, newArriving(w, r, time.Minute), &hold{})
 		if err != nil {
 			if code := runtime.CodeOf(err); status < 400 || code != runtime.CodeInvalidInput && code != runtime.CodeLimitExceeded {
 				t.Fatalf("%d %v", status, err)

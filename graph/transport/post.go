@@ -18,5 +18,6 @@ func (POST) Supports(r *http.Request) bool {
 
 // Do answers.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	t.serve(w, r, exec, func() (*graphql.RawParams, int, error) { return readParams(w, r, t.MaxBody) })
+	body := newArriving(w, r, t.Silence)
+	t.serve(afterwards{w, body.rest}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
 }

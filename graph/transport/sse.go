@@ -28,9 +28,17 @@ func (SSE) Supports(r *http.Request) bool {
 
 // Do serves one operation.
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	params, status, err := readParams(w, r, t.MaxBody)
+	body := newArriving(w, r, t.Silence)
+	refusing := afterwards{w, body.rest}
+	h := t.holdOf(r.Context())
+	defer h.release()
+	if err := h.operate(); err != nil {
+		t.refuse(refusing, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+		return
+	}
+	params, status, err := t.readParams(w, r, body, h)
 	if err != nil {
-		t.refuse(w, r, status, err)
+		t.refuse(refusing, r, status, err)
 		return
 	}
 	op, refused := prepare(r.Context(), exec, params, r.Header)
@@ -38,6 +46,12 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		w.Header().Set("Allow", http.MethodPost)
 		t.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
 		return
+	}
+	if refused == nil && op.kind() == ast.Subscription {
+		if err := h.subscribe(); err != nil {
+			t.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+			return
+		}
 	}
 	header := w.Header()
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")

@@ -1,7 +1,7 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart
 // requests with files, server-sent events in the distinct connections mode of
 // GraphQL over SSE, and WebSockets with the subprotocol graphql-transport-ws.
-// Each is a graphql.Transport.
+// Each is a graphql.Transport. [Peers] bounds what they take together.
 //
 // What they guarantee: no peer makes the server hold more than a fixed number
 // of bytes, operations and goroutines, whatever it sends and however slowly it
@@ -53,6 +53,9 @@ type Settings struct {
 	// connection_init; "": it is. Nil: all are. Whoever asks otherwise was admitted
 	// before.
 	Admit func(header http.Header, payload map[string]any) (refusal string)
+	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
+	// beyond one request and one WebSocket.
+	Peers *Peers
 
 	MaxBody       int64         // bytes of a body, and of a WebSocket's message
 	MaxOperations int           // on one WebSocket at a time

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -28,6 +30,7 @@ const (
 	closeInitTimeout  websocket.StatusCode = 4408
 	closeDuplicate    websocket.StatusCode = 4409
 	closeTooManyInits websocket.StatusCode = 4429
+	closeTryLater                          = websocket.StatusTryAgainLater
 	closeGoingAway                         = websocket.StatusGoingAway
 	closeAbnormally                        = websocket.StatusCode(0) // without a word: nobody hears it
 	maxReason                              = 120                     // bytes, of 123 that a close frame has
@@ -70,6 +73,10 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	}
 	ws.SetReadLimit(initLimit)
 	c.ws, c.conn = ws, hijack.conn
+	if of := c.holdOf(r.Context()).peer; of != nil { // operations may end later than their connection
+		c.Peers.hold(of)
+		defer c.Peers.forget(of)
+	}
 	c.serve(r.Context())
 }
 
@@ -164,16 +171,36 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 		if err != nil {
 			return left
 		}
-		text, err := io.ReadAll(reader)
-		switch {
-		case err != nil:
-			return left // the library told it if the message was too long
-		case ctx.Err() != nil:
-		case kind != websocket.MessageText:
+		if ctx.Err() != nil || kind != websocket.MessageText {
 			end(closing{closeBadRequest, "messages must be text"})
+			if _, err := io.Copy(io.Discard, reader); err != nil {
+				return left
+			}
+			continue
+		}
+		h := c.holdOf(ctx)
+		late := time.AfterFunc(bodyTime, func() { end(left) })
+		text, err := h.read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
+		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
+		switch {
+		case err == nil:
+			late.Stop()
+			err = c.handle(ctx, text, h)
+		case refused:
+			h.release()
+			err = c.refused(ctx, idOf(text), err)
 		default:
-			if err := c.handle(ctx, text); err != nil {
-				end(err)
+			late.Stop()
+			h.release()
+			return left // the library told it if the message was too long
+		}
+		if err != nil {
+			end(err)
+		}
+		if refused {
+			_, err := io.Copy(io.Discard, reader)
+			if late.Stop(); err != nil {
+				return left
 			}
 		}
 	}
@@ -186,9 +213,44 @@ type message struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-func (c *connection) handle(ctx context.Context, text []byte) error {
+// idOf returns a message's id from its beginning; "" if it isn't in there.
+func idOf(begun []byte) string {
+	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
+	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
+		return ""
+	}
+	for tokens.More() {
+		name, err := tokens.Token()
+		if err != nil {
+			return ""
+		}
+		value, err := tokens.Token()
+		if text, isText := value.(string); err == nil && isText && name == "id" {
+			return text
+		} else if err != nil || !isText {
+			return ""
+		}
+	}
+	return ""
+}
+
+// refused answers a message that there is no memory for: the operation that it was
+// to begin fails, if its id came first. Else the WebSocket ends.
+func (c *connection) refused(ctx context.Context, id string, why error) error {
+	if !c.acked || id == "" {
+		return closing{closeTryLater, why.Error()}
+	}
+	return c.subscribe(ctx, message{ID: &id}, &hold{}, why)
+}
+
+// handle does what a message asks for. It is done with h then.
+func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
+	defer h.release()
+	if ctx.Err() != nil {
+		return nil
+	}
 	var m message
-	if err := decode(text, &m); err != nil {
+	if err := h.turn(ctx, len(text), func() error { return decode(text, &m) }); err != nil {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
 	switch m.Type {
@@ -198,7 +260,7 @@ func (c *connection) handle(ctx context.Context, text []byte) error {
 		c.out.urgent(textFrame(`{"type":"pong"}`))
 	case "pong":
 	case "subscribe":
-		return c.subscribe(ctx, m)
+		return c.subscribe(ctx, m, h, nil)
 	case "complete":
 		if m.ID == nil {
 			return closing{closeBadRequest, "invalid message: complete has no id"}
@@ -230,7 +292,8 @@ func (c *connection) init(m message) error {
 	return nil
 }
 
-func (c *connection) subscribe(ctx context.Context, m message) error {
+// subscribe begins an operation, or one that has failed already.
+func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed error) error {
 	switch {
 	case !c.acked:
 		return closing{closeUnauthorized, "Unauthorized"}
@@ -238,7 +301,11 @@ func (c *connection) subscribe(ctx context.Context, m message) error {
 		return closing{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}
 	}
 	id := *m.ID
-	params, err := decodeParams(m.Payload)
+	var params *graphql.RawParams
+	err := failed
+	if err == nil {
+		params, err = h.decodeParams(ctx, m.Payload)
+	}
 	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
@@ -257,10 +324,11 @@ func (c *connection) subscribe(ctx context.Context, m message) error {
 	case full && err == nil:
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
 	}
+	h = h.move()
 	c.running.Go(func() {
 		defer func() { <-c.slots }()
 		defer cancel()
-		last := c.operate(ctx, s.lane, params, err)
+		last := c.operate(ctx, s.lane, params, h, err)
 		if c.forget(id, s) { // else the client has completed it
 			s.lane.put(last)
 		}
@@ -282,17 +350,26 @@ func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 }
 
 // operate runs an operation, and returns what is to be said last.
-func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, err error) parcel {
+func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold, err error) parcel {
+	defer h.release()
 	failed := func(err error) parcel {
 		return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 	}
 	if err != nil {
 		return failed(err)
 	}
+	if err := h.operate(); err != nil {
+		return failed(err)
+	}
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
 		return parcel{kind: parcelError, payload: appendErrors(nil, refused.Errors)}
+	}
+	if op.kind() == ast.Subscription {
+		if err := h.subscribe(); err != nil {
+			return failed(err)
+		}
 	}
 	stream := c.open(ctx, op, "")
 	defer stream.Close()

@@ -1,0 +1,194 @@
+package transport
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds are what a peer, a token and all peers together may take at a time. 0
+// doesn't bound.
+type Bounds struct {
+	Connections        int   // of one peer
+	Operations         int   // of one peer: requests that are read or answered
+	Subscriptions      int   // of one peer
+	TokenOperations    int   // of all who show the token
+	TokenSubscriptions int   // of all who show the token
+	Bodies             int64 // bytes of memory for all bodies and messages beyond freeBody each
+	PeerBodies         int64 // of these, what one peer may have
+}
+
+// A Bound is one of them, as metrics name it.
+type Bound int
+
+// The bounds.
+const (
+	PeerConnections Bound = iota
+	PeerOperations
+	PeerSubscriptions
+	PeerBodies
+	TokenOperations
+	TokenSubscriptions
+	Bodies
+	bounds  // how many there are
+)
+
+var boundNames = [bounds]string{"PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES"}
+
+func (b Bound) String() string { return boundNames[b] }
+
+// refusals say what was reached, by which setting, and what to do.
+var refusals = [bounds]string{
+	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
+	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
+	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
+	PeerBodies:         "the requests of this address take as much memory as those of one may (half of --body-memory): try again when some have ended",
+	TokenOperations:    "the holders of this token have as many operations at once as they may have (--token-operations): try again when some have ended",
+	TokenSubscriptions: "the holders of this token have as many subscriptions as they may have (--token-subscriptions): end some",
+	Bodies:             "the requests of all callers take as much memory as they may (--body-memory): try again later",
+}
+
+func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
+
+// A budget is how much of something may be held at a time. It doesn't queue: what
+// has no room is refused. All may use it at once, without waiting for each other.
+type budget struct {
+	most int64 // 0: any
+	used atomic.Int64
+}
+
+func (b *budget) take(n int64) bool {
+	for {
+		used := b.used.Load()
+		if b.most > 0 && used+n > b.most {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// Peers know what each peer has, and bound it. A peer is an IPv4 address or an
+// IPv6 network of 64 bits, which one machine can have all to itself. The callers of
+// a Unix socket are one peer, and so are all who come through one proxy. A nil
+// Peers bounds nothing.
+type Peers struct {
+	bounds Bounds
+	token  takings
+	bodies budget
+	turns  *semaphore.Weighted // of those who decode much
+	most   int64               // of turns
+
+	refused     [bounds]atomic.Int64
+	connections atomic.Int64
+
+	mu    sync.Mutex // guards peers, and the holders of each
+	peers map[netip.Addr]*caller
+}
+
+// takings are what a peer has, or all who show a token.
+type takings struct{ operations, subscriptions budget }
+
+// A caller is one peer. It is known as long as something of it is there.
+type caller struct {
+	takings
+	address     netip.Addr
+	connections budget
+	bodies      budget
+	holders     int // connections, and WebSockets that haven't ended
+}
+
+// NewPeers returns one that knows nobody.
+func NewPeers(b Bounds) *Peers {
+	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, peers: map[netip.Addr]*caller{}}
+	p.token.operations.most, p.token.subscriptions.most = int64(b.TokenOperations), int64(b.TokenSubscriptions)
+	p.most = max(b.Bodies/decodeShare, leastTurns)
+	p.turns = semaphore.NewWeighted(p.most)
+	return p
+}
+
+// known returns the peer of an address, and holds it until forget.
+func (p *Peers) known(address net.Addr) *caller {
+	key := identity(address)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.peers[key]
+	if of == nil {
+		of = &caller{address: key, connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		of.operations.most, of.subscriptions.most = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
+		p.peers[key] = of
+	}
+	of.holders++
+	return of
+}
+
+// hold keeps a peer known once more.
+func (p *Peers) hold(of *caller) {
+	if of != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		of.holders++
+	}
+}
+
+func (p *Peers) forget(of *caller) {
+	if of != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if of.holders--; of.holders == 0 {
+			delete(p.peers, of.address)
+		}
+	}
+}
+
+// identity returns what a peer is known by; that of a Unix socket is zero.
+func identity(address net.Addr) netip.Addr {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.Is4() {
+		return ip
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil { // it is no address
+		return netip.Addr{}
+	}
+	return network.Addr()
+}
+
+// A Usage is what peers have together now, and how often they were refused more.
+type Usage struct {
+	Peers       int
+	Connections int64
+	BodyBytes   int64 // bytes of memory for bodies and messages
+	BodyLimit   int64
+	Refused     map[Bound]int64
+}
+
+// Usage is safe for concurrent use, and waits for nothing.
+func (p *Peers) Usage() Usage {
+	p.mu.Lock()
+	known := len(p.peers)
+	p.mu.Unlock()
+	u := Usage{Peers: known, Connections: p.connections.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	for b := range bounds {
+		u.Refused[b] = p.refused[b].Load()
+	}
+	return u
+}
+
+// refuse counts a refusal, and returns it.
+func (p *Peers) refuse(b Bound) error {
+	p.refused[b].Add(1)
+	return b.refusal()
+}

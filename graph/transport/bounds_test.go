@@ -1,0 +1,438 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// bounded returns a bed whose peers are bounded.
+func bounded(t testing.TB, bounds Bounds, settings Settings) (*bed, *Peers) {
+	t.Helper()
+	settings.Peers = NewPeers(bounds)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the bed's
+		taken := &settings.Peers.token
+		wait.For(t, "nothing is left of anybody", func() bool {
+			u := settings.Peers.Usage()
+			return u.Peers == 0 && u.Connections == 0 && u.BodyBytes == 0 && taken.operations.used.Load() == 0 && taken.subscriptions.used.Load() == 0
+		})
+	})
+	return newBed(t, settings, settings.Peers.Listener(listener)), settings.Peers
+}
+
+// A poster is a request whose body comes by and by, from an address of loopback.
+type poster struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func (b *bed) poster(t testing.TB, from byte, size int) poster {
+	t.Helper()
+	address := strings.TrimPrefix(b.url, "http://")
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}).Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		t.Fatal(err)
+	}
+	return poster{conn, bufio.NewReader(conn)}
+}
+
+func (p poster) send(t testing.TB, text string) {
+	t.Helper()
+	if _, err := io.WriteString(p, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer returns the answer's status, code and message.
+func (p poster) answer(t testing.TB) (status int, text string, header http.Header) {
+	t.Helper()
+	response, err := http.ReadResponse(p.answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body), response.Header
+}
+
+// query returns an operation of so many bytes.
+func query(size int) string {
+	const text = `{"query":"query q { x }","variables":{"a":""}}`
+	return strings.Replace(text, `""`, `"`+strings.Repeat("x", size-len(text))+`"`, 1)
+}
+
+// held waits until bodies have so many bytes.
+func (p *Peers) held(t testing.TB, what string, ok func(bytes int64) bool) {
+	t.Helper()
+	wait.For(t, what, func() bool { return ok(p.Usage().BodyBytes) })
+}
+
+// TestBodiesAreBoundedTogether: bodies that don't come whole hold what has come of
+// them. One that finds no room is refused, and takes nothing from others; small ones
+// always have room. When one has been answered there is room again.
+func TestBodiesAreBoundedTogether(t *testing.T) {
+	const size = 1 << 20
+	b, peers := bounded(t, Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
+	text := query(size)
+	waiting := b.poster(t, 2, size) // promises much
+	waiting.send(t, text[:100])
+	first := b.poster(t, 2, size)
+	first.send(t, text[:size-1])
+	peers.held(t, "the first is there", func(bytes int64) bool { return bytes >= size-freeBody })
+	if u := peers.Usage(); u.BodyBytes > size {
+		t.Errorf("%d bytes are held for one body of %d", u.BodyBytes, size)
+	}
+	second := b.poster(t, 2, size)
+	second.send(t, text)
+	status, answer, header := second.answer(t)
+	if status != http.StatusServiceUnavailable || !strings.Contains(answer, "half of --body-memory") || header.Get("Retry-After") == "" {
+		t.Errorf("the second of a peer: %d %s %v", status, answer, header)
+	}
+	other := b.poster(t, 3, size)
+	other.send(t, text[:size-1])
+	peers.held(t, "another peer has room", func(bytes int64) bool { return bytes >= 2*(size-freeBody) })
+	third := b.poster(t, 4, size)
+	third.send(t, text)
+	if status, answer, _ := third.answer(t); status != http.StatusServiceUnavailable || !strings.Contains(answer, "all callers") {
+		t.Errorf("the third peer: %d %s", status, answer)
+	}
+	for _, from := range []byte{2, 3, 4} {
+		small := b.poster(t, from, freeBody-1)
+		small.send(t, query(freeBody-1))
+		if status, answer, _ := small.answer(t); status != http.StatusOK {
+			t.Errorf("a small one of peer %d: %d %s", from, status, answer)
+		}
+	}
+	first.send(t, text[size-1:])
+	if status, answer, _ := first.answer(t); status != http.StatusOK {
+		t.Errorf("the first: %d %s", status, answer)
+	}
+	peers.held(t, "its room is free", func(bytes int64) bool { return bytes <= size })
+	waiting.send(t, text[100:])
+	if status, answer, _ := waiting.answer(t); status != http.StatusOK {
+		t.Errorf("the one that waited: %d %s", status, answer)
+	}
+	if u := peers.Usage(); u.Refused[PeerBodies] != 1 || u.Refused[Bodies] != 1 {
+		t.Errorf("these refusals were counted: %v", u.Refused)
+	}
+	_ = other.Close()
+	peers.held(t, "one that left holds nothing", func(bytes int64) bool { return bytes == 0 })
+}
+
+// TestMessagesAreBoundedWithBodies: a message that finds no room fails the operation
+// whose id came first, and the others of its WebSocket go on. Without an id the
+// WebSocket ends. What an operation was asked with is held as long as it runs.
+func TestMessagesAreBoundedWithBodies(t *testing.T) {
+	const size = 1 << 20
+	b, peers := bounded(t, Bounds{Bodies: size + size/2}, Settings{})
+	message := func(id string) string {
+		return `{` + id + `"type":"subscribe","payload":{"query":"subscription silent { x }","variables":{"a":"` + strings.Repeat("x", size/2) + `"}}}`
+	}
+	p := b.hello(t)
+	p.send(message(`"id":"1",`))
+	wait.For(t, "the first runs", func() bool { return b.open.Load() == 1 })
+	held := peers.Usage().BodyBytes
+	if held < size/2 {
+		t.Errorf("a subscription of %d bytes holds %d", size/2, held)
+	}
+	p.subscribe("small", "silent")
+	wait.For(t, "a small one runs", func() bool { return b.open.Load() == 2 })
+	if got := peers.Usage().BodyBytes; got != held {
+		t.Errorf("a small one holds %d", got-held)
+	}
+	p.send(message(`"id":"2",`))
+	if got := p.read(); !strings.Contains(got, `"id":"2","type":"error"`) || !strings.Contains(got, "--body-memory") {
+		t.Errorf("the second: %s", got)
+	}
+	other := b.hello(t)
+	other.send(message(""))
+	other.wantClose(websocket.StatusTryAgainLater, "--body-memory")
+	p.send(`{"id":"1","type":"complete"}`)
+	peers.held(t, "there is room", func(bytes int64) bool { return bytes == 0 })
+	p.send(message(`"id":"2",`))
+	wait.For(t, "the second runs", func() bool { return b.open.Load() == 2 })
+}
+
+// TestUnfinishedMessagesHoldWhatHasCome: of those that were announced, and of those
+// whose WebSocket ended, nothing is held.
+func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
+	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{})
+	p := b.hello(t)
+	writer, err := p.conn.Writer(t.Context(), websocket.MessageText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.Write([]byte(query(300 << 10))); err != nil {
+		t.Fatal(err)
+	}
+	peers.held(t, "what has come is held", func(bytes int64) bool { return bytes >= 256<<10 && bytes <= 512<<10 })
+	if err := p.conn.CloseNow(); err != nil {
+		t.Fatal(err)
+	}
+	peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
+}
+
+// TestOperationsAndSubscriptionsAreBounded by the peer's bounds, and by the token's.
+func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
+	for _, test := range []struct {
+		bounds                   Bounds
+		operations, subscription string // the settings that are named
+		refused                  [2]Bound
+	}{
+		{Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]Bound{PeerOperations, PeerSubscriptions}},
+		{Bounds{TokenOperations: 2, TokenSubscriptions: 2}, "--token-operations", "--token-subscriptions", [2]Bound{TokenOperations, TokenSubscriptions}},
+	} {
+		b, peers := bounded(t, test.bounds, Settings{})
+		p := b.hello(t)
+		for _, id := range []string{"1", "2"} {
+			p.subscribe(id, "silent")
+		}
+		wait.For(t, "two subscriptions run", func() bool { return b.open.Load() == 2 })
+		p.subscribe("3", "silent")
+		if got := p.read(); !strings.Contains(got, `"id":"3","type":"error"`) || !strings.Contains(got, test.subscription) {
+			t.Errorf("the third subscription: %s", got)
+		}
+		status, answer, header := b.askEvents(t, "subscription silent { x }")
+		if status != http.StatusTooManyRequests || !strings.Contains(answer, test.subscription) || header.Get("Retry-After") == "" {
+			t.Errorf("a subscription by events: %d %s %v", status, answer, header)
+		}
+		var posters []poster
+		for range 2 {
+			posters = append(posters, b.poster(t, 1, 100))
+		}
+		wait.For(t, "two operations are read", func() bool { return peers.token.operations.used.Load() == 2 })
+		third := b.poster(t, 1, 100)
+		third.send(t, query(100))
+		if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, test.operations) {
+			t.Errorf("the third operation: %d %s", status, answer)
+		}
+		p.send(`{"id":"q","type":"subscribe","payload":{"query":"query q { x }"}}`)
+		if got := p.read(); !strings.Contains(got, `"id":"q","type":"error"`) || !strings.Contains(got, test.operations) {
+			t.Errorf("a query on a WebSocket: %s", got)
+		}
+		for _, half := range posters {
+			half.send(t, query(100))
+			if status, answer, _ := half.answer(t); status != http.StatusOK {
+				t.Errorf("one that had begun: %d %s", status, answer)
+			}
+		}
+		wait.For(t, "none is left", func() bool { return peers.token.operations.used.Load() == 0 })
+		p.send(`{"id":"2","type":"complete"}`)
+		wait.For(t, "one has ended", func() bool { return peers.token.subscriptions.used.Load() == 1 })
+		p.subscribe("4", "three")
+		if got := p.read(); !strings.Contains(got, `"id":"4","type":"next"`) {
+			t.Errorf("a later subscription: %s", got)
+		}
+		if u := peers.Usage(); u.Refused[test.refused[0]] != 2 || u.Refused[test.refused[1]] != 2 {
+			t.Errorf("these refusals were counted: %v", u.Refused)
+		}
+	}
+}
+
+// askEvents asks for server-sent events, and returns an answer that is none.
+func (b *bed) askEvents(t testing.TB, query string) (status int, text string, header http.Header) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"query": query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url, strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", typeJSON)
+	r.Header.Set("Accept", typeEvents)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	all, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(all), response.Header
+}
+
+// TestConnectionsAreBounded: one too many hears why, whatever it sends. Other peers
+// are served, and so is the same one once a connection is closed.
+func TestConnectionsAreBounded(t *testing.T) {
+	b, peers := bounded(t, Bounds{Connections: 2}, Settings{})
+	first, second := b.poster(t, 2, 100), b.poster(t, 2, 100)
+	wait.For(t, "two are there", func() bool { return peers.Usage().Connections == 2 })
+	third := b.poster(t, 2, 100)
+	if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, "--peer-connections") || !strings.Contains(answer, "QUOTA_EXCEEDED") {
+		t.Errorf("the third: %d %s", status, answer)
+	}
+	other := b.poster(t, 3, 100)
+	other.send(t, query(100))
+	if status, answer, _ := other.answer(t); status != http.StatusOK {
+		t.Errorf("another peer: %d %s", status, answer)
+	}
+	_ = first.Close()
+	wait.For(t, "it is closed", func() bool { return peers.Usage().Connections == 2 })
+	next := b.poster(t, 2, 100)
+	for _, p := range []poster{second, next} {
+		p.send(t, query(100))
+		if status, answer, _ := p.answer(t); status != http.StatusOK {
+			t.Errorf("one of two: %d %s", status, answer)
+		}
+	}
+	if u := peers.Usage(); u.Refused[PeerConnections] != 1 || u.Peers != 2 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// TestSilentBodiesAreGivenUp: they would hold memory.
+func TestSilentBodiesAreGivenUp(t *testing.T) {
+	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
+	p := b.poster(t, 2, 200<<10)
+	p.send(t, query(200 << 10)[:100<<10])
+	if status, answer, _ := p.answer(t); status != http.StatusRequestTimeout {
+		t.Errorf("%d %s", status, answer)
+	}
+	peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
+}
+
+// TestPeersAreAddressesAndNetworks: what one machine can have all of is one peer.
+func TestPeersAreAddressesAndNetworks(t *testing.T) {
+	for _, test := range []struct {
+		a, b net.Addr
+		same bool
+	}{
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, true},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1").To16()}, true},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}, false},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8::ffff:1:2:3")}, true},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8:0:1::1")}, false},
+		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "a"}, &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "b"}, true},
+		{&net.UnixAddr{Name: "a"}, &net.UnixAddr{Name: ""}, true},
+		{&net.UnixAddr{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, false},
+	} {
+		if same := identity(test.a) == identity(test.b); same != test.same {
+			t.Errorf("%s and %s: %v", test.a, test.b, same)
+		}
+	}
+}
+
+// TestBudgetsAreNeverExceeded with many who take and give at once.
+func TestBudgetsAreNeverExceeded(t *testing.T) {
+	b := budget{most: 10}
+	var all sync.WaitGroup
+	for n := range int64(8) {
+		all.Go(func() {
+			for range 10_000 {
+				if b.take(n) {
+					if used := b.used.Load(); used > b.most || used < 0 {
+						t.Errorf("%d are taken", used)
+					}
+					b.give(n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if b.used.Load() != 0 || !b.take(10) || b.take(1) {
+		t.Errorf("%d are taken", b.used.Load())
+	}
+}
+
+// TestLargeBodiesAreDecodedInTurn: those that wait don't wait for a peer, and leave
+// when they are cancelled.
+func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hold{peers: NewPeers(Bounds{Bodies: 1 << 20})}
+		var running sync.WaitGroup
+		atOnce, most := 0, 0
+		for range 3 {
+			running.Go(func() {
+				_ = h.turn(t.Context(), DefaultMaxBody, func() error {
+					atOnce++
+					most = max(most, atOnce)
+					time.Sleep(time.Second)
+					atOnce--
+					return nil
+				})
+			})
+		}
+		synctest.Wait()
+		if err := h.turn(t.Context(), largeBody, func() error { return nil }); err != nil {
+			t.Error(err) // it is small, and needs none
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := h.turn(ctx, DefaultMaxBody, func() error { return nil }); err == nil {
+			t.Error("one that was cancelled got its turn")
+		}
+		running.Wait()
+		if most != 1 {
+			t.Errorf("%d were decoded at once", most)
+		}
+	})
+}
+
+// TestDecodingTakesWhatIsCounted: what is left of a decoded text takes no more than
+// its bytes and valueBytes for each value, with what takes most of either.
+func TestDecodingTakesWhatIsCounted(t *testing.T) {
+	for name, variables := range map[string]string{
+		"one string":   `{"a":"` + strings.Repeat("x", 16<<20) + `"}`,
+		"numbers":      `{"a":[` + strings.Repeat("0,", maxValues-10) + `0]}`,
+		"strings":      `{"a":[` + strings.Repeat(`"y",`, maxValues-10) + `0]}`,
+		"objects":      `{"a":[` + strings.Repeat(`{"a":0},`, maxValues/2-10) + `0]}`,
+		"many members": `{"a":[` + strings.Repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`, maxValues/10-10) + `0]}`,
+		"deep":         `{"a":[` + strings.Repeat(strings.Repeat(`[`, 90)+strings.Repeat(`]`, 90)+`,`, maxValues/91-10) + `0]}`,
+		"objects deep": `{"a":[` + strings.Repeat(strings.Repeat(`{"a":`, 90)+`0`+strings.Repeat(`}`, 90)+`,`, maxValues/91-10) + `0]}`,
+	} {
+		text := []byte(`{"query":"{ x }","variables":` + variables + `}`)
+		values, err := checkJSON(text)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		before := live()
+		params, err := (&hold{}).decodeParams(t.Context(), text)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		takes := live() - before
+		if counted := int64(len(text) + values*valueBytes); takes > counted {
+			t.Errorf("%s: %d bytes are left of %d with %d values: %d are counted", name, takes, len(text), values, counted)
+		}
+		t.Logf("%s: %d bytes, %d values: %d are left, %d for each value beyond the text", name, len(text), values, takes, (takes-int64(len(text)))/int64(values))
+		goruntime.KeepAlive(params)
+		goruntime.KeepAlive(text)
+	}
+}
+
+// live returns how many bytes of memory are in use.
+func live() int64 {
+	var stats goruntime.MemStats
+	goruntime.GC()
+	goruntime.GC()
+	goruntime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}

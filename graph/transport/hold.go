@@ -1,0 +1,215 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// What bodies and messages take. The figures are measured: see
+// TestDecodingTakesWhatIsCounted.
+const (
+	freeBody   = 16 << 10 // of each isn't counted: the number of operations bounds it
+	valueBytes = 352      // of memory for each JSON value, beside its text: an object in an object takes most
+
+	// Decoding takes up to five times the text for a moment. What is above largeBody
+	// waits for a turn, and those whose turn it is have at most this together: an
+	// eighth of the budget, or one body of the default size.
+	largeBody   = 1 << 20
+	decodeShare = 8
+	leastTurns  = DefaultMaxBody
+)
+
+// LeastBodies is what a budget must have for one body of at most maxBody bytes.
+func LeastBodies(maxBody int64) int64 { return maxBody + maxValues*valueBytes }
+
+// A hold is what one request or message has taken of the bounds. It is for one
+// goroutine at a time. The zero value holds nothing and is bounded by nothing.
+type hold struct {
+	peers *Peers
+	peer  *caller
+	bytes int64
+	one   func(t *takings) *budget // operation or subscription; nil: neither yet
+}
+
+func operations(t *takings) *budget    { return &t.operations }
+func subscriptions(t *takings) *budget { return &t.subscriptions }
+
+// holdOf returns a hold for a request's or WebSocket's peer.
+func (s Settings) holdOf(ctx context.Context) *hold {
+	if s.Peers == nil {
+		return &hold{}
+	}
+	h := &hold{peers: s.Peers}
+	if conn, ok := ctx.Value(connKey{}).(*boundedConn); ok {
+		h.peer = conn.peer
+	}
+	return h
+}
+
+// operate counts an operation.
+func (h *hold) operate() error { return h.count(operations, PeerOperations, TokenOperations) }
+
+// subscribe counts it as a subscription from now on.
+func (h *hold) subscribe() error {
+	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions)
+}
+
+func (h *hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error {
+	if h.peers == nil {
+		return nil
+	}
+	if h.peer != nil && !what(&h.peer.takings).take(1) {
+		return h.peers.refuse(ofPeer)
+	}
+	if !what(&h.peers.token).take(1) {
+		if h.peer != nil {
+			what(&h.peer.takings).give(1)
+		}
+		return h.peers.refuse(ofToken)
+	}
+	h.uncount()
+	h.one = what
+	return nil
+}
+
+func (h *hold) uncount() {
+	if h.one == nil {
+		return
+	}
+	h.one(&h.peers.token).give(1)
+	if h.peer != nil {
+		h.one(&h.peer.takings).give(1)
+	}
+	h.one = nil
+}
+
+// grow takes n bytes of memory more.
+func (h *hold) grow(n int64) error {
+	if h.peers == nil || n <= 0 {
+		return nil
+	}
+	if h.peer != nil && !h.peer.bodies.take(n) {
+		return h.peers.refuse(PeerBodies)
+	}
+	if !h.peers.bodies.take(n) {
+		if h.peer != nil {
+			h.peer.bodies.give(n)
+		}
+		return h.peers.refuse(Bodies)
+	}
+	h.bytes += n
+	return nil
+}
+
+// shrink gives n bytes back.
+func (h *hold) shrink(n int64) {
+	if h.peers == nil || n <= 0 {
+		return
+	}
+	h.peers.bodies.give(n)
+	if h.peer != nil {
+		h.peer.bodies.give(n)
+	}
+	h.bytes -= n
+}
+
+// release gives back all.
+func (h *hold) release() {
+	h.uncount()
+	h.shrink(h.bytes)
+}
+
+// move returns another hold of all that h has, which has nothing any more.
+func (h *hold) move() *hold {
+	moved := *h
+	*h = hold{}
+	return &moved
+}
+
+// errTooLong says that a body has more than it may.
+var errTooLong = errors.New("too long")
+
+// read reads a body, of which size bytes were announced, or -1. It takes memory
+// as bytes come, so that one that doesn't come holds none: at most twice of what
+// has come. With an error it returns what has come.
+func (h *hold) read(from io.Reader, size, limit int64) ([]byte, error) {
+	most := limit
+	if size >= 0 {
+		most = min(size, limit)
+	}
+	most++ // to see the end, or that there is more
+	first := int64(1 << 10)
+	if size >= 0 {
+		first = freeBody
+	}
+	text := make([]byte, 0, min(most, first))
+	for {
+		if len(text) == cap(text) {
+			to := min(2*int64(cap(text)), most)
+			if err := h.grow(to - max(int64(cap(text)), freeBody)); err != nil {
+				return text, err
+			}
+			text = append(make([]byte, 0, to), text...)
+		}
+		n, err := from.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		switch {
+		case int64(len(text)) > limit:
+			return text, errTooLong
+		case errors.Is(err, io.EOF):
+			return text, nil
+		case err != nil:
+			return text, err
+		case int64(len(text)) == most: // more than was announced
+			return text, errTooLong
+		}
+	}
+}
+
+// decodeParams reads an operation.
+func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
+	values, err := checkJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.grow(int64(values)*valueBytes - freeBody); err != nil {
+		return nil, err
+	}
+	var params *graphql.RawParams
+	err = h.turn(ctx, len(text), func() (err error) {
+		params, err = decodeParams(text)
+		return err
+	})
+	return params, err
+}
+
+// turn does what takes several times size bytes for a moment.
+func (h *hold) turn(ctx context.Context, size int, do func() error) error {
+	if h.peers == nil || size <= largeBody {
+		return do()
+	}
+	weight := min(int64(size), h.peers.most)
+	if err := h.peers.turns.Acquire(ctx, weight); err != nil {
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the request was cancelled, or the server is stopping")
+	}
+	defer h.peers.turns.Release(weight)
+	return do()
+}
+
+// retryAfter says, in seconds, when to try again what had no room.
+const retryAfter = "2"
+
+// statusOf returns the status for err: status, but this one if a bound of peers was reached.
+func statusOf(w http.ResponseWriter, err error, bounded, status int) int {
+	if runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		return status
+	}
+	w.Header().Set("Retry-After", retryAfter)
+	return bounded
+}

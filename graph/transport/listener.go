@@ -1,0 +1,118 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Listener returns a listener whose connections are bounded by these Peers.
+func (p *Peers) Listener(of net.Listener) net.Listener {
+	return &boundedListener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
+}
+
+type boundedListener struct {
+	net.Listener
+	peers    *Peers
+	turns    chan struct{} // holds one for each connection that is being refused
+	refusing sync.WaitGroup
+}
+
+// Refusing connections: so many at a time hear why, for so long.
+const (
+	maxRefusing = 64
+	refuseTime  = time.Second
+)
+
+// Accept returns the next connection that isn't refused.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		of := l.peers.known(conn.RemoteAddr())
+		if of.connections.take(1) {
+			l.peers.connections.Add(1)
+			return &boundedConn{Conn: conn, peers: l.peers, peer: of}, nil
+		}
+		l.peers.forget(of)
+		l.refuse(conn, l.peers.refuse(PeerConnections))
+	}
+}
+
+// refuse answers whatever comes with err.
+func (l *boundedListener) refuse(conn net.Conn, err error) {
+	select {
+	case l.turns <- struct{}{}:
+	default:
+		_ = conn.Close()
+		return
+	}
+	code := runtime.CodeOf(err)
+	body := AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{{
+		Message: err.Error(), Extensions: map[string]any{"code": code, "retryable": code.Retryable()},
+	}}})
+	l.refusing.Go(func() {
+		defer func() { <-l.turns }()
+		_ = conn.SetDeadline(time.Now().Add(refuseTime))
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
+			typeJSON, len(body), retryAfter, body)
+		closeWrite(conn)
+		_, _ = io.Copy(io.Discard, conn) // what was sent and isn't read would take the answer along
+		_ = conn.Close()
+	})
+}
+
+// Close closes the listener, and waits for those that are being refused.
+func (l *boundedListener) Close() error {
+	err := l.Listener.Close()
+	l.refusing.Wait()
+	return err
+}
+
+// A boundedConn is a connection that counts for its peer until it is closed.
+type boundedConn struct {
+	net.Conn
+	peers  *Peers
+	peer   *caller
+	closed atomic.Bool
+}
+
+// Unwrap returns the connection itself; see unwrap.
+func (c *boundedConn) Unwrap() net.Conn { return c.Conn }
+
+// CloseWrite lets net/http send its last answer to a peer that is still sending.
+func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	for {
+		if closer, ok := conn.(interface{ CloseWrite() error }); ok {
+			return closer.CloseWrite()
+		}
+		wrapper, ok := conn.(interface{ Unwrap() net.Conn })
+		if !ok {
+			return nil
+		}
+		conn = wrapper.Unwrap()
+	}
+}
+
+// Close closes the connection.
+func (c *boundedConn) Close() error {
+	err := c.Conn.Close()
+	if !c.closed.Swap(true) {
+		c.peer.connections.give(1)
+		c.peers.connections.Add(-1)
+		c.peers.forget(c.peer)
+	}
+	return err
+}
