@@ -26,7 +26,7 @@ type Bounds struct {
 // A Bound is one of them, as metrics name it.
 type Bound int
 
-// The bounds.
+// The bounds, and what else is refused for the peer's sake.
 const (
 	PeerConnections Bound = iota
 	PeerOperations
@@ -35,10 +35,11 @@ const (
 	TokenOperations
 	TokenSubscriptions
 	Bodies
+	Framing // a request whose length was sent twice; see framing
 	bounds  // how many there are
 )
 
-var boundNames = [bounds]string{"PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES"}
+var boundNames = [bounds]string{"PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES", "FRAMING"}
 
 func (b Bound) String() string { return boundNames[b] }
 

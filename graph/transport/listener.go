@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Listener returns a listener whose connections are bounded by these Peers.
+// Listener returns a listener whose connections are bounded by these Peers, and
+// never carry a request whose length was sent twice; see framing.
 func (p *Peers) Listener(of net.Listener) net.Listener {
 	return &boundedListener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
 }
@@ -42,7 +43,9 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		of := l.peers.known(conn.RemoteAddr())
 		if of.connections.take(1) {
 			l.peers.connections.Add(1)
-			return &boundedConn{Conn: conn, peers: l.peers, peer: of}, nil
+			c := &boundedConn{Conn: conn, peers: l.peers, peer: of}
+			c.framing.refused = func() { l.peers.refused[Framing].Add(1) }
+			return c, nil
 		}
 		l.peers.forget(of)
 		l.refuse(conn, l.peers.refuse(PeerConnections))
@@ -82,13 +85,17 @@ func (l *boundedListener) Close() error {
 // A boundedConn is a connection that counts for its peer until it is closed.
 type boundedConn struct {
 	net.Conn
-	peers  *Peers
-	peer   *caller
-	closed atomic.Bool
+	peers   *Peers
+	peer    *caller
+	framing framing // the reader's
+	closed  atomic.Bool
 }
 
 // Unwrap returns the connection itself; see unwrap.
 func (c *boundedConn) Unwrap() net.Conn { return c.Conn }
+
+// Read reads.
+func (c *boundedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
 
 // CloseWrite lets net/http send its last answer to a peer that is still sending.
 func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }

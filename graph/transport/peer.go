@@ -188,6 +188,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if bounded, ok := conn.(*boundedConn); ok {
+		bounded.framing.off()
+	}
 	h.conn = guard(conn, h.patience)
 	return h.conn, bufio.NewReadWriter(buffered.Reader, bufio.NewWriterSize(h.conn, 512)), nil
 }

@@ -1,0 +1,209 @@
+package transport
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// framing follows the requests of one connection by their bytes, as net/http does,
+// and ends it at a request with both Content-Length and Transfer-Encoding, or with
+// Transfer-Encoding in HTTP/1.0. A proxy may see another end of such a request than
+// net/http, which takes it and forgets that there were both: what a client sends
+// after it could then be answered to another client (RFC 9112, sections 6.1 and 11.2).
+//
+// It gives net/http such a head without the rest, with framingHeader, which
+// [RefuseFraming] answers. So the client gets its answer in its turn, after those
+// to the requests before.
+type framing struct {
+	refused func() // is called once
+
+	state  framingState
+	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end if it is long
+	coded  bool   // the head has Transfer-Encoding
+	sized  bool   // the head has Content-Length
+	modern bool   // the request is of HTTP/1.1
+	left   int64  // bytes of the body, or of the chunk
+
+	instead []byte // is read from now on, and then the end
+	over    bool
+}
+
+type framingState int
+
+const (
+	framingStart   framingState = iota // before a request; line ends are skipped
+	framingRequest                     // in its first line
+	framingHead
+	framingBody
+	framingSize // of a chunk
+	framingChunk
+	framingChunkEnd
+	framingTrailer
+	framingOff // it isn't HTTP any more
+)
+
+const framingHeader = "Rockpool-Framing"
+
+// framingEnd ends a head that is refused.
+const framingEnd = framingHeader + ": refused\r\nConnection: close\r\n\r\n"
+
+// RefuseFraming answers requests whose length was sent twice with 400, by refuse.
+// The connection ends then.
+func RefuseFraming(refuse func(w http.ResponseWriter), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, refused := r.Header[framingHeader]; refused {
+			w.Header().Set("Connection", "close")
+			refuse(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// off says that what comes isn't HTTP any more.
+func (f *framing) off() { f.state = framingOff }
+
+// read reads from the peer.
+func (f *framing) read(conn net.Conn, p []byte) (int, error) {
+	if f.over {
+		n := copy(p, f.instead)
+		if f.instead = f.instead[n:]; n == 0 && len(p) > 0 {
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+	n, err := conn.Read(p)
+	if n > 0 && f.state != framingOff {
+		if taken := f.scan(p[:n]); taken < n || f.over {
+			f.over, f.line = true, nil
+			return taken, nil
+		}
+	}
+	return n, err
+}
+
+// scan goes on with what was read, and returns how much of it may be given away.
+// After that the connection is over.
+func (f *framing) scan(p []byte) int {
+	for at := 0; at < len(p); {
+		switch f.state {
+		case framingStart:
+			if p[at] == '\r' || p[at] == '\n' {
+				at++
+				continue
+			}
+			f.state, f.coded, f.sized, f.left = framingRequest, false, false, 0
+		case framingBody, framingChunk:
+			n := min(f.left, int64(len(p)-at))
+			at += int(n)
+			f.left -= n
+			switch {
+			case f.left > 0:
+			case f.state == framingBody:
+				f.state = framingStart
+			default:
+				f.state = framingChunkEnd
+			}
+		default:
+			end := bytes.IndexByte(p[at:], '\n')
+			if end < 0 {
+				f.keep(p[at:])
+				return len(p)
+			}
+			line := p[at : at+end]
+			if len(f.line) > 0 {
+				f.keep(line)
+				line = f.line
+			}
+			at += end + 1
+			wrong := !f.end(line)
+			f.line = f.line[:0]
+			if wrong {
+				f.over = true
+				return at
+			}
+		}
+	}
+	return len(p)
+}
+
+// longLine is of how much of a line the start is kept, and the end. A name and a
+// number are in the one, the version in the other.
+const longLine = 128
+
+func (f *framing) keep(part []byte) {
+	f.line = append(f.line, part...)
+	if len(f.line) > 2*longLine {
+		kept := append(f.line[:longLine:longLine], f.line[len(f.line)-longLine:]...)
+		f.line = kept
+	}
+}
+
+// end takes in a line without its '\n'. It reports whether the connection may go on.
+func (f *framing) end(line []byte) bool {
+	line, crlf := bytes.CutSuffix(line, []byte("\r"))
+	switch f.state {
+	case framingRequest:
+		f.modern = bytes.HasSuffix(line, []byte(" HTTP/1.1"))
+		f.state = framingHead
+	case framingHead:
+		if len(line) > 0 {
+			return f.field(line)
+		}
+		switch {
+		case f.coded:
+			f.state = framingSize
+		case f.left > 0:
+			f.state = framingBody
+		default:
+			f.state = framingStart
+		}
+	case framingSize:
+		size, _, _ := bytes.Cut(line, []byte(";"))
+		n, err := strconv.ParseUint(string(bytes.TrimRight(size, " \t")), 16, 63)
+		if f.left = int64(n); err != nil || !crlf {
+			return false // net/http gives up, too
+		}
+		if f.state = framingChunk; n == 0 {
+			f.state = framingTrailer
+		}
+	case framingChunkEnd:
+		f.state = framingSize
+		return crlf && len(line) == 0
+	case framingTrailer:
+		if len(line) == 0 {
+			f.state = framingStart
+		}
+	}
+	return true
+}
+
+// field takes in a line of the head. One that goes on with the line before (obs-fold)
+// counts for itself, too: somebody may take it so.
+func (f *framing) field(line []byte) bool {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	name = bytes.TrimSpace(name)
+	switch {
+	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+		f.coded = true
+	case bytes.EqualFold(name, []byte("Content-Length")):
+		f.sized = true
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 63)
+		if f.left = int64(n); err != nil {
+			return f.refuse()
+		}
+	}
+	if f.coded && (f.sized || !f.modern) {
+		return f.refuse()
+	}
+	return true
+}
+
+func (f *framing) refuse() bool {
+	f.refused()
+	f.instead = []byte(framingEnd)
+	return false
+}

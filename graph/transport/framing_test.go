@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// framed serves through [Peers.Listener], and answers each request with its path and
+// how long its body was.
+func framed(t testing.TB) (address string, peers *Peers) {
+	t.Helper()
+	peers = NewPeers(Bounds{})
+	server := httptest.NewUnstartedServer(RefuseFraming(func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest) },
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, err := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
+		})))
+	server.Listener = peers.Listener(server.Listener)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), peers
+}
+
+// ask sends bytes in pieces of this size, 0: at once, and returns the answers until
+// the server ends the connection, or has answered so many.
+func ask(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if piece == 0 {
+		piece = len(text)
+	}
+	for at := 0; at < len(text); at += piece {
+		if _, err := io.WriteString(conn, text[at:min(at+piece, len(text))]); err != nil {
+			break // it was ended before
+		}
+	}
+	in := bufio.NewReader(conn)
+	for range answers {
+		response, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return got, true
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.TrimSpace(fmt.Sprint(response.StatusCode, " ", string(body))))
+		if response.Close {
+			_, err := in.ReadByte()
+			return got, err != nil
+		}
+	}
+	return got, false
+}
+
+const (
+	post    = "POST /%s HTTP/1.1\r\nHost: x\r\n"
+	sized   = "Content-Length: 5\r\n\r\nabcde"
+	chunked = "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+)
+
+func at(path string) string { return fmt.Sprintf(post, path) }
+
+// TestRequestsWithTwoLengthsAreRefused sends them over a real connection, at once and
+// byte by byte. The answer is 400, and nothing after it is answered.
+func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
+	address, peers := framed(t)
+	after := at("smuggled") + sized
+	refused := int64(0)
+	for name, test := range map[string]struct {
+		text string
+		want []string // "" ends it
+	}{
+		"length first":            {at("a") + "Content-Length: 5\r\n" + chunked + after, []string{"400"}},
+		"encoding first":          {at("a") + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + after, []string{"400"}},
+		"other fields between":    {at("a") + "Content-Length: 5\r\nX: y\r\n" + chunked + after, []string{"400"}},
+		"odd case":                {at("a") + "cOnTENT-lENGTH: 5\r\ntRANSFER-eNCODING: cHUNKED\r\n\r\n0\r\n\r\n" + after, []string{"400"}},
+		"no space":                {at("a") + "Content-Length:5\r\nTransfer-Encoding:chunked\r\n\r\n0\r\n\r\n" + after, []string{"400"}},
+		"bare line ends":          {"POST /a HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked\n\n0\r\n\r\n" + after, []string{"400"}},
+		"a folded field":          {at("a") + "X: y\r\n Content-Length: 5\r\n" + chunked + after, []string{"400"}},
+		"a folded encoding":       {at("a") + "Content-Length: 5\r\nX: y\r\n\tTransfer-Encoding: chunked\r\n\r\nabcde" + after, []string{"400"}},
+		"a folded value":          {at("a") + "Content-Length: 5\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n" + after, []string{"501 Unsupported transfer encoding"}}, // net/http has seen no value
+		"a length of 0":           {at("a") + "Content-Length: 0\r\n" + chunked + after, []string{"400"}},
+		"HTTP/1.0":                {"POST /a HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + chunked + after, []string{"400"}},
+		"pipelined":               {at("a") + sized + at("b") + chunked + at("c") + "Content-Length: 5\r\n" + chunked + after, []string{"200 /a 5 <nil>", "200 /b 5 <nil>", "400"}},
+		"pipelined, GET":          {"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n" + chunked + after, []string{"200 /a 0 <nil>", "400"}},
+		"after line ends":         {at("a") + sized + "\r\n" + at("b") + "Content-Length: 5\r\n" + chunked + after, []string{"200 /a 5 <nil>", "400"}},
+		"after a trailer":         {at("a") + strings.TrimSuffix(chunked, "\r\n") + "T: u\r\n\r\n" + at("b") + "Content-Length: 5\r\n" + chunked + after, []string{"200 /a 5 <nil>", "400"}},
+		"long fields":             {at("a") + "X: " + strings.Repeat("y", 9000) + "\r\nContent-Length: 5\r\nY: " + strings.Repeat("z", 9000) + "\r\n" + chunked + after, []string{"400"}},
+		"in the body":             {at("a") + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(after+chunked)) + after + chunked, []string{fmt.Sprintf("200 /a %d <nil>", len(after+chunked))}},
+		"in a chunk":              {at("a") + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n", len(after+chunked)) + after + chunked + "\r\n0\r\n\r\n", []string{fmt.Sprintf("200 /a %d <nil>", len(after+chunked))}},
+		"one in each of two":      {at("a") + sized + at("b") + chunked, []string{"200 /a 5 <nil>", "200 /b 5 <nil>"}},
+		"names that only contain": {at("a") + "X-Content-Length: 5\r\n" + chunked, []string{"200 /a 5 <nil>"}},
+	} {
+		for _, piece := range []int{0, 1, 7} {
+			got, ended := ask(t, address, test.text, piece, len(test.want))
+			if strings.Join(got, ", ") != strings.Join(test.want, ", ") {
+				t.Errorf("%s, pieces of %d: %q, not %q", name, piece, got, test.want)
+			}
+			if !strings.HasPrefix(test.want[len(test.want)-1], "200") {
+				if refused++; !ended {
+					t.Errorf("%s, pieces of %d: the connection goes on", name, piece)
+				}
+			}
+		}
+	}
+	if got := peers.Usage().Refused[Framing]; got != refused {
+		t.Errorf("%d refusals are counted, not %d", got, refused)
+	}
+}
+
+// FuzzFramingFollowsNetHTTP: of what framing lets through, net/http takes no request
+// with both fields. So framing finds the beginning of each request where net/http does.
+func FuzzFramingFollowsNetHTTP(f *testing.F) {
+	for _, text := range []string{
+		at("a") + sized + at("b") + chunked + "GET / HTTP/1.1\r\nHost: x\r\n\r\n", at("a") + "Content-Length: 5\r\n" + chunked,
+		"\r\n\n" + at("a") + chunked, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+		at("a") + "Transfer-Encoding: chunked\r\n\r\n0\n\nGET / HTTP/1.1\r\n\r\n", at("a") + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\nGET / HTTP/1.1\r\n\r\n\r\n",
+		at("a") + "Content-Length: 0005\r\n\r\nabcde" + at("b") + "Content-Length: +5\r\n\r\nabcde", at("a") + "Content-Length: 1\r\nContent-Length: 1\r\n\r\na" + at("b") + "\r\n",
+		at("a") + "X: y\r\n \r\n\r\nGET / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+	} {
+		f.Add([]byte(text), uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
+		follow := &framing{refused: func() {}}
+		given := 0
+		for at, size := 0, int(piece)%16+1; at < len(text) && !follow.over; at += size {
+			given += follow.scan(text[at:min(at+size, len(text))])
+		}
+		from := bytes.NewReader(text[:given])
+		in := bufio.NewReader(from)
+		position := func() int { return given - from.Len() - in.Buffered() }
+		for {
+			for c, err := in.Peek(1); err == nil && (c[0] == '\r' || c[0] == '\n'); c, err = in.Peek(1) {
+				_, _ = in.Discard(1) // as net/http does after a POST
+			}
+			begun := position()
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			names := map[string]bool{}
+			for line := range bytes.Lines(text[begun:position()]) {
+				name, _, _ := bytes.Cut(line, []byte(":"))
+				names[strings.ToLower(string(bytes.TrimSpace(name)))] = true
+			}
+			if names["content-length"] && names["transfer-encoding"] {
+				t.Fatalf("net/http takes %q", text[begun:position()])
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+		}
+	})
+}
