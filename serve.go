@@ -96,6 +96,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
+	limitMemory(logger)
 	server := NewServer(c.Config, logger)
 	server.first = firstEnvironments
 	slow := time.AfterFunc(openSilence, func() {
@@ -110,6 +111,10 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	group.Go(func() error {
 		<-ctx.Done()
 		return notify("STOPPING=1")
+	})
+	group.Go(func() error {
+		newReturner().run(ctx, returnEvery)
+		return nil
 	})
 	group.Go(func() error {
 		select {

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"go.uber.org/zap"
+)
+
+// goShare is how much of its control group's limit Go may use, in hundredths. The
+// kernel charges the rest for what Go doesn't count: files in memory, sockets, the
+// start of a child.
+const goShare = 90
+
+// serverMemory returns how many bytes of memory this server has: the smallest limit
+// of its control group and those above, or that of the machine. grouped says which.
+func serverMemory() (bytes int64, grouped bool) {
+	bytes = math.MaxInt64
+	if machine, err := memlimit.FromSystem(); err == nil {
+		bytes = int64(min(machine, math.MaxInt64))
+	}
+	if limit, err := memlimit.FromCgroup(); err == nil && limit < uint64(bytes) {
+		return int64(limit), true
+	}
+	if bytes == math.MaxInt64 {
+		bytes = 1 << 30 // nothing could be read
+	}
+	return bytes, false
+}
+
+// limitMemory has Go collect garbage before the server's control group is full,
+// unless the operator set GOMEMLIMIT. Without a group's limit there is none:
+// the machine's memory is the runners', too.
+func limitMemory(logger *zap.Logger) {
+	memory, grouped := serverMemory()
+	switch {
+	case os.Getenv("GOMEMLIMIT") != "":
+		logger.Info("GOMEMLIMIT bounds the memory of the server", zap.Int64("bytes", debug.SetMemoryLimit(-1)))
+	case grouped:
+		limit := memory / 100 * goShare
+		debug.SetMemoryLimit(limit)
+		logger.Info("the control group bounds the memory of the server", zap.Int64("bytes", memory), zap.Int64("GOMEMLIMIT", limit))
+	default:
+		logger.Info("no control group bounds the memory of the server", zap.Int64("machineBytes", memory))
+	}
+}
+
+// A memoryReading is what Go says of its memory, in bytes.
+type memoryReading struct {
+	held      uint64 // from the system
+	goal      uint64 // the heap may grow to, before garbage is collected
+	allocated uint64 // ever
+}
+
+func readMemory() memoryReading {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	return memoryReading{held: samples[0].Value.Uint64() - samples[1].Value.Uint64(), goal: samples[2].Value.Uint64(), allocated: samples[3].Value.Uint64()}
+}
+
+// A returner decides when memory is given back to the system. Go itself does so at
+// its leisure: garbage that nobody adds to is collected after two minutes, and what is
+// free then goes back with a hundredth of a processor.
+type returner struct {
+	base memoryReading // after the last time
+	last memoryReading
+}
+
+// spareMemory is what isn't worth giving back.
+const spareMemory = 64 << 20
+
+// due reports whether memory should be given back now: where garbage was collected
+// and most of what it was is still held, or where much more is held than the last
+// time and nothing is added that would have garbage collected soon.
+func (r *returner) due(now memoryReading) bool {
+	added := now.allocated - r.last.allocated
+	r.last = now
+	r.base.held = min(r.base.held, now.held)
+	collected := now.held > spareMemory && (now.held-spareMemory)/3*2 > now.goal // without GOGC there is no goal, but a huge number
+	quiet := added < now.held/16 && now.held > r.base.held+r.base.held/2+spareMemory
+	return collected || quiet
+}
+
+// newReturner returns one that compares with what is held now.
+func newReturner() *returner {
+	r := &returner{}
+	r.gave(readMemory())
+	return r
+}
+
+// gave takes in what is held after memory was given back.
+func (r *returner) gave(now memoryReading) { r.base, r.last = now, now }
+
+// returnEvery is how often memory is looked at, which takes microseconds.
+const returnEvery = 5 * time.Second
+
+// run gives memory back that a burst has left, until ctx ends. That stops
+// nobody for longer than any collection of garbage does.
+func (r *returner) run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if r.due(readMemory()) {
+			debug.FreeOSMemory()
+			r.gave(readMemory())
+		}
+	}
+}

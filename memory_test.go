@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestMemoryIsGivenBackAfterABurst: once where garbage was collected, and where
+// nothing would have it collected; never again for the same memory, nor for little.
+func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
+	const mib = 1 << 20
+	r := &returner{}
+	r.gave(memoryReading{held: 40 * mib, goal: 20 * mib, allocated: 100 * mib})
+	for _, step := range []struct {
+		name string
+		now  memoryReading
+		due  bool
+	}{
+		{"at rest", memoryReading{40 * mib, 20 * mib, 100 * mib}, false},
+		{"a little more", memoryReading{110 * mib, 100 * mib, 101 * mib}, false},
+		{"a flood begins", memoryReading{600 * mib, 500 * mib, 700 * mib}, false},
+		{"it goes on", memoryReading{650 * mib, 600 * mib, 1500 * mib}, false},
+		{"it is over", memoryReading{650 * mib, 600 * mib, 1501 * mib}, true},
+		{"memory was given back", memoryReading{50 * mib, 20 * mib, 1502 * mib}, false},
+		{"much is needed", memoryReading{600 * mib, 800 * mib, 2200 * mib}, false},
+		{"and stays", memoryReading{600 * mib, 800 * mib, 2201 * mib}, true},
+		{"it was in use", memoryReading{590 * mib, 800 * mib, 2202 * mib}, false},
+		{"others work meanwhile", memoryReading{700 * mib, 800 * mib, 3200 * mib}, false},
+		{"garbage was collected, and most was", memoryReading{700 * mib, 100 * mib, 4200 * mib}, true},
+		{"without GOGC", memoryReading{100 * mib, 1<<64 - 1, 5000 * mib}, false},
+	} {
+		due := r.due(step.now)
+		if due != step.due {
+			t.Errorf("%s: %v", step.name, due)
+		}
+		if due {
+			now := step.now
+			if step.name == "and stays" { // it is used
+				now.held = 590 * mib
+			} else {
+				now.held = 45 * mib
+			}
+			r.gave(now)
+		}
+	}
+}
+
+// TestReturnedMemoryIsTheSystems: with Go's collector off, nothing else gives it back.
+func TestReturnedMemoryIsTheSystems(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	before := readMemory().held
+	r := newReturner()
+	running.Go(func() { r.run(ctx, time.Millisecond) })
+	burst(4 * spareMemory)
+	wait.For(t, "the memory is given back", func() bool { return readMemory().held < before+spareMemory })
+}
+
+// burst uses so much memory, and leaves it.
+func burst(bytes int) {
+	for range 4 {
+		part := make([]byte, bytes/4)
+		for i := 0; i < len(part); i += 4096 {
+			part[i] = 1
+		}
+	}
+}
