@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
 	Disk     DiskConfig     `embed:"" prefix:"disk-"`
+	Bounds   BoundsConfig   `embed:""`
 	Runtimes RuntimesConfig `embed:""`
 	Images   ImagesConfig   `embed:"" prefix:"image-"`
 	Networks NetworkConfig  `embed:"" prefix:"network-"`
@@ -177,6 +179,9 @@ func (c *Config) Check() error {
 	if err := c.Runtimes.check(); err != nil {
 		return err
 	}
+	if err := c.Bounds.check(c.MaxBody); err != nil {
+		return err
+	}
 	c.AllowedHosts = append(c.AllowedHosts, "localhost", "127.0.0.1", "::1", host)
 	if err := c.locate(); err != nil {
 		return err
@@ -280,9 +285,9 @@ func (c *Config) logger() (*zap.Logger, error) {
 	return config.Build()
 }
 
-func (c *Config) graphOptions(logger *zap.Logger) graph.Options {
+func (c *Config) graphOptions(peers *transport.Peers, logger *zap.Logger) graph.Options {
 	return graph.Options{
 		Version: version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Token: c.token, Logger: logger,
-		Settings: graph.Settings{MaxBody: c.MaxBody},
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: peers},
 	}
 }

@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"graph":                     {"runtime", "runtime/engine", "graph/..."},
 	"graph/...":                 {"runtime", "runtime/engine", "graph/..."},
 	"poseidon":                  {"runtime", "runtime/engine"},
-	"metrics":                   {"runtime", "runtime/engine", "runtime/timing", "local", "local/scheduler", "local/taskrunner"},
+	"metrics":                   {"runtime", "runtime/engine", "runtime/timing", "graph/transport", "local", "local/scheduler", "local/taskrunner"},
 	"web":                       {},
 }
 

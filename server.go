@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/scheduler"
@@ -296,19 +297,21 @@ func (s *Server) Run(ctx context.Context) error {
 	clusterCtx, endCluster := context.WithCancelCause(parts)
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
-	options := s.config.graphOptions(s.logger.Named("graph"))
+	memory, _ := serverMemory()
+	peers := transport.NewPeers(s.config.Bounds.bounds(s.config.MaxBody, memory, fileLimit(), s.config.token != ""))
+	options := s.config.graphOptions(peers, s.logger.Named("graph"))
 	options.SigningKey, options.Started = s.key, s.Engine.Restored()
 	if s.agents != nil {
 		options.Agents = s.agents
 	}
-	counted := metrics.Sources{Version: version(), Engine: s.Engine.Stats, Logger: s.logger.Named("metrics")}
+	counted := metrics.Sources{Version: version(), Engine: s.Engine.Stats, Peers: peers.Usage, Logger: s.logger.Named("metrics")}
 	if here, ok := s.cluster.(*local.Cluster); ok {
 		counted.Local = here.Stats
 	}
 	options.Metrics = metrics.Handler(counted)
 	requests := newRequests()
 	httpServer := &http.Server{
-		Handler:           requests.count(web.Handler(graph.Handler(s.Engine, options))),
+		Handler:           requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -324,7 +327,7 @@ func (s *Server) Run(ctx context.Context) error {
 				return s.listener.Close()
 			}
 		}
-		if err := httpServer.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := httpServer.Serve(peers.Listener(s.listener)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -60,7 +61,9 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
 	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
 
-	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop()}))
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() transport.Usage {
+		return transport.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[transport.Bound]int64{transport.PeerBodies: 25, transport.Framing: 0}}
+	}}))
 	want := func(name string, value any) {
 		t.Helper()
 		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
@@ -137,6 +140,12 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		`pool_alert{environment="a"}`:                                1,
 		`executions_finished_total{outcome="LOST"}`:                  8,
 		`watchers{kind="POOLS"}`:                                     9,
+		"peers":                                                      21,
+		"connections":                                                22,
+		"bodies_held_bytes":                                          23,
+		"bodies_limit_bytes":                                         24,
+		`peer_refusals_total{bound="PEER_BODIES"}`:                   25,
+		`peer_refusals_total{bound="FRAMING"}`:                       0,
 	} {
 		want(name, value)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -24,7 +25,8 @@ import (
 type Sources struct {
 	Version string
 	Engine  func() engine.Stats
-	Local   func() local.Stats // nil: the cluster isn't this machine
+	Local   func() local.Stats     // nil: the cluster isn't this machine
+	Peers   func() transport.Usage // nil: nobody is bounded
 	Logger  *zap.Logger
 }
 
@@ -55,6 +57,9 @@ func registry(sources Sources) *prometheus.Registry {
 		collector[string]{func() string { return sources.Version }, buildFamilies()},
 		collector[engine.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
 	)
+	if sources.Peers != nil {
+		registry.MustRegister(collector[transport.Usage]{sources.Peers, peerFamilies()})
+	}
 	if sources.Local != nil {
 		registry.MustRegister(collector[local.Stats]{sources.Local, append(schedulerFamilies(), taskFamilies()...)})
 	}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"github.com/rockpool/rockpool/graph/transport"
+)
+
+// BoundsConfig are the settings for what callers may take of the server at a time. 0
+// follows from the memory that it has.
+type BoundsConfig struct {
+	BodyMemory         int64 `env:"ROCKPOOL_BODY_MEMORY" default:"0" placeholder:"BYTES" help:"Bytes of memory for all requests and WebSocket messages that are read or carried out, max-body and 35200000 at least, to 1099511627776; one address has half of it at most. 0: a quarter of the server's memory, at most 1073741824. (${default}; $$${env})"`
+	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: one for each 128 KiB of the server's memory, and half of the files that it may open at most. (${default}; $$${env})"`
+	PeerOperations     int   `env:"ROCKPOOL_PEER_OPERATIONS" default:"0" placeholder:"N" help:"Queries, mutations and requests that are being read of one address at once, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
+	PeerSubscriptions  int   `env:"ROCKPOOL_PEER_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of one address, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
+	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+}
+
+const (
+	maxBodyMemory     = 1 << 40
+	maxPeers          = 10_000_000
+	defaultBodyMemory = 1 << 30
+)
+
+// check refuses what is out of range. maxBody is of one request.
+func (c *BoundsConfig) check(maxBody int64) error {
+	if least := transport.LeastBodies(maxBody); c.BodyMemory != 0 && (c.BodyMemory < least || c.BodyMemory > maxBodyMemory) {
+		return &settingError{"body-memory", strconv.FormatInt(c.BodyMemory, 10), fmt.Sprintf("%d to %d bytes with a max-body of %d, or 0 for a share of the server's memory", least, int64(maxBodyMemory), maxBody)}
+	}
+	for _, b := range []struct {
+		flag  string
+		value int
+	}{
+		{"peer-connections", c.PeerConnections}, {"peer-operations", c.PeerOperations}, {"peer-subscriptions", c.PeerSubscriptions},
+		{"token-operations", c.TokenOperations}, {"token-subscriptions", c.TokenSubscriptions},
+	} {
+		if b.value < 0 || b.value > maxPeers {
+			return &settingError{b.flag, strconv.Itoa(b.value), fmt.Sprintf("1 to %d, or 0 for as many as the server has memory for", maxPeers)}
+		}
+	}
+	return nil
+}
+
+// What one of each takes at most, of a quarter of the memory: a connection some 30
+// KiB for its goroutine and buffers; an operation its first 16 KiB beside the budget of
+// bodies, its goroutine and, with files, a buffer of 64 KiB; a subscription twice
+// transport.DefaultBudget for a reader that stalls.
+const (
+	memoryOfConnection = 4 * 32 << 10
+	memoryOfOperation  = 4 * 128 << 10
+)
+
+// bounds returns what peers may take of a server that has so much memory and may
+// open so many files; 0 files: any number. Without a token there is none to bound.
+func (c *BoundsConfig) bounds(maxBody, memory, files int64, token bool) transport.Bounds {
+	least := transport.LeastBodies(maxBody)
+	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
+	connections := max(memory/memoryOfConnection, 64)
+	if files > 0 {
+		connections = max(min(connections, files/2), 64)
+	}
+	each := max(int(memory/memoryOfOperation), 64)
+	b := transport.Bounds{
+		Connections:   cmp.Or(c.PeerConnections, int(connections)),
+		Operations:    cmp.Or(c.PeerOperations, each),
+		Subscriptions: cmp.Or(c.PeerSubscriptions, each),
+		Bodies:        bodies,
+		PeerBodies:    max(bodies/2, min(least, bodies)),
+	}
+	if token {
+		b.TokenOperations = cmp.Or(c.TokenOperations, 2*b.Operations)
+		b.TokenSubscriptions = cmp.Or(c.TokenSubscriptions, 2*b.Subscriptions)
+	}
+	return b
+}
+
+// fileLimit returns how many files this process may open; 0: it isn't known.
+func fileLimit() int64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int64(min(limit.Cur, 1<<40))
+}
