@@ -4421,7 +4421,7 @@ enum ErrorCode {
   FILE_ERROR
   "A fixed bound of the server was reached."
   LIMIT_EXCEEDED
-  "A bound of this caller was reached."
+  "A bound of this caller, or of all callers together, was reached. There is room again when others have ended; the message names the setting."
   QUOTA_EXCEEDED
   "The disk, or the workspace, is full."
   STORAGE_FULL

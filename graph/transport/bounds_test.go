@@ -52,6 +52,7 @@ func (b *bed) poster(t testing.TB, from byte, size int) poster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size); err != nil {
 		t.Fatal(err)
 	}
