@@ -137,8 +137,7 @@ const longLine = 128
 func (f *framing) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
-		kept := append(f.line[:longLine:longLine], f.line[len(f.line)-longLine:]...)
-		f.line = kept
+		f.line = append(f.line[:longLine], f.line[len(f.line)-longLine:]...)
 	}
 }
 

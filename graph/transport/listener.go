@@ -69,7 +69,7 @@ func (l *boundedListener) refuse(conn net.Conn, err error) {
 		_ = conn.SetDeadline(time.Now().Add(refuseTime))
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 			typeJSON, len(body), retryAfter, body)
-		closeWrite(conn)
+		_ = closeWrite(conn)             // it is closed anyway
 		_, _ = io.Copy(io.Discard, conn) // what was sent and isn't read would take the answer along
 		_ = conn.Close()
 	})
