@@ -69,34 +69,51 @@ func readMemory() memoryReading {
 // its leisure: garbage that nobody adds to is collected after two minutes, and what is
 // free then goes back with a hundredth of a processor.
 type returner struct {
-	base memoryReading // after the last time
-	last memoryReading
+	least uint64        // that was held at any time: what the server needs
+	base  memoryReading // after the last time
+	last  memoryReading
+	looks int // since the last time
+	pause int // in looks, until what is held is tried again: it may have been in use
 }
 
-// spareMemory is what isn't worth giving back.
-const spareMemory = 64 << 20
+const (
+	spareMemory = 64 << 20 // isn't worth giving back
+	firstPause  = 2        // looks; each further one is twice as long
+	mostPause   = 24       // looks: two minutes, as Go's own
+)
 
 // due reports whether memory should be given back now: where garbage was collected
 // and most of what it was is still held, or where much more is held than the last
-// time and nothing is added that would have garbage collected soon.
+// time, or than at any time, and nothing is added that would have garbage collected
+// soon.
 func (r *returner) due(now memoryReading) bool {
 	added := now.allocated - r.last.allocated
 	r.last = now
-	r.base.held = min(r.base.held, now.held)
-	collected := now.held > spareMemory && (now.held-spareMemory)/3*2 > now.goal // without GOGC there is no goal, but a huge number
-	quiet := added < now.held/16 && now.held > r.base.held+r.base.held/2+spareMemory
-	return collected || quiet
+	r.least, r.base.held = min(r.least, now.held), min(r.base.held, now.held)
+	r.looks++
+	more := func(than uint64) bool { return now.held > than+than/2+spareMemory }
+	quiet := added < now.held/16
+	switch {
+	case now.held > spareMemory && (now.held-spareMemory)/3*2 > now.goal, quiet && more(r.base.held): // without GOGC the goal is a huge number
+		r.pause = firstPause
+		return true
+	case quiet && more(r.least) && r.looks >= r.pause:
+		r.pause = min(2*r.pause, mostPause)
+		return true
+	}
+	return false
 }
 
 // newReturner returns one that compares with what is held now.
 func newReturner() *returner {
-	r := &returner{}
-	r.gave(readMemory())
+	now := readMemory()
+	r := &returner{least: now.held, pause: firstPause}
+	r.gave(now)
 	return r
 }
 
 // gave takes in what is held after memory was given back.
-func (r *returner) gave(now memoryReading) { r.base, r.last = now, now }
+func (r *returner) gave(now memoryReading) { r.base, r.last, r.looks = now, now, 0 }
 
 // returnEvery is how often memory is looked at, which takes microseconds.
 const returnEvery = 5 * time.Second
