@@ -3760,7 +3760,7 @@ enum Outcome {
   """
   The runner's memory was full, and the kernel killed it, or some of it, for that.
   Where each execution is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
-  Also an execution whose programs hold more than 4096 locks of parts of files at once: the kernel counts their memory for nobody.
+  Also an execution whose programs hold more than 4096 locks of parts of files, or 16 MiB in connections that nobody accepted: the kernel counts that memory for nobody.
   """
   MEMORY_LIMIT
   "It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not)."
