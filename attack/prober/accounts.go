@@ -224,6 +224,10 @@ func neighbours(places int) {
 		return
 	}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		say("knows nothing", result(err))
+		return
+	}
 	for n := range places {
 		at := &unix.SockaddrInet6{Port: 9, ZoneId: uint32(interfaces[len(interfaces)-1].Index), Addr: [16]byte{0: 0xfe, 1: 0x80, 13: 1, 14: byte(n >> 8), 15: byte(n)}}
 		_ = unix.Sendto(fd, []byte{0}, 0, at) // what can't be sent makes no neighbour

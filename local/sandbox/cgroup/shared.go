@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -75,8 +76,8 @@ func (all Hierarchies) shareDisks(path string, want Shared) error {
 	for _, dir := range dirs {
 		for _, disk := range want.Disks {
 			err = errors.Join(err,
-				setDisk(dir, "blkio.throttle.read_bps_device", disk, fmt.Sprint(want.Read)),
-				setDisk(dir, "blkio.throttle.read_iops_device", disk, fmt.Sprint(want.Reads)))
+				setDisk(dir, "blkio.throttle.read_bps_device", disk, strconv.FormatInt(want.Read, 10)),
+				setDisk(dir, "blkio.throttle.read_iops_device", disk, strconv.FormatInt(want.Reads, 10)))
 		}
 	}
 	return err
