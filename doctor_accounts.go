@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -55,6 +56,7 @@ func accounts() []finding {
 		found[0] = warn("accounts", "raise them: sudo sysctl -w "+strings.Join(settings, " ")+"\nand for good, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
 			"few runners that take all they can keep others from starting: %s", strings.Join(short, ", "))
 	}
+	found = append(found, diskReads())
 	if mode, err := kernelSetting("vm.overcommit_memory"); err == nil && mode == 2 {
 		found = append(found, warn("memory", "sudo sysctl -w vm.overcommit_memory=0",
 			"a runner can reserve memory that it doesn't use, and the machine then refuses others theirs: vm.overcommit_memory is 2"))
@@ -68,6 +70,25 @@ func accounts() []finding {
 		found = append(found, judgeCores(strings.TrimSpace(string(pattern)), limit.Max)...)
 	}
 	return found
+}
+
+// diskReads looks whether what runners read from a disk can be limited.
+func diskReads() finding {
+	const name, advice = "disk reads", "a runner that reads much slows others' disks: put /usr on a disk or a partition of its own kind (not a network's, and not btrfs), with a kernel that has blk-throttle"
+	trees, err := cgroup.Mounted()
+	if err != nil {
+		return warn(name, advice, "there are no control groups: %v", err)
+	}
+	disks, err := cgroup.Disks("/usr")
+	switch {
+	case err != nil:
+		return warn(name, advice, "the disk of /usr can't be found: %v", err)
+	case len(disks) == 0:
+		return warn(name, advice, "/usr is on no disk of this machine's whose reads can be limited")
+	case !trees.LimitsReads():
+		return warn(name, advice, "no control groups limit them: neither io of version 2 nor blkio")
+	}
+	return fine(name, "each runner's are limited on the disk %s (--disk-read)", strings.Join(disks, ", "))
 }
 
 // judgeBoot looks at what the kernel was started with.

@@ -84,7 +84,8 @@ func (all Hierarchies) shareDisks(path string, want Shared) error {
 }
 
 // setDisk writes the line of a disk to a file, and reads it back. The file isn't
-// there where the kernel or the group above has no such limits.
+// there where the kernel or the group above has no such limits, and not every device
+// has any.
 func setDisk(dir, file, disk, limits string) error {
 	at, line := filepath.Join(dir, file), disk+" "+limits
 	f, err := os.OpenFile(at, os.O_WRONLY, 0)
@@ -95,6 +96,9 @@ func setDisk(dir, file, disk, limits string) error {
 		return err
 	}
 	_, err = f.WriteString(line)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
+		return f.Close() // a device whose reads the kernel can't limit
+	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
