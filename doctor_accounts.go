@@ -74,7 +74,7 @@ func accounts() []finding {
 
 // diskReads looks whether what runners read from a disk can be limited.
 func diskReads() finding {
-	const name, advice = "disk reads", "a runner that reads much slows others' disks: put /usr on a disk or a partition of its own kind (not a network's, and not btrfs), with a kernel that has blk-throttle"
+	const name, advice = "disk reads", "a runner that reads much slows the disk for others. Have /usr on a local disk, with ext4 or xfs, and a kernel that has blk-throttle"
 	trees, err := cgroup.Mounted()
 	if err != nil {
 		return warn(name, advice, "there are no control groups: %v", err)
