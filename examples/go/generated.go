@@ -42,6 +42,8 @@ type ClaimResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
+	// Callers whose claims wait take turns: while one waits, each other one is served once at most. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// A caller is a WebSocket, or all plain HTTP requests of one address together. So whoever claims for many users behind one address has a turn for each with a WebSocket for each.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
 
@@ -395,6 +397,7 @@ const (
 	OutcomeCpuLimit Outcome = "CPU_LIMIT"
 	// The runner's memory was full, and the kernel killed it, or some of it, for that.
 	// Where each execution is counted for alone (the part `cluster` of `health` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
+	// Also an execution whose programs hold more than 4096 locks of parts of files, or 16 MiB in connections that nobody accepted: the kernel counts that memory for nobody.
 	OutcomeMemoryLimit Outcome = "MEMORY_LIMIT"
 	// It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part `cluster` of `health` says where not).
 	OutcomeProcessLimit Outcome = "PROCESS_LIMIT"
