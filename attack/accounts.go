@@ -52,7 +52,7 @@ func accounts() []Attack {
 	charged := func(kind, most string, by Defence) Attack {
 		return Attack{
 			Name: "memory of " + kind, Class: Accounts, Defence: by, Tries: "to fill the kernel's memory by " + kind, Tiers: shared, Bomb: true,
-			Steps: []Step{probe("charge", kind, most), shell("echo lives")},
+			Steps: []Step{probe("charge", kind, most).within(40), shell("echo lives")},
 			Held:  "^(made \\d+ E(NOMEM|NOLCK|NOSPC|AGAIN)\n=> EXITED 0|=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0", Never: "made \\d+ done",
 		}
 	}
@@ -68,7 +68,7 @@ func accounts() []Attack {
 		buffers("tcp"),
 		buffers("udp"),
 		charged("locks", "400000", Uncounted),
-		charged("connections", "30000", Uncounted),
+		charged("connections", "12000", Uncounted),
 		charged("messages", "40000", MemoryLimit),
 		charged("semaphores", "30000", MemoryLimit),
 		Attack{

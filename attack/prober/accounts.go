@@ -158,7 +158,7 @@ func fillPair(network string, most int) (took int, err error) {
 		}
 		return took, nil
 	}
-	for range most / len(piece) {
+	for range min(most/len(piece), 2*buffer/len(piece)) { // the kernel allows twice what was asked for
 		_, _ = unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT)
 	}
 	return queued(to), nil
@@ -465,7 +465,7 @@ func lineDiscipline() error {
 
 // fileUsers gives a file a list of who may use it (posix_acl_xattr(5)).
 func fileUsers() error {
-	path := "/tmp/file-users"
+	path := "/tmp/file-users-" + strconv.Itoa(os.Getuid())
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
 	}
