@@ -4075,7 +4075,7 @@ input LimitsInput {
   cpuSeconds: Int
   "Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier."
   processes: Int
-  "Files that each process may have open, 8 to 1048576. Opening more fails in the program."
+  "Files that each process may have open, 8 to 1048576. Opening more fails in the program. A runner on one machine has no more than 131072 divided by its ` + "`" + `processes` + "`" + `, at least 256 and at most 1024, whatever is asked for."
   openFiles: Int
   "Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ."
   fileSize: Int64
