@@ -2,8 +2,8 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// The calls that are judged by their arguments. docs/security.md tells of each
-// what is refused, and why.
+// The calls that are judged by their arguments. docs/security.md lists what is refused
+// of each, and why.
 
 // Judgements by arguments.
 const (

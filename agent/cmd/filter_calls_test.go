@@ -29,7 +29,7 @@ const dockerRefuses = `_sysctl acct add_key afs_syscall arch_specific_syscall bp
 	set_mempolicy_home_node setdomainname sethostname setns settimeofday swapoff swapon sysfs syslog tuxcall umount2 unshare
 	uprobe uselib userfaultfd ustat vhangup vserver`
 
-// word is how a table tells of a judgement.
+// word names a judgement in the tables.
 func word(j judgement) string {
 	switch {
 	case j == unsupported:

@@ -59,7 +59,7 @@ func (l *launcher) with(start forkExec) forkExec {
 	}
 }
 
-// forkPlainly starts a program on the calling thread, where forkInto can't be had.
+// forkPlainly starts a program on the calling thread, where forkInto is unavailable.
 func forkPlainly(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := syscall.ForkExec(file, argv, attr)
 	if err == nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -331,88 +330,6 @@ func readDisk(seconds, most int) {
 		share = "beyond"
 	}
 	say("read", strconv.Itoa(read>>20), "MiB,", share, "its share")
-}
-
-// charge takes memory of the kernel by what a program can make of one kind, many times.
-func charge(kind string, most int) {
-	var take func(n int) error
-	switch kind {
-	case "locks":
-		const inOne = 500 // of a file: the kernel goes through them for each
-		var file int
-		take = func(n int) (err error) {
-			if n%inOne == 0 {
-				if file, err = unix.Open("/tmp/lock"+strconv.Itoa(n), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err != nil {
-					return err
-				}
-			}
-			return unix.FcntlFlock(uintptr(file), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * (inOne - n%inOne)), Len: 1})
-		}
-	case "connections": // that nobody accepts
-		var at unix.Sockaddr
-		take = func(n int) (err error) {
-			if n%4000 == 0 {
-				if at, err = listening(); err != nil {
-					return err
-				}
-			}
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			if err == nil {
-				err = errors.Join(unix.Connect(fd, at), unix.Close(fd))
-			}
-			return err
-		}
-	case "messages":
-		text := make([]byte, 8+8192)
-		text[0] = 1
-		queue := uintptr(0)
-		take = func(n int) error {
-			if n%2 == 0 { // 16 KiB in each
-				id, _, errno := unix.RawSyscall(unix.SYS_MSGGET, 0, unix.IPC_CREAT|0o600, 0)
-				if errno != 0 {
-					return errno
-				}
-				queue = id
-			}
-			_, _, errno := unix.RawSyscall6(unix.SYS_MSGSND, queue, uintptr(unsafe.Pointer(&text[0])), 8192, unix.IPC_NOWAIT, 0, 0)
-			if errno != 0 {
-				return errno
-			}
-			return nil
-		}
-	case "semaphores":
-		take = func(int) error { return raw(unix.SYS_SEMGET, 0, 8000, unix.IPC_CREAT|0o600)() }
-	case "filters": // of packets, for which no capability is needed
-		take = func(int) error { return attachFilter() }
-	default:
-		say(usage)
-		return
-	}
-	for n := range most {
-		if err := take(n); err != nil {
-			say("made", strconv.Itoa(n), result(err))
-			return
-		}
-	}
-	if kind == "locks" || kind == "connections" {
-		time.Sleep(3 * time.Second) //nolint:forbidigo // it holds them for who looks
-	}
-	say("made", strconv.Itoa(most), "done")
-}
-
-// listening listens on the loopback.
-func listening() (unix.Sockaddr, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return nil, err
-	}
-	if err := unix.Listen(fd, 1<<16); err != nil {
-		return nil, err
-	}
-	return unix.Getsockname(fd)
 }
 
 // attachFilter puts a program of packets onto a new socket.

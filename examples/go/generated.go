@@ -43,7 +43,7 @@ type ClaimResponse struct {
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
 	// Callers whose claims wait take turns: while one waits, each other one is served once at most. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
-	// A caller is a WebSocket, or all plain HTTP requests of one address together. So whoever claims for many users behind one address has a turn for each with a WebSocket for each.
+	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
 
