@@ -222,22 +222,6 @@ func (c *child) become() uintptr {
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, unsafe.Sizeof(c.mask), 0, 0); errno != 0 {
 		return uintptr(errno)
 	}
-	if c.who != nil {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(c.who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(c.who.Groups))), 0); errno != 0 {
-			return uintptr(errno)
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGID, uintptr(c.who.Gid), 0, 0); errno != 0 {
-			return uintptr(errno)
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETUID, uintptr(c.who.Uid), 0, 0); errno != 0 {
-			return uintptr(errno)
-		}
-	}
-	if c.dir != nil {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); errno != 0 {
-			return uintptr(errno)
-		}
-	}
 	// First out of the way, then to their places.
 	last := c.above + uintptr(len(c.files))
 	if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.report, last, unix.O_CLOEXEC); errno != 0 {
@@ -264,6 +248,23 @@ func (c *child) become() uintptr {
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
 		return uintptr(errno)
+	}
+	// Last: from then on others of the same user can stop it.
+	if c.who != nil {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(c.who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(c.who.Groups))), 0); errno != 0 {
+			return uintptr(errno)
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGID, uintptr(c.who.Gid), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETUID, uintptr(c.who.Uid), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	if c.dir != nil {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
 	}
 	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.file)), uintptr(unsafe.Pointer(unsafe.SliceData(c.argv))), uintptr(unsafe.Pointer(unsafe.SliceData(c.env))))
 	return uintptr(errno)
