@@ -41,11 +41,12 @@ func accounts() []Attack {
 			Held:  "^took " + most + " " + refused + "\n=> \ntook 4 done\n=> EXITED 0",
 		}
 	}
+	// Version 2 refuses no packet of UDP: the command ends, or with it the runner.
 	buffers := func(network string) Attack {
 		return Attack{
 			Name: "buffers of " + network, Class: Accounts, Defence: Buffers, Tries: "to fill the kernel's memory by what nobody reads", Tiers: shared, Bomb: true,
 			Steps: []Step{probe("buffers", network, "96"), probe("buffers", network, "1").inOther()},
-			Held:  "^holds [0-5]?\\d MiB\n=> EXITED 0\nholds [01] MiB\n=> EXITED 0|^=> MEMORY_LIMIT",
+			Held:  "^(holds [0-5]?\\d MiB\n=> EXITED 0|(holds 9\\d MiB\n)?=> (MEMORY_LIMIT|RUNNER_GONE OUT_OF_MEMORY).*)\nholds [01] MiB\n=> EXITED 0",
 		}
 	}
 	// charged is of memory of the kernel's that is counted for the runner.

@@ -27,10 +27,10 @@ type process struct {
 	pid   int
 
 	began         time.Time
-	lookedAt      time.Duration // when Excessive looked last; the watch's alone
-	refusedBefore int64         // by the runner's own kernel, when it began
-	crowded       bool          // another ran at the same time; guarded by the reaper's mutex
-	heldUp        bool          // its start took so long that it was killed
+	lookedAt      look  // when Excessive looked last; the watch's alone
+	refusedBefore int64 // by the runner's own kernel, when it began
+	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
+	heldUp        bool  // its start took so long that it was killed
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status

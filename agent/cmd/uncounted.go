@@ -11,11 +11,12 @@ import (
 // Some memory of the kernel is in no control group, and a program can take much of it in
 // a second: locks of parts of files (fcntl(2)), some 190 bytes each, and connections of
 // TCP that nobody has accepted, with all that was sent on them. The kernel lists both,
-// but at a cost. So they are looked at when a command could have made many: it had some
-// processor time since the last look.
+// but at a cost. So they are looked at when a command could have made many since the last
+// look: it had much processor time, or some and a second has passed.
 const (
 	lookTime = 200 * time.Millisecond // of all processors
-	lookWait = time.Second            // where nobody counts that
+	someTime = 10 * time.Millisecond
+	lookWait = time.Second
 )
 
 // mostListed is how many locks, and how many connections, are looked at.
@@ -25,6 +26,7 @@ const mostListed = 16 << 10
 const (
 	mostLocks      = 4096
 	mostUnaccepted = 16 << 20 // bytes, of the whole runner
+	mostBeyond     = 16 << 20 // bytes, of all commands
 )
 
 // connectionBytes is what a connection takes beside what was sent on it.
@@ -32,7 +34,13 @@ const connectionBytes = 2500
 
 // Excessive is of [serve.Process].
 func (p *process) Excessive() bool {
-	if p.host.inner != nil || !p.host.marking || !p.lookTimePassed() {
+	if p.host.inner != nil || !p.host.marking {
+		return false
+	}
+	if p.group != nil && p.group.counters.buffersBeyondLimit() {
+		return true
+	}
+	if !p.lookTimePassed() {
 		return false
 	}
 	if p.host.ownNetwork && unaccepted("tcp")+unaccepted("tcp6") > mostUnaccepted {
@@ -47,13 +55,33 @@ func (p *process) Excessive() bool {
 	return held > mostLocks
 }
 
+// buffersBeyondLimit reports whether buffers of sockets have taken more memory than all
+// commands may have. Version 2 counts what arrives, but from Linux 5.18 on refuses none
+// of it: the kernel's receiving end can't wait for memory, and leaves it to the next
+// one that can. Programs that only send need none again.
+func (c *counters) buffersBeyondLimit() bool {
+	if !c.unified() {
+		return false
+	}
+	all := c.of(".")
+	limit := all.number("memory", "memory.max", "")
+	return limit > 0 && all.number("memory", "memory.current", "") > limit+mostBeyond && c.number("memory", "memory.stat", "sock") > mostBeyond
+}
+
+// A look is when a command was looked at.
+type look struct {
+	cpu   time.Duration // that it had had
+	after time.Duration // since its start
+}
+
 // lookTimePassed reports whether it is time to look again.
 func (p *process) lookTimePassed() bool {
-	now, enough := time.Since(p.began), lookWait
+	now := look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // where nobody counts processor time
 	if p.group != nil && p.group.counters.has("cpuacct") {
-		now, enough = p.group.counters.cpu(), lookTime
+		now.cpu = p.group.counters.cpu()
 	}
-	if now-p.lookedAt < enough {
+	used, waited := now.cpu-p.lookedAt.cpu, now.after-p.lookedAt.after
+	if used < someTime || used < lookTime && waited < lookWait {
 		return false
 	}
 	p.lookedAt = now

@@ -118,49 +118,109 @@ func openAndStay(path uintptr, most int, tell uintptr) {
 }
 
 // fillBuffers fills buffers of sockets on the loopback that nobody reads, up to so many
-// MiB, and says how much the kernel took.
+// MiB, and says how much the kernel took. It has its sockets before: from then on it
+// asks for nothing that would have the kernel look at the memory of its group.
 func fillBuffers(network string, mib int) {
-	const pairs = 64
-	took := 0
-	for range pairs {
-		n, err := fillPair(network, mib<<20-took)
-		took += n
-		if err != nil || took >= mib<<20 {
-			break
+	senders, err := map[string]func(descriptors int) ([]sender, error){"tcp": connections, "udp": receivers}[network](240)
+	if err != nil {
+		say("holds nothing", result(err))
+		return
+	}
+	took, piece := 0, make([]byte, 32<<10)
+	for _, send := range senders {
+		if took < mib<<20 {
+			took += send(piece, mib<<20-took)
 		}
 	}
 	say("holds", strconv.Itoa(took>>20), "MiB")
+	if took >= 16<<20 {
+		time.Sleep(time.Second) //nolint:forbidigo // whoever looks may do so now
+	}
 }
 
-func fillPair(network string, most int) (took int, err error) {
-	const buffer = 4 << 20
-	var to, from int
-	if network == "tcp" {
-		to, from, err = connected()
-	} else {
-		to, from, err = bound()
-	}
+// A sender sends to a buffer until no more is taken, or so much was.
+type sender func(piece []byte, most int) (took int)
+
+const bufferSize = 4 << 20 // the kernel gives twice as much, or what the machine allows
+
+// connections returns senders on connections of TCP.
+func connections(descriptors int) ([]sender, error) {
+	listener, at, err := bound(unix.SOCK_STREAM)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	_ = unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer)
-	_ = unix.SetsockoptInt(from, unix.SOL_SOCKET, unix.SO_SNDBUF, buffer)
-	piece := make([]byte, 32<<10)
-	if network == "tcp" {
-		for idle := 0; took < most && idle < 3; {
-			if n, err := unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err == nil {
-				took, idle = took+n, 0
-				continue
-			}
-			idle++                       // what was sent may still be on its way to the other buffer
-			time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait for
+	if err := unix.Listen(listener, 1); err != nil {
+		return nil, err
+	}
+	var all []sender
+	for range descriptors / 2 {
+		from, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return nil, err
 		}
-		return took, nil
+		if err := unix.Connect(from, at); err != nil {
+			return nil, err
+		}
+		to, _, err := unix.Accept(listener)
+		if err != nil {
+			return nil, err
+		}
+		_ = unix.SetsockoptInt(from, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferSize)
+		_ = unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferSize)
+		all = append(all, func(piece []byte, most int) (took int) {
+			for idle := 0; took < most && idle < 3; {
+				if n, err := unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err == nil {
+					took, idle = took+n, 0
+					continue
+				}
+				idle++                       // what was sent may still be on its way to the other buffer
+				time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait for
+			}
+			return took
+		})
 	}
-	for range min(most/len(piece), 2*buffer/len(piece)) { // the kernel allows twice what was asked for
-		_, _ = unix.SendmsgN(from, piece, nil, nil, unix.MSG_DONTWAIT)
+	return all, nil
+}
+
+// receivers returns senders of packets to sockets of UDP. All send from one socket, so
+// that the others can be many.
+func receivers(descriptors int) ([]sender, error) {
+	from, _, err := bound(unix.SOCK_DGRAM)
+	if err != nil {
+		return nil, err
 	}
-	return queued(to), nil
+	_ = unix.SetsockoptInt(from, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferSize)
+	var all []sender
+	for range descriptors {
+		to, at, err := bound(unix.SOCK_DGRAM)
+		if err != nil {
+			return nil, err
+		}
+		_ = unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferSize)
+		all = append(all, func(piece []byte, most int) (took int) {
+			for took < most {
+				_ = unix.Sendto(from, piece, unix.MSG_DONTWAIT, at)
+				before := took
+				if took = queued(to); took <= before {
+					break // it wasn't kept, and the next wouldn't be
+				}
+			}
+			return took
+		})
+	}
+	return all, nil
+}
+
+// bound returns a socket with an address on the loopback.
+func bound(kind int) (fd int, at unix.Sockaddr, err error) {
+	if fd, err = unix.Socket(unix.AF_INET, kind, 0); err != nil {
+		return 0, nil, err
+	}
+	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, nil, err
+	}
+	at, err = unix.Getsockname(fd)
+	return fd, at, err
 }
 
 // queued returns how many bytes of memory wait in a socket (SO_MEMINFO).
@@ -173,46 +233,6 @@ func queued(fd int) int {
 	}
 	return int(info[0])
 }
-
-func connected() (to, from int, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, 0, err
-	}
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		return 0, 0, err
-	}
-	other, err := l.Accept()
-	if err != nil {
-		return 0, 0, err
-	}
-	return descriptor(other), descriptor(conn), nil
-}
-
-func bound() (to, from int, err error) {
-	l, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return 0, 0, err
-	}
-	conn, err := net.Dial("udp", l.LocalAddr().String())
-	if err != nil {
-		return 0, 0, err
-	}
-	return descriptor(l.(*net.UDPConn)), descriptor(conn), nil
-}
-
-// descriptor returns a copy of a connection's descriptor.
-func descriptor(of any) int {
-	file, err := of.(interface{ File() (*os.File, error) }).File()
-	if err != nil {
-		return -1
-	}
-	kept = append(kept, file)
-	return int(file.Fd())
-}
-
-var kept []*os.File
 
 // neighbours sends to so many places on the runner's own link, and says how many of them
 // the kernel has taken for neighbours.
