@@ -62,8 +62,12 @@ func all(network string, addresses ...string) (places []string) {
 	return places
 }
 
-// What is seen of a place that isn't reached, at once.
-const unreached = "(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES)"
+// What is seen of a place that isn't reached: a refusal at once, or nothing where the
+// kernel can only drop packets, such as Debian's.
+const unreached = "(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|silence)"
+
+// ask is a step that asks at places. Each may be silent for 10 seconds.
+func ask(places ...string) Step { return probe(append([]string{"ask"}, places...)...).within(30) }
 
 // refused is an attack of one who asks where nobody may: somebody public answers
 // it, so it has a network, and nobody else does.
@@ -71,7 +75,7 @@ func refused(name, tries string, by Defence, places ...string) Attack {
 	lines := fmt.Sprintf("^tcp \\S+ answered\n(\\S+ \\S+ %s\n){%d}=> EXITED 0", unreached, len(places))
 	return Attack{
 		Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true,
-		Steps: []Step{probe(append([]string{"ask", at("tcp", world.Public4)}, places...)...)}, Held: lines,
+		Steps: []Step{ask(append([]string{at("tcp", world.Public4)}, places...)...)}, Held: lines,
 	}
 }
 
@@ -79,7 +83,7 @@ func refused(name, tries string, by Defence, places ...string) Attack {
 // come, and it hasn't.
 func silent(name, tries string, by Defence, sends ...Step) Attack {
 	a := Attack{Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true}
-	a.Steps = append(slices.Clone(sends), probe("ask", at("udp", world.Public4), at("udp", world.Public6)))
+	a.Steps = append(slices.Clone(sends), ask(at("udp", world.Public4), at("udp", world.Public6)))
 	for _, s := range sends {
 		const text = 3 // of what the prober is told
 		a.Steps = append(a.Steps, heard(s.command[text]))
@@ -112,7 +116,7 @@ func online() []Attack {
 		{
 			// Nobody even tells where it is, so there is nobody to refuse it at once.
 			Name: "the machine at the end of the link", Class: Network, Defence: Machine, Tries: "to reach the machine at its link-local address", Reach: Open, Tiers: shared, Gentle: true,
-			Steps: []Step{probe("ask", at("tcp", "fe80::72:70ff:fe00:1%eth0"))}, Held: "^tcp \\S+ (silence|" + unreached + ")\n=> EXITED 0",
+			Steps: []Step{ask(at("tcp", "fe80::72:70ff:fe00:1%eth0"))}, Held: "^tcp \\S+ " + unreached + "\n=> EXITED 0",
 		},
 		{
 			Name: "raw packets", Class: Network, Defence: Filter, Tries: "to write packets as they are, such as answers for neighbours", Reach: Open, Tiers: shared, Gentle: true,
@@ -132,8 +136,8 @@ func online() []Attack {
 			Name: "another runner, online", Class: Network, Defence: Runners, Tries: "to reach what listens in another runner that has a network", Reach: Open, Tiers: shared,
 			Steps: []Step{
 				probe("serve", "7777", "50").inOther().behind(),
-				probe("ask", at("tcp", "127.0.0.1")).inOther(),
-				probe("ask", at("tcp", world.Public4), "tcp/{other4}:7777", "tcp/[{other6}]:7777", "udp/{other4}:7777", "mapped/{other4}:7777"),
+				ask(at("tcp", "127.0.0.1")).inOther(),
+				ask(at("tcp", world.Public4), "tcp/{other4}:7777", "tcp/[{other6}]:7777", "udp/{other4}:7777", "mapped/{other4}:7777"),
 			},
 			Held: "^listening done\n=> \ntcp \\S+ answered\n=> EXITED 0\ntcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0",
 		},
@@ -160,25 +164,25 @@ func named() []Attack {
 	return []Attack{
 		{
 			Name: "names that lead elsewhere", Class: Network, Defence: Rebinding, Tries: "to reach the machine's neighbours by names that are allowed", Reach: Named, Tiers: shared, Gentle: true,
-			Steps: []Step{probe(append([]string{"ask", at("tcp", "public.example")}, leading...)...)},
+			Steps: []Step{ask(append([]string{at("tcp", "public.example")}, leading...)...)},
 			Held:  fmt.Sprintf("^tcp \\S+ answered\n%s{%d}=> EXITED 0", unknown, len(leading)),
 		},
 		{
 			Name: "what isn't allowed", Class: Network, Defence: Narrowed, Tries: "to reach what is public, but not allowed", Reach: Named, Tiers: shared, Gentle: true,
-			Steps: []Step{probe("ask", at("tcp", "public.example"), at("tcp", world.Other4), at("tcp", world.Public6), at("udp", world.Other4))},
+			Steps: []Step{ask(at("tcp", "public.example"), at("tcp", world.Other4), at("tcp", world.Public6), at("udp", world.Other4))},
 			Held:  "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){3}=> EXITED 0",
 		},
 		{
 			Name: "another name server", Class: Network, Defence: Narrowed, Tries: "to have data carried out by names, or by who resolves them", Reach: Named, Tiers: shared, Gentle: true,
 			Steps: []Step{
-				probe("ask", at("tcp", "public.example"), "udp/"+world.Resolver+":53", "tcp/"+world.Resolver+":53", "tcp/"+world.Resolver+":853", "udp/"+world.Resolver+":853"),
-				probe("ask", at("tcp", "secret.tunnel.example")), heard("asked secret.tunnel.example"),
+				ask(at("tcp", "public.example"), "udp/"+world.Resolver+":53", "tcp/"+world.Resolver+":53", "tcp/"+world.Resolver+":853", "udp/"+world.Resolver+":853"),
+				ask(at("tcp", "secret.tunnel.example")), heard("asked secret.tunnel.example"),
 			},
 			Held: "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0\n" + unknown + "=> EXITED 0\n=> nothing came\n",
 		},
 		{
 			Name: "connections from an exposed port", Class: Network, Defence: Answers, Tries: "to reach the machine from the port that it is answered at", Reach: Exposed, Tiers: shared,
-			Steps: []Step{probe("from", exposedPort, gateway+":7777"), probe("from", exposedPort, world.Machine4+":7777")},
+			Steps: []Step{probe("from", exposedPort, gateway+":7777").within(30), probe("from", exposedPort, world.Machine4+":7777").within(30)},
 			Held:  "^(tcp \\S+ " + unreached + "\n=> EXITED 0\n){2}",
 		},
 		{
@@ -191,7 +195,7 @@ func named() []Attack {
 		{
 			Name: "an exposed port of the one before", Class: Network, Defence: OwnNetwork, Tries: "to sit at the port that the next one is reached at", Reach: Exposed, Tiers: shared,
 			Steps: []Step{
-				probe("serve", exposedPort, "50").behind(), next(), probe("ask", "tcp/127.0.0.1:"+exposedPort), probe("serve", exposedPort, "1"),
+				probe("serve", exposedPort, "50").behind(), next(), ask("tcp/127.0.0.1:" + exposedPort), probe("serve", exposedPort, "1"),
 			},
 			Held: "^listening done\n=> \n=> next\ntcp \\S+ ECONNREFUSED\n=> EXITED 0\nlistening done\n=> EXITED 0",
 		},
@@ -200,5 +204,5 @@ func named() []Attack {
 
 // scanned looks for open ports among those that exposed ones are mapped to.
 func scanned(address string) Step {
-	return probe("scan", address, strconv.Itoa(MappedFirst), strconv.Itoa(MappedLast))
+	return probe("scan", address, strconv.Itoa(MappedFirst), strconv.Itoa(MappedLast)).within(30)
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -20,20 +22,24 @@ import (
 // once, or never answered.
 const askWithin = 10 * time.Second
 
-// askAll asks at each place, such as "tcp/20.0.0.2:7777", and says "answered" or
-// why it wasn't. With "mapped" the address of IPv4 is put into one of IPv6, as the
-// kernel is given it.
+// askAll asks at all places at once, such as "tcp/20.0.0.2:7777", and says of each
+// "answered" or why it wasn't. With "mapped" the address of IPv4 is put into one of IPv6,
+// as the kernel is given it.
 func askAll(places []string) {
-	for _, place := range places {
-		network, at, _ := strings.Cut(place, "/")
-		var err error
-		if network == "mapped" {
-			err = askMapped(at)
-		} else {
-			err = askAt(&net.Dialer{Timeout: askWithin}, network, at)
-		}
-		say(network, at, answered(err))
+	answers := make([]string, len(places))
+	var all sync.WaitGroup
+	for i, place := range places {
+		all.Go(func() {
+			network, at, _ := strings.Cut(place, "/")
+			ask := func() error { return askAt(&net.Dialer{Timeout: askWithin}, network, at) }
+			if network == "mapped" {
+				ask = func() error { return askMapped(at) }
+			}
+			answers[i] = strings.Join([]string{network, at, answered(ask())}, " ")
+		})
 	}
+	all.Wait()
+	say(strings.Join(answers, "\n"))
 }
 
 func answered(err error) string {
@@ -41,7 +47,7 @@ func answered(err error) string {
 	switch {
 	case err == nil:
 		return "answered"
-	case errors.As(err, &late) && late.Timeout():
+	case errors.As(err, &late) && late.Timeout(), errors.Is(err, unix.EINPROGRESS): // so says connect after SO_SNDTIMEO
 		return "silence"
 	}
 	return result(err)
@@ -75,7 +81,7 @@ func askMapped(at string) error {
 	if err != nil {
 		return err
 	}
-	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 2}) // of connect, too
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(askWithin / time.Second)}) // of connect, too
 	file := os.NewFile(uintptr(fd), "socket")
 	defer file.Close()
 	if err := unix.Connect(fd, &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}); err != nil {
@@ -210,17 +216,21 @@ func serve(port string, seconds int) {
 	}
 }
 
-// scan connects to all ports of a range.
+// scan connects to all ports of a range at once.
 func scan(at string, first, last int) {
-	found := 0
+	var found atomic.Int32
+	var all sync.WaitGroup
 	for port := first; port <= last; port++ {
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(at, strconv.Itoa(port)), askWithin)
-		if err == nil {
-			found++
-			_ = conn.Close()
-		}
+		all.Go(func() {
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(at, strconv.Itoa(port)), askWithin)
+			if err == nil {
+				found.Add(1)
+				_ = conn.Close()
+			}
+		})
 	}
-	say("open", strconv.Itoa(found))
+	all.Wait()
+	say("open", strconv.Itoa(int(found.Load())))
 }
 
 // reconfigure tries to change its own link, as one who would take another's
