@@ -206,7 +206,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 			t.Errorf("execution %d is %+v", i, x)
 		}
 	}
-	// One that somebody deletes is told to be.
+	// Health stops telling of one that somebody deletes.
 	if err := os.Remove(filepath.Join(data, "output", ids[0][len(ids[0])-2:], ids[0])); err != nil {
 		t.Fatal(err)
 	}

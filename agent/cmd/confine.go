@@ -50,9 +50,9 @@ func confine(forks, ownNetwork bool) (l *launcher, gaps []error) {
 	return l, gaps
 }
 
-// refuseCores has the kernel write no core files. A limit of 1 byte refuses cores to a
-// program that takes them from a pipe, too; to that 0 is no limit (core(5)). Whoever
-// made the runner may have lowered it to 0 for good.
+// refuseCores has the kernel write no core files. With a limit of 1
+// byte it also sends none to a program that takes cores by a pipe; with 0 it would
+// (core(5)). The limit can't be raised again where it was 0 before.
 func refuseCores() error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	if err == unix.EPERM {

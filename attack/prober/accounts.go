@@ -134,7 +134,7 @@ func fillBuffers(network string, mib int) {
 	}
 	say("holds", strconv.Itoa(took>>20), "MiB")
 	if took >= 16<<20 {
-		time.Sleep(time.Second) //nolint:forbidigo // whoever looks may do so now
+		time.Sleep(time.Second) //nolint:forbidigo // the agent looks at it meanwhile
 	}
 }
 

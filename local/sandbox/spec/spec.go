@@ -158,8 +158,8 @@ func OpenFiles(r Resources) int {
 	return min(max(allFiles/max(r.Processes, 1), fewestFiles), mostFiles)
 }
 
-// What each user of a sandbox has of inotify. It is charged to whoever made the sandbox,
-// too, who has 128 instances by default.
+// Limits of inotify for each user of a sandbox. The kernel counts what they use for the
+// user who made the sandbox, too; that one has 128 instances by default.
 const (
 	InotifyInstances = 16
 	InotifyWatches   = 8192
