@@ -24,13 +24,19 @@ type account struct {
 	each     int64 // what a runner of the default size takes at most
 }
 
+// filesPerMiB is how many open files a runner's mappings can keep: a file and a mapping
+// take some 400 bytes of its memory.
+const filesPerMiB = 2500
+
 func accountsShared() []account {
 	r := runtime.DefaultResources()
 	return []account{
-		{"fs.file-max", "open files", 0, int64(spec.OpenFiles(spec.Resources(r)) * r.Processes)},
+		{"fs.file-max", "open files", 0, int64(spec.OpenFiles(spec.Resources(r))*r.Processes + filesPerMiB*r.MemoryMiB)},
 		{"fs.inotify.max_user_instances", "inotify instances", 0, 2 * spec.InotifyInstances},
 		{"fs.inotify.max_user_watches", "inotify watches", 0, 2 * spec.InotifyWatches},
 		{"kernel.pid_max", "processes", 0, int64(r.Processes) + 36},
+		{"kernel.threads-max", "processes", 0, int64(r.Processes) + 36},
+		{"net.ipv4.tcp_max_orphans", "connections that end", 0, 6710}, // 16 MiB of them
 		{"kernel.pty.max", "terminals", 1024, spec.Terminals},
 	}
 }
@@ -88,7 +94,7 @@ func diskReads() finding {
 	case !trees.LimitsReads():
 		return warn(name, advice, "no control groups limit them: neither io of version 2 nor blkio")
 	}
-	return fine(name, "each runner's are limited on the disk %s (--disk-read)", strings.Join(disks, ", "))
+	return fine(name, "each runner's can be limited on the disk %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
 }
 
 // judgeBoot looks at what the kernel was started with.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -287,9 +288,15 @@ func TestJudgeShared(t *testing.T) {
 			t.Errorf("%q with %d: %+v", test.pattern, test.most, got)
 		}
 	}
+	text, err := os.ReadFile("packaging/rockpool-sysctl.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, a := range accountsShared() {
-		if a.each <= 0 {
-			t.Errorf("%s: a runner takes %d", a.setting, a.each)
+		_, value, _ := strings.Cut(string(text), "\n"+a.setting+" = ")
+		value, _, _ = strings.Cut(value, "\n")
+		if has, err := strconv.ParseInt(value, 10, 64); err != nil || a.each <= 0 || (has-a.reserved)/a.each < fewRunners {
+			t.Errorf("%s: a runner takes %d, and the file for sysctl has %q", a.setting, a.each, value)
 		}
 	}
 }

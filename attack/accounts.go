@@ -11,6 +11,8 @@ func accounts() []Attack {
 		{"filter-calls", "to use it up by filters of calls", "EINVAL"},
 		{"filter-by-name", "to use it up by filters of calls, by their older name", "EINVAL"},
 		{"tcp-keys", "to have memory that nobody counts, by keys of TCP", "EPERM"},
+		{"shared-files", "to hold more locks than anybody counts, by processes that share their files", "EPERM"},
+		{"multicast4", "to have memory that nobody counts, by groups of IPv4", "EPERM"},
 		{"multicast6", "to have memory that nobody counts, by groups of IPv6", "EPERM"},
 		{"flow-labels", "to use up the machine's labels of flows", "EPERM"},
 		{"file-users", "to have memory that nobody counts, by lists of who may use files", "ENOTSUP|EOPNOTSUPP"},

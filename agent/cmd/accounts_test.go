@@ -134,10 +134,9 @@ int main(int n, char **v) {
 
 // TestSocketsOf reads a row of /proc/net/protocols.
 func TestSocketsOf(t *testing.T) {
-	const text = "protocol  size sockets  memory press\nNETLINK   1096     12      -1   NI\nTCP       2304  x"
-	for protocol, want := range map[string]int{"NETLINK": 12, "TCP": mostNetlink, "UDP": mostNetlink} {
-		if got := socketsOf([]byte(text), protocol); got != want {
-			t.Errorf("%s: %d, want %d", protocol, got, want)
+	for row, want := range map[string]int{"NETLINK   1096     12      -1   NI\n": 12, "protocol  size sockets  memory press\n": -1, "NETLINK  1096 x\n": -1, "UDP 1 2\n": -1} {
+		if got, ok := socketsOf([]byte(row), "NETLINK"); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: %d, %v; want %d", row, got, ok, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -175,12 +176,17 @@ func ret(result uint32) unix.SockFilter {
 func loadFilters(forks, ownNetwork bool) error {
 	t := judgements(forks)
 	if ownNetwork {
-		// From Linux 5.7 on; who traces the agent may have taken it, too.
-		if listener, err := loadFilter(assemble(architecture, &t, notify), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH); err == nil {
+		listener, err := loadFilter(assemble(architecture, &t, notify), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
+		if err == nil {
 			go countNetlink(listener) // for as long as the program runs
 			return nil
 		}
-		_, err := loadFilter(assemble(architecture, &t, noFamily), 0)
+		// Linux before 5.7 has no such listener, and who traces the agent may have one.
+		if err != unix.EINVAL && err != unix.EBUSY {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "agent: programs can't list interfaces by netlink: nobody could count its sockets (%v)\n", err)
+		_, err = loadFilter(assemble(architecture, &t, noFamily), 0)
 		return err
 	}
 	_, err := loadFilter(assemble(architecture, &t, allow), 0)

@@ -70,6 +70,7 @@ var socketOptions = []struct {
 }{
 	{unix.SOL_SOCKET, []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}},
 	{unix.SOL_TCP, []uint32{unix.TCP_ULP, unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, addKey}},
+	{unix.SOL_IP, []uint32{unix.IP_ADD_MEMBERSHIP, unix.IP_ADD_SOURCE_MEMBERSHIP, unix.IP_MSFILTER, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
 	{unix.SOL_IPV6, []uint32{flowLabels, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
 }
 
@@ -78,6 +79,11 @@ func (p *program) judgeArguments(j judgement) {
 	switch j {
 	case byFlags:
 		p.ifAny(0, newNamespaces, refuse)
+		// Processes that share their table of files share its locks, and the kernel lists
+		// none whose maker has ended.
+		p.load(argument(0))
+		p.mask(unix.CLONE_FILES | unix.CLONE_THREAD)
+		p.ifOneOf([]uint32{unix.CLONE_FILES}, refuse)
 	case byRequest:
 		p.load(argument(1))
 		p.ifOneOf(terminalRequests, refuse)

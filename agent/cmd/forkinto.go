@@ -25,7 +25,8 @@ import (
 // A cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
 	flags      uint64
-	_          [3]uint64 // where ids go
+	pidFD      uint64
+	_          [2]uint64 // where ids go
 	exitSignal uint64
 	_          [5]uint64 // stack, thread-local storage, wanted ids
 	cgroup     uint64
@@ -53,9 +54,9 @@ type child struct {
 	errno     uintptr
 }
 
-// refuseOwn is added to the filter of what is executed: it refuses what that lets
-// through for the agent alone. Nothing that is executed can add a filter: programs
-// take that as a kernel's that has none.
+// refuseOwn is added to the filter of what is executed. It refuses clone3 and new
+// filters, which the agent's own filter allows. Programs get the error of a kernel
+// without filters.
 var refuseOwn = []unix.SockFilter{
 	load(dataNumber),
 	jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1),
@@ -67,12 +68,17 @@ var refuseOwn = []unix.SockFilter{
 	ret(allow),
 }
 
-// canFork reports whether the kernel has clone3 and lets it through: some container
-// runtimes don't.
+// canFork reports whether the kernel has what [startIn] needs (Linux 5.5), and lets it
+// through: some container runtimes don't. What it asks for is known, and then fails:
+// there is no room for the descriptor of the child.
 func canFork() bool {
-	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
-	return errno == unix.EINVAL
+	args := cloneArgs{flags: childFlags | unix.CLONE_PIDFD, pidFD: 1, exitSignal: uint64(unix.SIGCHLD)}
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+	return errno == unix.EFAULT
 }
+
+// childFlags are of each child.
+const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
 
 // noGroup has a program begin in the calling thread's groups.
 const noGroup = -1
@@ -132,7 +138,7 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 // newChild makes everything that needs memory.
 func newChild(group, files int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
 	c := &child{
-		clone:    cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)},
+		clone:    cloneArgs{flags: childFlags, exitSignal: uint64(unix.SIGCHLD)},
 		all:      ^uint64(0),
 		files:    attr.Files,
 		above:    uintptr(len(attr.Files)),

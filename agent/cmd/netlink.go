@@ -88,32 +88,21 @@ func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 // netlinkSockets returns how many there are in this network; [mostNetlink] if the
 // kernel doesn't say.
 func netlinkSockets() int {
-	fd, err := unix.Open("/proc/self/net/protocols", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return mostNetlink
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text [8 << 10]byte
-	size := 0
-	for size < len(text) {
-		n, err := unix.Read(fd, text[size:])
-		if n <= 0 || err != nil {
-			break
+	count := mostNetlink
+	eachLine("/proc/self/net/protocols", func(row []byte) {
+		if n, ok := socketsOf(row, "NETLINK"); ok {
+			count = n
 		}
-		size += n
-	}
-	return socketsOf(text[:size], "NETLINK")
+	})
+	return count
 }
 
-// socketsOf returns the third column of the row of a protocol in
-// /proc/net/protocols; [mostNetlink] if there is none.
-func socketsOf(text []byte, protocol string) int {
-	for row := range bytes.Lines(text) {
-		if fields := bytes.Fields(row); len(fields) > 2 && string(fields[0]) == protocol {
-			if n, err := strconv.Atoi(string(fields[2])); err == nil {
-				return n
-			}
-		}
+// socketsOf returns the third column of a protocol's row in /proc/net/protocols.
+func socketsOf(row []byte, protocol string) (count int, ok bool) {
+	fields := bytes.Fields(row)
+	if len(fields) < 3 || string(fields[0]) != protocol {
+		return 0, false
 	}
-	return mostNetlink
+	count, err := strconv.Atoi(string(fields[2]))
+	return count, err == nil
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Some memory of the kernel is in no control group, and a program can take much of it in
-// a second: locks of parts of files (fcntl(2)), some 190 bytes each, and connections of
+// No control group counts some of the kernel's memory, and a program can take much of it
+// in a second: locks of parts of files (fcntl(2)), some 190 bytes each, and connections of
 // TCP that nobody has accepted, with all that was sent on them. The kernel lists both,
 // but at a cost. So they are looked at when a command could have made many since the last
 // look: it had much processor time, or some and a second has passed.
@@ -19,7 +19,8 @@ const (
 	lookWait = time.Second
 )
 
-// mostListed is how many locks, and how many connections, are looked at.
+// mostListed is how many locks, and how many sockets of TCP, are looked at. A runner that
+// has more has too many: it would take long to look at them all.
 const mostListed = 16 << 10
 
 // What a command may take of each. Databases hold a few locks; a server accepts.
@@ -32,9 +33,10 @@ const (
 // connectionBytes is what a connection takes beside what was sent on it.
 const connectionBytes = 2500
 
-// Excessive is of [serve.Process].
+// Excessive is of [serve.Process]. Connections are the whole runner's: each command that
+// is looked at ends.
 func (p *process) Excessive() bool {
-	if p.host.inner != nil || !p.host.marking {
+	if p.host.inner != nil {
 		return false
 	}
 	if p.group != nil && p.group.counters.buffersBeyondLimit() {
@@ -43,22 +45,16 @@ func (p *process) Excessive() bool {
 	if !p.lookTimePassed() {
 		return false
 	}
-	if p.host.ownNetwork && unaccepted("tcp")+unaccepted("tcp6") > mostUnaccepted {
+	if p.host.ownNetwork && manyUnaccepted() {
 		return true
 	}
-	held := 0
-	for pid, n := range lockHolders() {
-		if s, err := readStatus(pid); err == nil && s.slot == p.gid {
-			held += n
-		}
-	}
-	return held > mostLocks
+	return p.host.marking && p.manyLocks()
 }
 
 // buffersBeyondLimit reports whether buffers of sockets have taken more memory than all
-// commands may have. Version 2 counts what arrives, but from Linux 5.18 on refuses none
-// of it: the kernel's receiving end can't wait for memory, and leaves it to the next
-// one that can. Programs that only send need none again.
+// commands may have. On version 2, from Linux 5.18 on, the kernel charges packets that
+// arrive even beyond the limit, and enforces the limit at the next allocation that can
+// wait. A program that only sends makes no such allocation.
 func (c *counters) buffersBeyondLimit() bool {
 	if !c.unified() {
 		return false
@@ -88,16 +84,22 @@ func (p *process) lookTimePassed() bool {
 	return true
 }
 
-// lockHolders returns how many locks processes of this runner hold, as far as they are
-// among the first that the kernel lists.
-func lockHolders() map[int]int {
+// manyLocks reports whether p's processes hold too many locks, or all of the runner hold
+// more than are looked at. The kernel lists a runner's own only.
+func (p *process) manyLocks() bool {
 	holders := map[int]int{}
-	eachLine("/proc/locks", func(line []byte) {
+	whole := eachLine("/proc/locks", func(line []byte) {
 		if pid := holderOf(line); pid > 0 {
 			holders[pid]++
 		}
 	})
-	return holders
+	held := 0
+	for pid, n := range holders {
+		if s, err := readStatus(pid); err == nil && s.slot == p.gid {
+			held += n
+		}
+	}
+	return !whole || held > mostLocks
 }
 
 // holderOf returns the process of a line of /proc/locks, such as
@@ -111,11 +113,16 @@ func holderOf(line []byte) int {
 	return pid
 }
 
-// unaccepted returns how many bytes the connections of this network take that nobody
-// has accepted, as far as they are among the first that the kernel lists.
-func unaccepted(protocol string) (size int64) {
-	eachLine("/proc/self/net/"+protocol, func(line []byte) { size += unacceptedSize(line) })
-	return size
+// manyUnaccepted reports whether the connections of this network that nobody has accepted
+// take too much memory, or there are more sockets than are looked at.
+func manyUnaccepted() bool {
+	size := int64(0)
+	for _, protocol := range []string{"tcp", "tcp6"} {
+		if !eachLine("/proc/self/net/"+protocol, func(line []byte) { size += unacceptedSize(line) }) {
+			return true
+		}
+	}
+	return size > mostUnaccepted
 }
 
 // unacceptedSize returns what a line of /proc/net/tcp says of a connection that nobody
@@ -127,7 +134,7 @@ func unacceptedSize(line []byte) int64 {
 	if len(fields) <= inode || string(fields[inode]) != "0" {
 		return 0
 	}
-	if s := string(fields[state]); s == "06" || s == "03" { // TIME_WAIT and SYN_RECV, which are small
+	if s := string(fields[state]); s == "06" || s == "03" { // TIME_WAIT and SYN_RECV, which are small, and few: [boundUsers]
 		return 0
 	}
 	_, received, _ := bytes.Cut(fields[queues], []byte(":"))
@@ -135,11 +142,12 @@ func unacceptedSize(line []byte) int64 {
 	return connectionBytes + n
 }
 
-// eachLine calls each with the first lines of a file of /proc.
-func eachLine(path string, each func(line []byte)) {
+// eachLine calls each with the first lines of a file of /proc, and reports whether these
+// were all. A file that can't be read has none.
+func eachLine(path string, each func(line []byte)) (all bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return
+		return true
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var buf [4096]byte
@@ -147,7 +155,7 @@ func eachLine(path string, each func(line []byte)) {
 	for listed := 0; listed < mostListed; {
 		n, err := unix.Read(fd, buf[kept:])
 		if n <= 0 || err != nil {
-			return
+			return true
 		}
 		text := buf[:kept+n]
 		end := bytes.LastIndexByte(text, '\n') + 1
@@ -157,4 +165,5 @@ func eachLine(path string, each func(line []byte)) {
 		}
 		kept = copy(buf[:], text[end:])
 	}
+	return false
 }

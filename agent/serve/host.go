@@ -69,8 +69,8 @@ type Process interface {
 	// so that an implementation may look at more.
 	Refused() int64
 	// Excessive reports whether all that runs holds too much memory of the kernel that
-	// nobody counts, as far as it is looked at this time. It is asked again and again,
-	// by one goroutine.
+	// nobody counts. Not each call looks: it is asked again and again, by one
+	// goroutine.
 	Excessive() bool
 	// Close frees what the process holds, after Wait, a last Kill and the end
 	// of both outputs, and tells what it used.

@@ -440,6 +440,8 @@ func accountCalls() map[string]call {
 		"filter-calls":    seccompFilter,
 		"filter-by-name":  seccompByName,
 		"tcp-keys":        option(unix.AF_INET, unix.SOCK_STREAM, unix.SOL_TCP, unix.TCP_MD5SIG),
+		"multicast4":      option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_IP, unix.IP_ADD_MEMBERSHIP),
+		"shared-files":    func() error { return cloneWith(unix.CLONE_FILES) },
 		"multicast6":      option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, unix.IPV6_JOIN_GROUP),
 		"flow-labels":     option(unix.AF_INET6, unix.SOCK_DGRAM, unix.SOL_IPV6, flowLabels),
 		"file-users":      fileUsers,

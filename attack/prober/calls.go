@@ -82,7 +82,7 @@ func calls() map[string]call {
 		"fsopen":         raw(unix.SYS_FSOPEN, text("tmpfs"), 0),
 		"unshare":        raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER),
 		"unshare-net":    raw(unix.SYS_UNSHARE, unix.CLONE_NEWNET),
-		"clone-user":     cloneUser,
+		"clone-user":     func() error { return cloneWith(unix.CLONE_NEWUSER) },
 		"clone3":         raw(unix.SYS_CLONE3, 0, 0),
 		"setns":          setns,
 		"mknod-disk":     raw(unix.SYS_MKNODAT, unixAt, text("/workspace/disk"), unix.S_IFBLK|0o666, 8<<8),
@@ -168,8 +168,9 @@ func tryCall(names []string) {
 }
 
 // cloneUser makes a process in a user namespace of its own, which ends at once.
-func cloneUser() error {
-	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+// cloneWith makes a process that ends at once.
+func cloneWith(flags uintptr) error {
+	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	switch {
 	case errno != 0:
 		return errno

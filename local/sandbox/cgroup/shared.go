@@ -114,12 +114,12 @@ func setDisk(dir, file, disk, limits string) error {
 func Disks(paths ...string) (disks []string, err error) {
 	for _, path := range paths {
 		var stat unix.Stat_t
-		if err := unix.Stat(path, &stat); errors.Is(err, unix.ENOENT) || path == "" {
+		if err := unix.Stat(path, &stat); errors.Is(err, unix.ENOENT) {
 			continue
 		} else if err != nil {
 			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 		}
-		disk, err := wholeDisk(fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))
+		disk, err := wholeDisk(devices, fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))
 		if err != nil {
 			return nil, err
 		}
@@ -130,19 +130,25 @@ func Disks(paths ...string) (disks []string, err error) {
 	return disks, nil
 }
 
+// devices has a link to each block device, named "major:minor". A partition's directory
+// is in its disk's.
+const devices = "/sys/dev/block"
+
 // wholeDisk returns the disk of a partition, and any other device as it is; "" for
 // what is no device.
-func wholeDisk(device string) (string, error) {
-	at := filepath.Join("/sys/dev/block", device)
+func wholeDisk(devices, device string) (string, error) {
+	at, err := filepath.EvalSymlinks(filepath.Join(devices, device))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
-		at += "/.."
+		at = filepath.Dir(at)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	text, err := os.ReadFile(filepath.Join(at, "dev"))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -39,17 +39,6 @@ static int write_in(int user_namespace, int network, const struct setting *s, in
 	if (failed) return failed;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }
-
-static int write_settings(int user_namespace, int network, const char *instances, const char *watches) {
-	const struct setting all[] = {
-		{"/proc/sys/user/max_inotify_instances", instances},
-		{"/proc/sys/user/max_inotify_watches", watches},
-		// Memory of each socket's options, which no control group counts: from Linux 6.8 on
-		// a network's own setting. Without it the filter refuses what takes most of it.
-		{"/proc/sys/net/core/optmem_max", "4096"},
-	};
-	return write_in(user_namespace, network, all, sizeof all / sizeof *all);
-}
 */
 import "C"
 
@@ -92,11 +81,29 @@ func boundUsers(pid int) error {
 		return err
 	}
 	defer func() { _ = unix.Close(network) }()
-	instances, watches := C.CString(strconv.Itoa(spec.InotifyInstances)), C.CString(strconv.Itoa(spec.InotifyWatches)) // for this process's short life
-	if errno := C.write_settings(C.int(namespace), C.int(network), instances, watches); errno != 0 {
+	all := make([]C.struct_setting, 0, len(settings))
+	for _, s := range settings { // for this process's short life
+		all = append(all, C.struct_setting{file: C.CString("/proc/sys/" + s.name), value: C.CString(strconv.Itoa(s.value))})
+	}
+	if errno := C.write_in(C.int(namespace), C.int(network), &all[0], C.int(len(all))); errno != 0 {
 		return fmt.Errorf("settings of the sandbox's namespaces: %w", syscall.Errno(errno))
 	}
 	return nil
+}
+
+// settings are those of a sandbox's users and network. A kernel may have a network's only
+// for the whole machine; then they stay as they are.
+var settings = []struct {
+	name  string
+	value int
+}{
+	{"user/max_inotify_instances", spec.InotifyInstances},
+	{"user/max_inotify_watches", spec.InotifyWatches},
+	// Memory of each socket's options, which no control group counts: from Linux 6.8 on
+	// a network's own. Without it the filter refuses what takes most of it.
+	{"net/core/optmem_max", 4096},
+	// The agent looks at so many sockets of TCP that these leave room for others.
+	{"net/ipv4/tcp_max_tw_buckets", 4096},
 }
 
 // boundGroups limits what the groups of a sandbox can.

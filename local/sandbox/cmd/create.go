@@ -75,7 +75,7 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 	}
 	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: l.resolver()}
 	s := spec.New(of, c.Machine)
-	s.Process.Rlimits = lowered(s.Process.Rlimits)
+	s.Process.Rlimits = attainable(s.Process.Rlimits)
 	limits, err := spec.Limits(s, c.Machine.Lacks)
 	if err != nil {
 		return helper.Answer{}, finalError{err}

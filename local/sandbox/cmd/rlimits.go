@@ -26,13 +26,16 @@ var rlimitNumbers = map[string]int{
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
 }
 
-// lowered are limits without those that this process can't give, since it has less
-// itself and may not have the right to raise that.
-func lowered(of []specs.POSIXRlimit) []specs.POSIXRlimit {
+// attainable returns the limits, each at most this process's own hard limit. It raises that
+// first, if it has the right to.
+func attainable(of []specs.POSIXRlimit) []specs.POSIXRlimit {
 	of = slices.Clone(of)
 	for i, limit := range of {
 		var own unix.Rlimit
 		if number, known := rlimitNumbers[limit.Type]; known && unix.Getrlimit(number, &own) == nil {
+			if limit.Hard > own.Max && unix.Setrlimit(number, &unix.Rlimit{Cur: own.Cur, Max: limit.Hard}) == nil {
+				continue
+			}
 			of[i].Soft, of[i].Hard = min(limit.Soft, own.Max), min(limit.Hard, own.Max)
 		}
 	}

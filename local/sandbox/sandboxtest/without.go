@@ -128,7 +128,7 @@ func ownFilter() unix.SockFprog {
 	}
 	p.load(argument(1))
 	p.mask(socketType)`},
-	{"agent/cmd/uncounted.go", `	if p.host.inner != nil ||`, `	if isWithout("uncounted") || p.host.inner != nil ||`},
+	{"agent/cmd/uncounted.go", `	if p.host.inner != nil {`, `	if isWithout("uncounted") || p.host.inner != nil {`},
 	{"agent/cmd/segments.go", `	if h.ownIPC {`, `	if h.ownIPC && !isWithout("segments") {`},
 	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
 		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
@@ -219,8 +219,8 @@ func weaken(s *specs.Spec) {
 `},
 	{"local/sandbox/cmd/create.go", `	limits, err := spec.Limits(s, c.Machine.Lacks)`, `	weaken(s)
 	limits, err := spec.Limits(s, c.Machine.Lacks)`},
-	{"local/sandbox/cmd/bound.go", `	if errno := C.write_settings(`, `	if isWithout("network") { // it is the machine's
-	} else if errno := C.write_settings(`},
+	{"local/sandbox/cmd/bound.go", `	if errno := C.write_in(`, `	if isWithout("network") { // it is the machine's
+	} else if errno := C.write_in(`},
 	{"local/sandbox/cmd/bound.go", `	namespace, err := unix.Open(`, `	if isWithout("inotify") {
 		return nil
 	}
