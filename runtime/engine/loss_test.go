@@ -142,6 +142,12 @@ func TestFullInBetween(t *testing.T) {
 func brokenDisk(t *testing.T) (*bed, disk.Disk) {
 	t.Helper()
 	d := disk.New(t)
+	return onDisk(t, d), d
+}
+
+// onDisk runs an engine with its logs on d.
+func onDisk(t *testing.T, d disk.Disk) *bed {
+	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	b.cluster = b.fake
 	if err := os.Symlink(d.Dir, filepath.Join(b.dir, "output")); err != nil {
@@ -154,7 +160,20 @@ func brokenDisk(t *testing.T) (*bed, disk.Disk) {
 	})
 	b.start(t)
 	b.environment(t, "a", 1)
-	return b, d
+	return b
+}
+
+// TestOutputThatReachesNoDisk: writes go to the page cache and no further.
+func TestOutputThatReachesNoDisk(t *testing.T) {
+	d := disk.NewThin(t)
+	b := onDisk(t, d)
+	d.Starve(t)
+	wait.For(t, "it is down", func() bool { return b.component(t, "output").Status == HealthDown })
+	if c := b.component(t, "output"); !strings.Contains(c.Message, unix.EIO.Error()) && !strings.Contains(c.Message, unix.ENOSPC.Error()) {
+		t.Errorf("%+v", c)
+	}
+	d.Feed(t)
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 }
 
 // TestUnwritableForAWhile: Health says so, and is well when it is over, though nothing

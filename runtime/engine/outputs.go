@@ -52,7 +52,7 @@ func (e *Engine) outputHealth(ctx context.Context) (HealthStatus, string) {
 	return HealthOK, ""
 }
 
-// tryOutput makes a file where the logs are, writes to it, and removes it. After a
+// tryOutput makes a file where the logs are, brings it to the disk, and removes it. After a
 // loss it needs as much room as a log would at once.
 func (e *Engine) tryOutput() error {
 	size := 1
@@ -62,7 +62,7 @@ func (e *Engine) tryOutput() error {
 	err := os.MkdirAll(e.outputDir(), 0o700)
 	path := filepath.Join(e.outputDir(), "check")
 	if err == nil {
-		err = os.WriteFile(path, make([]byte, size), 0o600)
+		err = writeThrough(path, make([]byte, size))
 		if left := os.Remove(path); err == nil {
 			err = left
 		}
@@ -80,6 +80,20 @@ func (e *Engine) tryOutput() error {
 		advice = "the disk is full: free some room in the data directory"
 	}
 	return fmt.Errorf("no log can be written: %s: %w", advice, err)
+}
+
+// writeThrough writes a file and waits until the disk has it: a disk that fails
+// may show only then.
+func writeThrough(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 func (e *Engine) outputDir() string { return filepath.Join(e.dir, "output") }

@@ -26,7 +26,8 @@ type file struct {
 
 // Check returns an error, which says what to do, unless the database stores
 // what is written to it, or did within the last second. It writes to it, in the
-// way in which all is written. STORAGE_FULL: only room is missing.
+// way in which all is written, and knows whether the last checkpoint brought the
+// writes to the disk. STORAGE_FULL: only room is missing.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Ask(ctx)
 	if errors.Is(err, probe.ErrLate) {
@@ -54,6 +55,11 @@ func (s *Store) tryWrite() error {
 	if err == nil {
 		var one int
 		err = s.reads.QueryRow("SELECT 1").Scan(&one)
+	}
+	if err == nil {
+		if failed := s.stays.Load(); failed != nil {
+			err = typed(*failed, "bring writes to the disk")
+		}
 	}
 	if err != nil {
 		return s.explained(err)
@@ -122,5 +128,5 @@ func (s *Store) tryFile() error {
 		return err
 	}
 	_, err = file.Write(make([]byte, 1))
-	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
 }

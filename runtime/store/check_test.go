@@ -58,6 +58,24 @@ func TestCheckOfADiskThatFails(t *testing.T) {
 	}
 }
 
+// TestCheckOfADiskThatLosesWrites: they go to the page cache and no further, so only
+// the checkpoint finds out.
+func TestCheckOfADiskThatLosesWrites(t *testing.T) {
+	d := disk.NewThin(t)
+	s := open(t, filepath.Join(d.Dir, "db"))
+	s.wantWell(t)
+	d.Starve(t)
+	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, make([]byte, 4<<20)); err != nil {
+		t.Fatal("a commit finds out:", err)
+	}
+	s.wantBroken(t, "can't be written", "the disk fails", "dmesg")
+	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r2"}, nil); err != nil {
+		t.Error("a commit finds out:", err)
+	}
+	d.Feed(t)
+	s.wantWell(t)
+}
+
 // TestCheckIsWellAgain: without a restart.
 func TestCheckIsWellAgain(t *testing.T) {
 	t.Run("writes are refused", func(t *testing.T) {

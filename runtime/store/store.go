@@ -41,6 +41,7 @@ type Store struct {
 	closed chan struct{}         // closed by Close: no more writes are taken
 	dirty  atomic.Bool           // something was committed since the last checkpoint
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
+	stays  atomic.Pointer[error] // why the last checkpoint brought nothing to the disk; nil: it did
 	group  sync.WaitGroup
 
 	fresh      bool   // there was none
@@ -197,8 +198,16 @@ func (s *Store) checkpoints() {
 		if !s.dirty.Swap(false) {
 			continue
 		}
-		if _, err := s.reads.Exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		var busy, frames, stored int
+		err := s.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
+		switch {
+		case err != nil: // a disk that fails may show only here: commits go to the page cache
+			s.stays.Store(&err)
 			s.dirty.Store(true)
+		case busy != 0 || stored < frames: // others use the log: nothing is known of the disk
+			s.dirty.Store(true)
+		default:
+			s.stays.Store(nil)
 		}
 	}
 }
