@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -14,56 +16,33 @@ import (
 // poolComponent begins the names of the pools' components.
 const poolComponent = "pool "
 
-// Health returns the state of the whole and of its parts.
+// healthWithin is how long Health waits for the cluster.
+const healthWithin = 5 * time.Second
+
+// Health returns the state of the whole and of its parts. Where ctx ends first, the
+// answer isn't kept: a caller that left says nothing of the parts.
 func (e *Engine) Health(ctx context.Context) Health {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if status, err := e.cluster.Status(ctx); err != nil {
-		e.setHealth("cluster", HealthDown, err.Error())
-	} else if len(status.Problems) > 0 {
-		e.setHealth("cluster", HealthDegraded, told(status.Problems))
-	} else {
-		e.setHealth("cluster", HealthOK, status.Remark)
-	}
-	if err := e.store.Check(ctx); err != nil {
-		e.setHealth("store", HealthDown, err.Error())
-	} else {
-		e.setHealth("store", HealthOK, "")
-	}
-	status, message := e.outputHealth(ctx)
-	e.setHealth("output", status, message)
-	if found := e.orphans.found(e.store.Fresh()); found != "" {
-		e.setHealth(orphanedComponent, HealthDegraded, found)
-	} else {
-		e.forgetHealth(orphanedComponent)
-	}
-	if skipped := e.skipped(); len(skipped) > 0 {
-		e.setHealth("restore", HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0]))
-	} else {
-		e.setHealth("restore", HealthOK, "")
-	}
-	attacks := e.lastAttacks()
-	for _, env := range e.Environments() {
-		status, _ := e.PoolStatus(env.ID)
-		verdict, message := HealthOK, status.Reason
-		if alert := e.poolAlert(env.ID); alert.Standing() {
-			message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
-		}
-		if message != "" {
-			verdict = HealthDegraded
-		}
-		e.setHealth(poolComponent+string(env.ID), verdict, message)
-	}
+	found, attacks := e.inspect(ctx)
+	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	health := Health{Status: HealthOK, Attacks: attacks}
-	for name, c := range e.health {
-		if id, ok := strings.CutPrefix(name, poolComponent); ok {
-			if _, exists := e.environments[runtime.EnvironmentID(id)]; !exists {
-				delete(e.health, name)
-				continue
-			}
+	all := maps.Clone(e.health)
+	for _, c := range found {
+		if c.Since = now; all[c.Name].Status == c.Status {
+			c.Since = all[c.Name].Since
 		}
+		all[c.Name] = c
+	}
+	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool {
+		id, isPool := strings.CutPrefix(name, poolComponent)
+		_, exists := e.environments[runtime.EnvironmentID(id)]
+		return c.Status == "" || isPool && !exists
+	})
+	if ctx.Err() == nil {
+		e.health = all
+	}
+	health := Health{Status: HealthOK, Attacks: attacks}
+	for _, c := range all {
 		health.Components = append(health.Components, c)
 		if c.Status.worseThan(health.Status) {
 			health.Status = c.Status
@@ -73,25 +52,88 @@ func (e *Engine) Health(ctx context.Context) Health {
 	return health
 }
 
-// lastAttacks notes what came of the last attacks. That there were none is no
+// inspect returns the state of the parts that say it only when they are asked. One
+// without a Status isn't there.
+func (e *Engine) inspect(ctx context.Context) (found []ComponentHealth, attacks *Attacks) {
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
+	output := ComponentHealth{Name: "output"}
+	var checks sync.WaitGroup // at once: one that hangs takes no time from the others
+	checks.Go(func() { cluster.Status, cluster.Message = e.clusterHealth(ctx) })
+	checks.Go(func() {
+		if err := e.store.Check(ctx); err != nil {
+			store.Status, store.Message = HealthDown, err.Error()
+		}
+	})
+	stalls := false
+	checks.Go(func() { output.Status, output.Message, stalls = e.outputHealth(ctx) })
+	checks.Wait()
+	found = append(found, cluster, store, output)
+
+	if !stalls { // else they would hang; what was found the last time stays
+		orphaned := ComponentHealth{Name: orphanedComponent}
+		if orphaned.Message = e.orphans.found(e.store.Fresh()); orphaned.Message != "" {
+			orphaned.Status = HealthDegraded
+		}
+		var attacked ComponentHealth
+		attacks, attacked = e.lastAttacks()
+		found = append(found, orphaned, attacked)
+	}
+	restore := ComponentHealth{Name: "restore", Status: HealthOK}
+	if skipped := e.skipped(); len(skipped) > 0 {
+		restore.Status, restore.Message = HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0])
+	}
+	found = append(found, restore)
+	for _, env := range e.Environments() {
+		found = append(found, e.poolHealth(env.ID))
+	}
+	return found, attacks
+}
+
+func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
+	status, err := e.cluster.Status(ctx)
+	switch {
+	case err != nil:
+		return HealthDown, err.Error()
+	case len(status.Problems) > 0:
+		return HealthDegraded, told(status.Problems)
+	default:
+		return HealthOK, status.Remark
+	}
+}
+
+func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
+	status, _ := e.PoolStatus(id)
+	c := ComponentHealth{Name: poolComponent + string(id), Status: HealthOK, Message: status.Reason}
+	if alert := e.poolAlert(id); alert.Standing() {
+		c.Message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
+	}
+	if c.Message != "" {
+		c.Status = HealthDegraded
+	}
+	return c
+}
+
+// lastAttacks returns what came of the last attacks. That there were none is no
 // fault, and no part either.
-func (e *Engine) lastAttacks() *Attacks {
-	const name = "attacks"
+func (e *Engine) lastAttacks() (*Attacks, ComponentHealth) {
+	c := ComponentHealth{Name: "attacks"}
 	if e.attacks == nil {
-		return nil
+		return nil, c
 	}
 	last, err := e.attacks()
 	switch {
 	case err != nil:
-		e.setHealth(name, HealthDegraded, err.Error())
+		c.Status, c.Message = HealthDegraded, err.Error()
 	case last == nil:
-		e.forgetHealth(name)
 	case last.Held < last.Tried || last.Tried == 0:
-		e.setHealth(name, HealthDegraded, fmt.Sprintf("%d of %d were held off on %s, in isolation %s; not: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", ")))
+		c.Status = HealthDegraded
+		c.Message = fmt.Sprintf("%d of %d were held off on %s, in isolation %s; not: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", "))
 	default:
-		e.setHealth(name, HealthOK, fmt.Sprintf("all %d were held off on %s, in isolation %s", last.Tried, last.At.Format(time.DateOnly), last.Isolation))
+		c.Status, c.Message = HealthOK, fmt.Sprintf("all %d were held off on %s, in isolation %s", last.Tried, last.At.Format(time.DateOnly), last.Isolation)
 	}
-	return last
+	return last, c
 }
 
 // told puts a cluster's problems into words, the first few of them.
@@ -128,13 +170,6 @@ func (e *Engine) setHealth(name string, status HealthStatus, message string) {
 	}
 	c.Name, c.Status, c.Message = name, status, message
 	e.health[name] = c
-}
-
-// forgetHealth forgets a component that isn't there.
-func (e *Engine) forgetHealth(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.health, name)
 }
 
 func (s HealthStatus) worseThan(other HealthStatus) bool {

@@ -57,11 +57,16 @@ func (all *orphans) grow(o *orphaned, file fs.DirEntry) {
 // away.
 func (all *orphans) found(fresh bool) string {
 	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.dirs = slices.DeleteFunc(all.dirs, func(o *orphaned) bool {
+	dirs := slices.Clone(all.dirs)
+	all.mu.Unlock()
+	missing := map[*orphaned]bool{}
+	for _, o := range dirs { // without the lock: a disk that stalls must hold up nobody else
 		_, err := os.Stat(o.path)
-		return errors.Is(err, fs.ErrNotExist) && o.files > 0
-	})
+		missing[o] = errors.Is(err, fs.ErrNotExist)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.dirs = slices.DeleteFunc(all.dirs, func(o *orphaned) bool { return missing[o] && o.files > 0 })
 	var files int
 	var bytes int64
 	var paths []string

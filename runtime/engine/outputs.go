@@ -36,20 +36,21 @@ func (o *outputs) wrote() {
 }
 
 // outputHealth says whether output can be written now, by trying: what was lost
-// says nothing of that, since perhaps nothing was printed after it.
-func (e *Engine) outputHealth(ctx context.Context) (HealthStatus, string) {
+// says nothing of that, since perhaps nothing was printed after it. stalls reports
+// that the disk doesn't answer.
+func (e *Engine) outputHealth(ctx context.Context) (status HealthStatus, message string, stalls bool) {
 	loss := e.outputs.loss.Load()
 	began, err := e.outputs.check.Ask(ctx)
 	switch {
 	case err != nil:
-		return HealthDown, "what programs print is lost, since " + err.Error()
+		return HealthDown, "what programs print is lost, since " + err.Error(), errors.Is(err, probe.ErrLate) || ctx.Err() != nil
 	case loss == nil:
-		return HealthOK, ""
+		return HealthOK, "", false
 	case errors.Is(loss.err, output.ErrQuota) && e.quota.Over(e.quota.Reserve()+output.DiskBytes(1)) > 0, !began.After(loss.at):
-		return HealthDegraded, "output is being lost: " + loss.err.Error()
+		return HealthDegraded, "output is being lost: " + loss.err.Error(), false
 	}
 	e.outputs.loss.CompareAndSwap(loss, nil)
-	return HealthOK, ""
+	return HealthOK, "", false
 }
 
 // tryOutput makes a file where the logs are, brings it to the disk, and removes it. After a

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/probe"
+)
+
+// stored returns the part of the answers to all callers that has this name.
+func (e *Engine) stored(name string) ComponentHealth {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.health[name]
+}
+
+// TestCallerThatLeaves says nothing of the store for others.
+func TestCallerThatLeaves(t *testing.T) {
+	b := newBed(t)
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(b.dir, "db")+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.Begin() // so that the check waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if h := b.Health(ctx); h.Status != HealthDown {
+		t.Errorf("the caller that left gets %+v", h)
+	}
+	for _, name := range []string{"store", "output", "cluster"} {
+		if c := b.stored(name); c.Status == HealthDown {
+			t.Errorf("%+v", c)
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A hanging cluster answers no Status while hangs.
+type hanging struct {
+	runtime.Cluster
+	hangs atomic.Bool
+}
+
+func (c *hanging) Status(ctx context.Context) (runtime.ClusterStatus, error) {
+	if c.hangs.Load() {
+		<-ctx.Done()
+		return runtime.ClusterStatus{}, context.Cause(ctx)
+	}
+	return c.Cluster.Status(ctx)
+}
+
+// TestClusterThatHangs is DOWN; the store and the output aren't.
+func TestClusterThatHangs(t *testing.T) {
+	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
+	cluster := &hanging{Cluster: b.fake}
+	b.cluster = cluster
+	t.Cleanup(func() {
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.start(t)
+	cluster.hangs.Store(true)
+	if c := b.component(t, "cluster"); c.Status != HealthDown {
+		t.Errorf("%+v", c)
+	}
+	for _, name := range []string{"store", "output"} {
+		if c := b.stored(name); c.Status != HealthOK {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestHealthOfADiskThatStalls: Health answers, and reads no file.
+func TestHealthOfADiskThatStalls(t *testing.T) {
+	release := make(chan struct{})
+	b := newBed(t)
+	b.stop()
+	b.outputs.check = probe.New(func() error { <-release; return nil })
+	b.attacks = func() (*Attacks, error) { t.Error("a file is read"); return nil, nil }
+	if c := b.component(t, "output"); c.Status != HealthDown {
+		t.Errorf("%+v", c)
+	}
+	close(release)
+	b.outputs.check.Close()
+}
