@@ -55,7 +55,8 @@ type Engine struct {
 	changing     chan struct{} // holds a token while an environment is changed
 	outputs      outputs
 	orphans      orphans
-	sweepFailing bool // the last sweep failed; the collector's
+	sweepFailing bool                          // the last sweep failed; the collector's
+	unremoved    map[runtime.ExecutionID]int64 // the collector's: output of deleted executions that is still on the disk, and what the quota counts of it
 
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
 	runnerFeed runnerFeed
@@ -104,6 +105,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		claims:       map[string]*keyedClaim{},
 		flights:      map[string]*flight{},
 		health:       map[string]ComponentHealth{},
+		unremoved:    map[runtime.ExecutionID]int64{},
 	}
 	e.outputs.check = probe.New(e.tryOutput)
 	return e

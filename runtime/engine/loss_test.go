@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -287,21 +288,12 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	path := b.logPath(x.ID)
 	b.stop()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	set := func(cur uint64) {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(0)
-	defer set(limit.Cur)
+	none, all := descriptors(t)
+	none()
 	times := 0
-	log, err := recoverLog(path, func() bool {
+	log, err := recoverLog(path, func(error) bool {
 		if times++; times == 3 {
-			set(limit.Cur)
+			all()
 		}
 		return true
 	})
@@ -311,8 +303,49 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 	if err := log.End(); err != nil {
 		t.Error(err)
 	}
-	set(0)
-	if _, err := recoverLog(path, func() bool { return false }); !errors.Is(err, unix.EMFILE) {
+	none()
+	if _, err := recoverLog(path, func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
 		t.Error(err)
 	}
+}
+
+// descriptors lets the process open no file more, and then all again.
+func descriptors(t *testing.T) (none, all func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	set := func(cur uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
+			t.Error(err)
+		}
+	}
+	all = func() { set(limit.Cur) }
+	t.Cleanup(all)
+	return func() { set(0) }, all
+}
+
+// TestStartThatWaitsSaysWhy: in its log, since the API doesn't answer yet.
+func TestStartThatWaitsSaysWhy(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
+	core, logs := observer.New(zap.WarnLevel)
+	b.logger = zap.New(core)
+	none, all := descriptors(t)
+	none()
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		if log := b.resume(t.Context(), store.Unfinished{Execution: x}, nil).log; log.Next() != 2 {
+			t.Errorf("%+v", log)
+		}
+	}()
+	wait.For(t, "the log says why", func() bool {
+		said := logs.FilterMessageSnippet("LimitNOFILE").All()
+		return len(said) == 1 && said[0].ContextMap()["execution"] == string(x.ID)
+	})
+	all()
+	<-resumed
 }

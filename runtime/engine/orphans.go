@@ -36,46 +36,55 @@ func (e *Engine) boundOrphans() error {
 	if o == nil {
 		return nil
 	}
-	if left := shards(o.path); len(left) > 0 {
+	left, err := shards(o.path)
+	switch {
+	case err != nil:
+		return err
+	case len(left) > 0:
 		return os.RemoveAll(left[0])
 	}
+	if err := os.RemoveAll(o.path); err != nil {
+		return err
+	}
 	e.orphans.drop(o)
-	return os.RemoveAll(o.path)
+	return nil
 }
 
 // shards returns the directories in dir that have logs.
-func shards(dir string) []string {
+func shards(dir string) ([]string, error) {
 	return namesIn(dir, func(name string) bool { return utf8.RuneCountInString(name) == 2 })
 }
 
-// namesIn returns the paths of what is in dir, by its name. Where dir can't be read
-// it is empty.
-func namesIn(dir string, match func(name string) bool) []string {
-	entries, _ := os.ReadDir(dir)
+// namesIn returns the paths of what is in dir, by its name. A directory that doesn't
+// exist is empty.
+func namesIn(dir string, match func(name string) bool) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	var all []string
 	for _, entry := range entries {
 		if match(entry.Name()) {
 			all = append(all, filepath.Join(dir, entry.Name()))
 		}
 	}
-	return all
+	return all, nil
 }
 
 // findOrphans finds what earlier starts have moved away, and puts back what the
-// database knows again.
+// database knows again. One directory's error doesn't keep it from the others.
 func (e *Engine) findOrphans(ctx context.Context) error {
-	for _, path := range namesIn(e.outputDir(), func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) }) {
+	paths, err := namesIn(e.outputDir(), func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
+	failed := []error{err}
+	for _, path := range paths {
 		at, err := time.Parse(orphanedTime, strings.TrimPrefix(filepath.Base(path), orphanedPrefix))
 		if err != nil {
 			continue // it isn't ours
 		}
 		o := &orphaned{path: path, at: at}
-		back := 0
-		for _, dir := range shards(path) {
-			n, err := e.putBack(ctx, o, dir)
-			if back += n; err != nil {
-				return fmt.Errorf("put output back from %s: %w", path, err)
-			}
+		back, err := e.putAllBack(ctx, o)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
 		}
 		if back > 0 {
 			e.logger.Info("output of executions that the database knows again was put back", zap.Int("executions", back), zap.String("from", path))
@@ -84,7 +93,19 @@ func (e *Engine) findOrphans(ctx context.Context) error {
 			e.orphans.add(o)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// putAllBack puts back what the database knows of o, and counts the rest.
+func (e *Engine) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
+	dirs, err := shards(o.path)
+	for _, dir := range dirs {
+		n, err := e.putBack(ctx, o, dir)
+		if back += n; err != nil {
+			return back, err
+		}
+	}
+	return back, err
 }
 
 // putBack puts back what the database knows of one directory, and counts the rest.
@@ -144,18 +165,16 @@ func rename(from, to string) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 }
 
-// moveOrphans removes the output that a server was killed over removing, and moves
-// away what no execution is known of. An execution is stored before its output is,
-// so what is being made isn't mistaken for it. Each file is moved at once or not at
-// all, so a server that is killed meanwhile loses none.
+// moveOrphans moves away the output that no execution is known of. An execution is
+// stored before its output is, so what is being made isn't mistaken for it. Each file
+// is moved at once or not at all, so a server that is killed meanwhile loses none.
 func (e *Engine) moveOrphans(ctx context.Context) {
-	err := e.removeCollected(ctx)
+	dirs, err := shards(e.outputDir())
 	var o *orphaned
-	for _, dir := range shards(e.outputDir()) {
-		if err != nil {
+	for _, dir := range dirs {
+		if o, err = e.moveUnknown(ctx, o, dir); err != nil {
 			break
 		}
-		o, err = e.moveUnknown(ctx, o, dir)
 	}
 	if err != nil && ctx.Err() == nil {
 		e.logger.Error("output of unknown executions could not be moved away; it stays where it is until the next start", zap.Error(err))
@@ -163,14 +182,6 @@ func (e *Engine) moveOrphans(ctx context.Context) {
 	if found := e.orphans.found(e.store.Fresh()); found != "" {
 		e.logger.Error(found)
 	}
-}
-
-func (e *Engine) removeCollected(ctx context.Context) error {
-	ids, err := e.store.Removals(ctx)
-	if err != nil {
-		return err
-	}
-	return e.removeLogs(ctx, ids)
 }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new one.

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -207,5 +210,43 @@ func TestOrphansAreBounded(t *testing.T) {
 				t.Error("the newest is gone")
 			}
 		})
+	}
+}
+
+// TestUnreadableOutputIsNotEmpty: neither is what can't be removed gone.
+func TestUnreadableOutputIsNotEmpty(t *testing.T) {
+	d := disk.New(t)
+	b, _ := keeping(t, Config{Keep: time.Hour})
+	b.stop()
+	if err := os.RemoveAll(b.outputDir()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(d.Dir, b.outputDir()); err != nil {
+		t.Fatal(err)
+	}
+	none, all := descriptors(t)
+	none()
+	if err := b.findOrphans(t.Context()); !errors.Is(err, unix.EMFILE) {
+		t.Error("nothing was found, and", err)
+	}
+	all()
+
+	dir := filepath.Join(b.outputDir(), orphanedPrefix+time.Now().UTC().Add(-2*time.Hour).Format(orphanedTime))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.Lock(t, dir)
+	if err := b.findOrphans(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.boundOrphans(); !errors.Is(err, unix.EPERM) {
+		t.Error("it was removed:", err)
+	}
+	d.Unlock(t, dir)
+	if err := b.boundOrphans(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("it is forgotten, and there:", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,11 +39,11 @@ func (b begin) encode() []byte {
 
 // recoverLog recovers a log. Where the machine has no descriptors or memory it tries
 // again, as long as again says so: the log itself is well.
-func recoverLog(path string, again func() bool) (*output.Log, error) {
+func recoverLog(path string, again func(error) bool) (*output.Log, error) {
 	for {
 		log, err := output.Recover(path)
 		short := slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(passes error) bool { return errors.Is(err, passes) })
-		if !short || !again() {
+		if !short || !again(err) {
 			return log, err
 		}
 	}
@@ -59,7 +60,14 @@ func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime
 	if err := json.Unmarshal(u.Start, &b); err != nil { // if it runs it can go on
 		e.notRestored("execution %s: how it was started can't be read: %v", x.ID, err)
 	}
-	log, err := recoverLog(e.logPath(x.ID), func() bool { return sleep(ctx, lastPause) })
+	var once sync.Once
+	log, err := recoverLog(e.logPath(x.ID), func(err error) bool {
+		once.Do(func() {
+			e.logger.Warn("the start waits: the output of an execution can't be read for want of files or memory; raise the server's limit of open files (LimitNOFILE= in its unit), or free some memory",
+				zap.String("execution", string(x.ID)), zap.Error(err))
+		})
+		return sleep(ctx, lastPause)
+	})
 	if ctx.Err() != nil && err != nil {
 		log = output.New(e.logPath(x.ID)) // of no use: the server is stopping
 	} else if err != nil {

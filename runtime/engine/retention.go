@@ -3,11 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -34,6 +33,7 @@ func (e *Engine) collect(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	e.sweepFailed(ctx, e.removeCollected(ctx))
 	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
 	for {
@@ -65,10 +65,12 @@ func (e *Engine) makeRoom(ctx context.Context, n int64) {
 	<-r.done // soon: the work is bounded
 }
 
-// sweep collects what is too old, and what stands in the way of n bytes more.
+// sweep collects what is too old, and what stands in the way of n bytes more. It
+// collects nothing more while much of what it collected can't be removed.
 func (e *Engine) sweep(ctx context.Context, n int64) error {
-	if e.keep == 0 && e.quota == nil {
-		return nil
+	err := e.removeLogs(ctx)
+	if len(e.unremoved) >= collectBatch || e.keep == 0 && e.quota == nil {
+		return err
 	}
 	for range collectMost {
 		oldest, err := e.store.Oldest(ctx, collectBatch)
@@ -104,8 +106,7 @@ func (e *Engine) sweepFailed(ctx context.Context, err error) {
 }
 
 // forget deletes executions and then their output: a reader that still has one
-// is told that the rest is lost. What a server doesn't come to remove since it is
-// killed, the next one does.
+// gets the rest as lost. If the server is killed first, the next start removes it.
 func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
 	ids := make([]runtime.ExecutionID, len(old))
 	for i, f := range old {
@@ -116,22 +117,42 @@ func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
 	}
 	e.counts.collected.Add(int64(len(old)))
 	for _, f := range old {
-		e.quota.Add(-f.Bytes)
+		e.unremoved[f.ID] = f.Bytes
 	}
-	return e.removeLogs(ctx, ids)
+	return e.removeLogs(ctx)
 }
 
-// removeLogs removes the output of executions that were deleted. What can't be
-// removed the next start tries again.
-func (e *Engine) removeLogs(ctx context.Context, ids []runtime.ExecutionID) error {
-	removed := ids[:0]
+// removeCollected removes the output that an earlier server didn't come to remove.
+func (e *Engine) removeCollected(ctx context.Context) error {
+	ids, err := e.store.Removals(ctx)
 	for _, id := range ids {
-		err := os.Remove(e.logPath(id))
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			removed = append(removed, id)
+		e.unremoved[id] = 0 // the quota counts only what the store knows
+	}
+	return errors.Join(err, e.removeLogs(ctx))
+}
+
+// removeLogs removes the output of executions that were deleted. The quota counts
+// what can't be removed. The next call tries it again, and so does the next start.
+func (e *Engine) removeLogs(ctx context.Context) error {
+	var removed []runtime.ExecutionID
+	var failed error
+	for id, bytes := range e.unremoved {
+		if err := os.Remove(e.logPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = err
 			continue
 		}
-		e.logger.Warn("output could not be removed", zap.String("execution", string(id)), zap.Error(err))
+		e.quota.Add(-bytes)
+		e.unremoved[id] = 0
+		removed = append(removed, id)
 	}
-	return e.store.Removed(ctx, removed)
+	if err := e.store.Removed(ctx, removed); err != nil {
+		return errors.Join(failed, err)
+	}
+	for _, id := range removed {
+		delete(e.unremoved, id)
+	}
+	if failed != nil {
+		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(e.unremoved), failed)
+	}
+	return nil
 }

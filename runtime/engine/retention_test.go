@@ -317,3 +317,26 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 }
+
+// TestOutputThatCannotBeRemoved is still counted and reported, and goes once it can.
+func TestOutputThatCannotBeRemoved(t *testing.T) {
+	b, d := brokenDisk(t)
+	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
+	b.stop()
+	b.config.Keep, b.config.KeepBytes = time.Millisecond, 1<<20
+	d.Lock(t, filepath.Dir(b.logPath(x.ID)))
+	b.start(t)
+	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
+	wait.For(t, "it is reported", func() bool { return b.component(t, "retention").Status == HealthDegraded })
+	if used, _ := b.quota.Used(); used < output.DiskBytes(1) {
+		t.Errorf("%d bytes are counted", used)
+	}
+	d.Unlock(t, filepath.Dir(b.logPath(x.ID)))
+	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == HealthOK })
+	if _, err := os.Stat(b.logPath(x.ID)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("its output is there", err)
+	}
+	if used, _ := b.quota.Used(); used != 0 {
+		t.Errorf("%d bytes are counted", used)
+	}
+}
