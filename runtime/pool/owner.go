@@ -72,7 +72,8 @@ type entry struct {
 	renewers []func(error)    // to be called when the expiry is stored
 	whenGone []func()         // to be called then
 
-	waitsSince time.Time // that its start waits for what its Message says; zero: it waits for nothing
+	waitsSince time.Time // that its start waits for what its Message says, or takes without one
+	silent     bool      // it had no Message then
 }
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty. Runners

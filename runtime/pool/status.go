@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"cmp"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +65,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		Deleted:       ended && o.deleted,
 	}
 	var blocked, stuck string
+	silent := 0
 	now := time.Now()
 	o.stuckAt = time.Time{}
 	for _, e := range o.runners {
@@ -71,9 +74,10 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 			status.Starting++
 			blocked = least(blocked, e.Message)
 			switch at := e.stuckAt(now); {
-			case at.IsZero():
 			case now.Before(at):
 				o.stuckAt = earlier(o.stuckAt, at)
+			case e.Message == "":
+				silent++
 			default:
 				stuck = least(stuck, e.Message)
 			}
@@ -84,6 +88,10 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStopping, runtime.RunnerGone:
 			status.Stopping++
 		}
+	}
+	if silent > 0 {
+		said := fmt.Sprintf("%d runners have been starting for more than %v; the cluster doesn't say what they wait for", silent, silentAfter)
+		blocked, stuck = cmp.Or(blocked, said), cmp.Or(stuck, said)
 	}
 	switch {
 	case o.listError != "":
@@ -117,15 +125,18 @@ func least(a, b string) string {
 // with the next removal comes sooner.
 const stuckAfter = 10 * time.Second
 
-// stuckAt notes since when a start has waited for something, and returns when that is
-// stuckAfter ago; zero: it waits for nothing.
+// silentAfter is for how long a start for which the cluster gives no reason must
+// have taken until that is why the pool is short. A start itself takes seconds.
+const silentAfter = time.Minute
+
+// stuckAt notes since when a start has waited for something, or for nothing that is
+// known, and returns when that is too long.
 func (e *entry) stuckAt(now time.Time) time.Time {
-	if e.Message == "" {
-		e.waitsSince = time.Time{}
-		return time.Time{}
+	if silent := e.Message == ""; e.waitsSince.IsZero() || silent != e.silent {
+		e.waitsSince, e.silent = now, silent
 	}
-	if e.waitsSince.IsZero() {
-		e.waitsSince = now
+	if e.silent {
+		return e.waitsSince.Add(silentAfter)
 	}
 	return e.waitsSince.Add(stuckAfter)
 }

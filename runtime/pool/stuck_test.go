@@ -26,9 +26,9 @@ func (c *tight) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runti
 	return all, err
 }
 
-// TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. As
-// long as they just take, that is no reason; once they have waited for something for
-// stuckAfter it is, until they don't any more.
+// TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. Once
+// they have waited for something for stuckAfter, that is why, until they don't any
+// more. Once they have taken silentAfter without saying why, that is.
 func TestShortPoolSaysWhy(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.ID, b.env.PoolSize = "short", 4
@@ -61,8 +61,10 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		hint := func() { short.Hint(); settle(time.Millisecond) }
 		settle(time.Second)
 		hint()
-		settle(time.Minute)
+		settle(silentAfter - 2*time.Second)
 		want("while they start", 2, "")
+		settle(time.Second)
+		want("when they have been starting for long", 2, "2 runners have been starting for more than 1m0s; the cluster doesn't say what they wait for")
 		says("memory exhausted")
 		hint()
 		settle(stuckAfter - time.Second)
