@@ -57,6 +57,12 @@ type memoryReading struct {
 	allocated uint64 // ever
 }
 
+// overGoal reports whether much more is held than the heap's goal. Without GOGC that is
+// a huge number.
+func (m memoryReading) overGoal() bool {
+	return m.held > spareMemory && (m.held-spareMemory)/3*2 > m.goal
+}
+
 func readMemory() memoryReading {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/allocs:bytes"},
@@ -74,6 +80,7 @@ type returner struct {
 	last  memoryReading
 	looks int // since the last time
 	pause int // in looks, until what is held is tried again: it may have been in use
+	rest  int // in looks, until what is held over the goal is tried again: it stayed the last time
 }
 
 const (
@@ -82,10 +89,9 @@ const (
 	mostPause   = 24       // looks: two minutes, as Go's own
 )
 
-// due reports whether memory should be given back now: where garbage was collected
-// and most of what it was is still held, or where much more is held than the last
-// time, or than at any time, and nothing is added that would have garbage collected
-// soon.
+// due reports whether memory should be given back now. It reports true in two cases:
+// the process holds much more than the heap's goal; or it holds much more than before
+// and allocates little, so that no collection will come soon.
 func (r *returner) due(now memoryReading) bool {
 	added := now.allocated - r.last.allocated
 	r.last = now
@@ -94,7 +100,7 @@ func (r *returner) due(now memoryReading) bool {
 	more := func(than uint64) bool { return now.held > than+than/2+spareMemory }
 	quiet := added < now.held/16
 	switch {
-	case now.held > spareMemory && (now.held-spareMemory)/3*2 > now.goal, quiet && more(r.base.held): // without GOGC the goal is a huge number
+	case now.overGoal() && r.looks >= r.rest, quiet && more(r.base.held):
 		r.pause = firstPause
 		return true
 	case quiet && more(r.least) && r.looks >= r.pause:
@@ -113,7 +119,14 @@ func newReturner() *returner {
 }
 
 // gave takes in what is held after memory was given back.
-func (r *returner) gave(now memoryReading) { r.base, r.last, r.looks = now, now, 0 }
+func (r *returner) gave(now memoryReading) {
+	r.base, r.last, r.looks = now, now, 0
+	if !now.overGoal() {
+		r.rest = 0
+		return
+	}
+	r.rest = min(max(2*r.rest, firstPause), mostPause)
+}
 
 // returnEvery is how often memory is looked at, which takes microseconds.
 const returnEvery = 5 * time.Second

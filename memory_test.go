@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,30 @@ func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
 			}
 			r.gave(now)
 		}
+	}
+}
+
+// TestMemoryThatStaysIsTriedLessAndLess: a collection of garbage doesn't bring it below
+// the goal.
+func TestMemoryThatStaysIsTriedLessAndLess(t *testing.T) {
+	const mib = 1 << 20
+	r := &returner{least: 40 * mib, pause: firstPause}
+	now := memoryReading{held: 600 * mib, goal: 100 * mib}
+	var at []int
+	for look := 1; look <= 100; look++ {
+		now.allocated += 100 * mib // it isn't quiet
+		if r.due(now) {
+			at = append(at, look)
+			r.gave(now)
+		}
+	}
+	if want := []int{1, 3, 7, 15, 31, 55, 79}; !slices.Equal(at, want) {
+		t.Errorf("it is tried at the looks %v, want %v", at, want)
+	}
+	now.held = 100 * mib
+	r.gave(now)
+	if now.held = 600 * mib; !r.due(now) {
+		t.Error("what is new isn't given back at once")
 	}
 }
 
