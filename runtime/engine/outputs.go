@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/probe"
@@ -71,16 +70,7 @@ func (e *Engine) tryOutput() error {
 	if err == nil {
 		return nil
 	}
-	advice := "see the kernel's log (dmesg)"
-	switch {
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		advice = "raise the server's limit of open files (LimitNOFILE= in its unit), or have fewer clients and runners"
-	case errors.Is(err, unix.EROFS):
-		advice = "the file system is read-only: see why (dmesg), check it, and mount it to be written again"
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		advice = "the disk is full: free some room in the data directory"
-	}
-	return fmt.Errorf("no log can be written: %s: %w", advice, err)
+	return fmt.Errorf("no log can be written: %s: %w", cmp.Or(probe.Advice(err), "see the kernel's log (dmesg)"), err)
 }
 
 // writeThrough writes a file and waits until the disk has it: a disk that fails

@@ -8,11 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
-	sqlite "modernc.org/sqlite"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/probe"
@@ -99,23 +95,19 @@ func (s *Store) explained(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		return err
 	}
-	// https://sqlite.org/rescode.html
-	const readonly, io, corrupt, cantOpen, noDatabase = 8, 10, 11, 14, 26
-	var q *sqlite.Error
-	is := func(codes ...int) bool { return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff) }
-	if is(readonly, io, cantOpen) {
+	ofDisk := hasCode(err, sqliteReadOnly, sqliteIO, sqliteCantOpen)
+	if ofDisk {
 		err = errors.Join(err, s.tryFile()) // which says more, if it fails as well
 	}
-	advice := "the server's log and the kernel's (dmesg) say more"
+	advice := probe.Advice(err)
 	switch {
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		advice = "raise the server's limit of open files (LimitNOFILE= in its unit), or have fewer clients and runners"
-	case errors.Is(err, unix.EROFS):
-		advice = "its file system is read-only: see why (dmesg), check it, and mount it to be written again"
-	case is(corrupt, noDatabase):
+	case advice != "":
+	case hasCode(err, sqliteCorrupt, sqliteNoDatabase):
 		advice = "the file is damaged: stop the server, and restore the database from its backup"
-	case is(readonly, io, cantOpen):
+	case ofDisk:
 		advice = "the disk fails, or the file's permissions were changed: see the kernel's log (dmesg)"
+	default:
+		advice = "the server's log and the kernel's (dmesg) say more"
 	}
 	return fmt.Errorf("the database can't be written: %s: %w", advice, err)
 }

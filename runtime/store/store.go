@@ -23,7 +23,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
-	sqlite "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
+	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/probe"
@@ -101,9 +101,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if err == nil {
 		return s.remember(path)
 	}
-	var broken *sqlite.Error
-	const corrupt, noDatabase = 11, 26 // SQLITE_CORRUPT, SQLITE_NOTADB
-	if errors.As(err, &broken) && (broken.Code()&0xff == corrupt || broken.Code()&0xff == noDatabase) {
+	if hasCode(err, sqliteCorrupt, sqliteNoDatabase) {
 		return fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start anew, without the environments and executions in it", err)
 	}
 	return err
@@ -225,8 +223,4 @@ func typed(err error, doing string) error {
 	}
 }
 
-func isFull(err error) bool {
-	const full = 13 // SQLITE_FULL
-	var q *sqlite.Error
-	return errors.As(err, &q) && q.Code()&0xff == full
-}
+func isFull(err error) bool { return hasCode(err, sqliteFull) }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
-
-	sqlite "modernc.org/sqlite"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -117,7 +114,5 @@ func (s *Store) transact(writes []write) (results []error, undone bool) {
 // whole transaction, not just undone the statement: what is executed after it
 // would be committed by itself.
 func givesUp(err error) bool {
-	const busy, memory, interrupt, io, full = 5, 7, 9, 10, 13 // https://sqlite.org/lang_transaction.html
-	var q *sqlite.Error
-	return errors.As(err, &q) && slices.Contains([]int{busy, memory, interrupt, io, full}, q.Code()&0xff)
+	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
 }
