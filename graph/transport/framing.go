@@ -21,7 +21,8 @@ type framing struct {
 	refused func() // is called once
 
 	state  framingState
-	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end if it is long
+	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end where cut
+	cut    bool   // the middle of line is lost
 	coded  bool   // the head has Transfer-Encoding
 	sized  bool   // the head has Content-Length
 	modern bool   // the request is of HTTP/1.1
@@ -120,7 +121,7 @@ func (f *framing) scan(p []byte) int {
 			}
 			at += end + 1
 			wrong := !f.end(line)
-			f.line = f.line[:0]
+			f.line, f.cut = f.line[:0], false
 			if wrong {
 				f.over = true
 				return at
@@ -130,14 +131,16 @@ func (f *framing) scan(p []byte) int {
 	return len(p)
 }
 
-// longLine is of how much of a line the start is kept, and the end. A name and a
-// number are in the one, the version in the other.
+// Of a line that is longer than twice longLine, and that comes in several reads, the
+// first and the last longLine bytes are kept. A field's name, and the size of a
+// chunk, are in the first, the version in the last.
 const longLine = 128
 
 func (f *framing) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
 		f.line = append(f.line[:longLine], f.line[len(f.line)-longLine:]...)
+		f.cut = true
 	}
 }
 
@@ -181,11 +184,15 @@ func (f *framing) end(line []byte) bool {
 }
 
 // field takes in a line of the head. One that goes on with the line before (obs-fold)
-// counts for itself, too: somebody may take it so.
+// counts for itself, too: somebody may take it so. A long line is refused where its
+// middle could say how long the body is.
 func (f *framing) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
+	folded := line[0] == ' ' || line[0] == '\t'
 	name = bytes.TrimSpace(name)
-	switch {
+	switch long := f.cut || len(line) > 2*longLine; {
+	case long && (folded || bytes.EqualFold(name, []byte("Transfer-Encoding")) || bytes.EqualFold(name, []byte("Content-Length"))):
+		return f.refuse()
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 		f.coded = true
 	case bytes.EqualFold(name, []byte("Content-Length")):
