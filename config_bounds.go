@@ -13,11 +13,12 @@ import (
 // follows from the memory that it has.
 type BoundsConfig struct {
 	BodyMemory         int64 `env:"ROCKPOOL_BODY_MEMORY" default:"0" placeholder:"BYTES" help:"Bytes of memory for all requests and WebSocket messages that are read or carried out, max-body and 35200000 at least, to 1099511627776; one address has half of it at most. 0: a quarter of the server's memory, at most 1073741824. (${default}; $$${env})"`
-	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: one for each 128 KiB of the server's memory, and half of the files that it may open at most. (${default}; $$${env})"`
+	Connections        int   `env:"ROCKPOOL_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of all addresses, 1 to 10000000. 0: one for each 256 KiB of the server's memory, and three quarters of the files that it may open at most; peer-connections if that is more. (${default}; $$${env})"`
+	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: half of connections. (${default}; $$${env})"`
 	PeerOperations     int   `env:"ROCKPOOL_PEER_OPERATIONS" default:"0" placeholder:"N" help:"Queries, mutations and requests that are being read of one address at once, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
 	PeerSubscriptions  int   `env:"ROCKPOOL_PEER_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of one address, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
-	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
-	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
 }
 
 const (
@@ -35,7 +36,7 @@ func (c *BoundsConfig) check(maxBody int64) error {
 		flag  string
 		value int
 	}{
-		{"peer-connections", c.PeerConnections}, {"peer-operations", c.PeerOperations}, {"peer-subscriptions", c.PeerSubscriptions},
+		{"connections", c.Connections}, {"peer-connections", c.PeerConnections}, {"peer-operations", c.PeerOperations}, {"peer-subscriptions", c.PeerSubscriptions},
 		{"token-operations", c.TokenOperations}, {"token-subscriptions", c.TokenSubscriptions},
 	} {
 		if b.value < 0 || b.value > maxPeers {
@@ -45,36 +46,41 @@ func (c *BoundsConfig) check(maxBody int64) error {
 	return nil
 }
 
+// maxHead is of a request's head, to which net/http adds 4 KiB. POST carries longer
+// queries.
+const maxHead = 16 << 10
+
 // What one of each takes at most, of a quarter of the memory: a connection some 30
-// KiB for its goroutine and buffers; an operation its first 16 KiB beside the budget of
-// bodies, its goroutine and, with files, a buffer of 64 KiB; a subscription twice
-// transport.DefaultBudget for a reader that stalls.
+// KiB for its goroutine and buffers, and 26 for the largest head; an operation its
+// first 16 KiB beside the budget of bodies, its goroutine and, with files, a buffer of
+// 64 KiB; a subscription twice transport.DefaultBudget for a reader that stalls. All
+// connections share that quarter; operations and subscriptions of one peer do.
 const (
-	memoryOfConnection = 4 * 32 << 10
+	memoryOfConnection = 4 * 64 << 10
 	memoryOfOperation  = 4 * 128 << 10
 )
 
 // bounds returns what peers may take of a server that has so much memory and may
-// open so many files; 0 files: any number. Without a token there is none to bound.
-func (c *BoundsConfig) bounds(maxBody, memory, files int64, token bool) transport.Bounds {
+// open so many files; 0 files: any number.
+func (c *BoundsConfig) bounds(maxBody, memory, files int64) transport.Bounds {
 	least := transport.LeastBodies(maxBody)
 	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
-	connections := max(memory/memoryOfConnection, 64)
+	connections := memory / memoryOfConnection
 	if files > 0 {
-		connections = max(min(connections, files/2), 64)
+		connections = min(connections, files/4*3) // the rest is for runners and files
 	}
+	all := cmp.Or(c.Connections, max(int(connections), c.PeerConnections, 64))
 	each := max(int(memory/memoryOfOperation), 64)
 	b := transport.Bounds{
-		Connections:   cmp.Or(c.PeerConnections, int(connections)),
-		Operations:    cmp.Or(c.PeerOperations, each),
-		Subscriptions: cmp.Or(c.PeerSubscriptions, each),
-		Bodies:        bodies,
-		PeerBodies:    max(bodies/2, min(least, bodies)),
+		AllConnections: all,
+		Connections:    cmp.Or(c.PeerConnections, max(all/2, 1)),
+		Operations:     cmp.Or(c.PeerOperations, each),
+		Subscriptions:  cmp.Or(c.PeerSubscriptions, each),
+		Bodies:         bodies,
+		PeerBodies:     max(bodies/2, min(least, bodies)),
 	}
-	if token {
-		b.TokenOperations = cmp.Or(c.TokenOperations, 2*b.Operations)
-		b.TokenSubscriptions = cmp.Or(c.TokenSubscriptions, 2*b.Subscriptions)
-	}
+	b.TokenOperations = cmp.Or(c.TokenOperations, 2*b.Operations)
+	b.TokenSubscriptions = cmp.Or(c.TokenSubscriptions, 2*b.Subscriptions)
 	return b
 }
 

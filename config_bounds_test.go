@@ -9,23 +9,25 @@ func TestBoundsFollowFromMemory(t *testing.T) {
 	for _, test := range []struct {
 		config        BoundsConfig
 		memory, files int64
-		token         bool
 		bodies, peer  int64
+		all           int
 		connections   int
 		operations    int
-		ofToken       int
+		ofAll         int
 	}{
-		{BoundsConfig{}, 1536 * mib, 1 << 20, true, 384 * mib, 192 * mib, 12288, 3072, 6144},
-		{BoundsConfig{}, 24576 * mib, 1 << 20, false, 1024 * mib, 512 * mib, 196608, 49152, 0},
-		{BoundsConfig{}, 24576 * mib, 1024, true, 1024 * mib, 512 * mib, 512, 49152, 98304},
-		{BoundsConfig{}, 128 * mib, 0, true, maxBody + 35_200_000, maxBody + 35_200_000, 1024, 256, 512},
-		{BoundsConfig{BodyMemory: 80 * mib, PeerConnections: 5, PeerOperations: 6, TokenOperations: 7}, 1536 * mib, 0, true, 80 * mib, maxBody + 35_200_000, 5, 6, 7},
+		{BoundsConfig{}, 1536 * mib, 1 << 20, 384 * mib, 192 * mib, 6144, 3072, 3072, 6144},
+		{BoundsConfig{}, 24576 * mib, 1 << 20, 1024 * mib, 512 * mib, 98304, 49152, 49152, 98304},
+		{BoundsConfig{}, 24576 * mib, 1024, 1024 * mib, 512 * mib, 768, 384, 49152, 98304},
+		{BoundsConfig{}, 128 * mib, 0, maxBody + 35_200_000, maxBody + 35_200_000, 512, 256, 256, 512},
+		{BoundsConfig{Connections: 10}, 128 * mib, 0, maxBody + 35_200_000, maxBody + 35_200_000, 10, 5, 256, 512},
+		{BoundsConfig{PeerConnections: 9000}, 1536 * mib, 0, 384 * mib, 192 * mib, 9000, 9000, 3072, 6144},
+		{BoundsConfig{BodyMemory: 80 * mib, PeerConnections: 5, PeerOperations: 6, TokenOperations: 7}, 1536 * mib, 0, 80 * mib, maxBody + 35_200_000, 6144, 5, 6, 7},
 	} {
-		b := test.config.bounds(maxBody, test.memory, test.files, test.token)
-		if b.Bodies != test.bodies || b.PeerBodies != test.peer || b.Connections != test.connections || b.Operations != test.operations || b.TokenOperations != test.ofToken {
+		b := test.config.bounds(maxBody, test.memory, test.files)
+		if b.Bodies != test.bodies || b.PeerBodies != test.peer || b.AllConnections != test.all || b.Connections != test.connections || b.Operations != test.operations || b.TokenOperations != test.ofAll {
 			t.Errorf("%+v of %d: %+v", test.config, test.memory, b)
 		}
-		if (b.TokenSubscriptions > 0) != test.token || b.Subscriptions == 0 {
+		if b.TokenSubscriptions != 2*b.Subscriptions || b.Subscriptions == 0 {
 			t.Errorf("%+v: subscriptions of %+v", test.config, b)
 		}
 	}

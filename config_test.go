@@ -56,6 +56,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"body too small", func(c *Config) { c.MaxBody = 1 }, "--max-body"},
 		{"no memory for one body", func(c *Config) { c.Bounds.BodyMemory = c.MaxBody }, "--body-memory"},
 		{"endless memory", func(c *Config) { c.Bounds.BodyMemory = 1<<40 + 1 }, "--body-memory"},
+		{"all connections", func(c *Config) { c.Bounds.Connections = 10_000_001 }, "--connections"},
 		{"connections", func(c *Config) { c.Bounds.PeerConnections = -1 }, "--peer-connections"},
 		{"operations", func(c *Config) { c.Bounds.PeerOperations = 10_000_001 }, "--peer-operations"},
 		{"subscriptions", func(c *Config) { c.Bounds.PeerSubscriptions = -1 }, "--peer-subscriptions"},

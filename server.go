@@ -298,7 +298,7 @@ func (s *Server) Run(ctx context.Context) error {
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
 	memory, _ := serverMemory()
-	peers := transport.NewPeers(s.config.Bounds.bounds(s.config.MaxBody, memory, fileLimit(), s.config.token != ""))
+	peers := transport.NewPeers(s.config.Bounds.bounds(s.config.MaxBody, memory, fileLimit()))
 	options := s.config.graphOptions(peers, s.logger.Named("graph"))
 	options.SigningKey, options.Started = s.key, s.Engine.Restored()
 	if s.agents != nil {
@@ -315,6 +315,7 @@ func (s *Server) Run(ctx context.Context) error {
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    maxHead,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}

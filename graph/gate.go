@@ -63,14 +63,9 @@ func allowedOrigin(allowed []string, origin string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
 }
 
-// RefuseFraming refuses requests whose length was sent twice, as transport.Peers has
-// marked them.
-func RefuseFraming(next http.Handler) http.Handler {
-	return transport.RefuseFraming(func(w http.ResponseWriter) {
-		refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
-			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1"))
-	}, next)
-}
+// RefuseFraming refuses requests whose length was sent twice, or that have too many
+// header fields, as transport.Peers has marked them.
+func RefuseFraming(next http.Handler) http.Handler { return transport.RefuseFraming(refuse, next) }
 
 // refuse answers a request that doesn't reach GraphQL in GraphQL's own form.
 func refuse(w http.ResponseWriter, status int, err *runtime.Error) {

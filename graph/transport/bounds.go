@@ -14,11 +14,12 @@ import (
 // Bounds are what a peer, a token and all peers together may take at a time. 0
 // doesn't bound.
 type Bounds struct {
+	AllConnections     int   // of all peers
 	Connections        int   // of one peer
 	Operations         int   // of one peer: requests that are read or answered
 	Subscriptions      int   // of one peer
-	TokenOperations    int   // of all who show the token
-	TokenSubscriptions int   // of all who show the token
+	TokenOperations    int   // of all who show the token, or of all where there is none
+	TokenSubscriptions int   // likewise
 	Bodies             int64 // bytes of memory for all bodies and messages beyond freeBody each
 	PeerBodies         int64 // of these, what one peer may have
 }
@@ -28,7 +29,8 @@ type Bound int
 
 // The bounds, and what else is refused for the peer's sake.
 const (
-	PeerConnections Bound = iota
+	Connections Bound = iota
+	PeerConnections
 	PeerOperations
 	PeerSubscriptions
 	PeerBodies
@@ -36,21 +38,23 @@ const (
 	TokenSubscriptions
 	Bodies
 	Framing // a request whose length was sent twice; see framing
+	Fields  // a request with too many header fields
 	bounds  // how many there are
 )
 
-var boundNames = [bounds]string{"PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES", "FRAMING"}
+var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
 
 // refusals say what was reached, by which setting, and what to do.
 var refusals = [bounds]string{
+	Connections:        "the server has as many connections as it may have (--connections): try again later",
 	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
 	PeerBodies:         "the requests of this address take as much memory as those of one may (half of --body-memory): try again when some have ended",
-	TokenOperations:    "the holders of this token have as many operations at once as they may have (--token-operations): try again when some have ended",
-	TokenSubscriptions: "the holders of this token have as many subscriptions as they may have (--token-subscriptions): end some",
+	TokenOperations:    "all callers together have as many operations at once as they may have (--token-operations): try again when some have ended",
+	TokenSubscriptions: "all callers together have as many subscriptions as they may have (--token-subscriptions): end some",
 	Bodies:             "the requests of all callers take as much memory as they may (--body-memory): try again later",
 }
 
@@ -83,19 +87,19 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // Peers bounds nothing.
 type Peers struct {
 	bounds Bounds
-	token  takings
+	token  takings // or of all, where there is no token
 	bodies budget
 	turns  *semaphore.Weighted // of those who decode much
 	most   int64               // of turns
 
 	refused     [bounds]atomic.Int64
-	connections atomic.Int64
+	connections budget
 
 	mu    sync.Mutex // guards peers, and the holders of each
 	peers map[netip.Addr]*caller
 }
 
-// takings are what a peer has, or all who show a token.
+// takings are what a peer has, or all who show the token.
 type takings struct{ operations, subscriptions budget }
 
 // A caller is one peer. It is known as long as something of it is there.
@@ -109,7 +113,7 @@ type caller struct {
 
 // NewPeers returns one that knows nobody.
 func NewPeers(b Bounds) *Peers {
-	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, peers: map[netip.Addr]*caller{}}
+	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}}
 	p.token.operations.most, p.token.subscriptions.most = int64(b.TokenOperations), int64(b.TokenSubscriptions)
 	p.most = max(b.Bodies/decodeShare, leastTurns)
 	p.turns = semaphore.NewWeighted(p.most)
@@ -181,7 +185,7 @@ func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
-	u := Usage{Peers: known, Connections: p.connections.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	u := Usage{Peers: known, Connections: p.connections.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
 	for b := range bounds {
 		u.Refused[b] = p.refused[b].Load()
 	}

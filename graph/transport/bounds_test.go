@@ -309,6 +309,31 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfAllPeersAreBounded: many addresses have no more than there are for all.
+func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
+	b, peers := bounded(t, Bounds{AllConnections: 2, Connections: 2}, Settings{})
+	first := b.poster(t, 2, 100)
+	second := b.poster(t, 3, 100)
+	wait.For(t, "two are there", func() bool { return peers.Usage().Connections == 2 })
+	third := b.poster(t, 4, 100)
+	third.send(t, query(100))
+	if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, "(--connections)") || !strings.Contains(answer, "QUOTA_EXCEEDED") {
+		t.Errorf("the third: %d %s", status, answer)
+	}
+	if u := peers.Usage(); u.Refused[Connections] != 1 || u.Peers != 2 || u.Connections != 2 {
+		t.Errorf("%+v", u)
+	}
+	_ = first.Close()
+	wait.For(t, "it is closed", func() bool { return peers.Usage().Connections == 1 })
+	next := b.poster(t, 4, 100)
+	for _, p := range []poster{second, next} {
+		p.send(t, query(100))
+		if status, answer, _ := p.answer(t); status != http.StatusOK {
+			t.Errorf("one of two: %d %s", status, answer)
+		}
+	}
+}
+
 // TestSilentBodiesAreGivenUp: they would hold memory.
 func TestSilentBodiesAreGivenUp(t *testing.T) {
 	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})

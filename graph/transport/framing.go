@@ -2,10 +2,13 @@ package transport
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // framing follows the requests of one connection by their bytes, as net/http does,
@@ -14,11 +17,14 @@ import (
 // net/http, which takes it and forgets that there were both: what a client sends
 // after it could then be answered to another client (RFC 9112, sections 6.1 and 11.2).
 //
+// It also ends a head of more than maxFields fields: of many short ones net/http makes
+// 15 times the memory of their text.
+//
 // It gives net/http such a head without the rest, with framingHeader, which
 // [RefuseFraming] answers. So the client gets its answer in its turn, after those
 // to the requests before.
 type framing struct {
-	refused func() // is called once
+	refused func(b Bound) // is called once
 
 	state  framingState
 	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end where cut
@@ -26,6 +32,7 @@ type framing struct {
 	coded  bool   // the head has Transfer-Encoding
 	sized  bool   // the head has Content-Length
 	modern bool   // the request is of HTTP/1.1
+	fields int    // of the head
 	left   int64  // bytes of the body, or of the chunk
 
 	instead []byte // is read from now on, and then the end
@@ -48,19 +55,28 @@ const (
 
 const framingHeader = "Rockpool-Framing"
 
-// framingEnd ends a head that is refused.
-const framingEnd = framingHeader + ": refused\r\nConnection: close\r\n\r\n"
+// framingEnd ends a head that is refused, for a bound.
+const framingEnd = framingHeader + ": %s\r\nConnection: close\r\n\r\n"
 
-// RefuseFraming answers requests whose length was sent twice with 400, by refuse.
-// The connection ends then.
-func RefuseFraming(refuse func(w http.ResponseWriter), next http.Handler) http.Handler {
+// maxFields is how many fields a head may have.
+const maxFields = 100
+
+// RefuseFraming answers requests whose head framing has ended, by refuse. The
+// connection ends then.
+func RefuseFraming(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, refused := r.Header[framingHeader]; refused {
-			w.Header().Set("Connection", "close")
-			refuse(w)
+		why, refused := r.Header[framingHeader]
+		if !refused {
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		w.Header().Set("Connection", "close")
+		if why[0] == Fields.String() {
+			refuse(w, http.StatusRequestHeaderFieldsTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d header fields", maxFields))
+			return
+		}
+		refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
+			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1"))
 	})
 }
 
@@ -97,6 +113,7 @@ func (f *framing) scan(p []byte) int {
 				continue
 			}
 			f.state, f.coded, f.sized, f.left = framingRequest, false, false, 0
+			f.fields = 0
 		case framingBody, framingChunk:
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)
@@ -188,28 +205,31 @@ func (f *framing) end(line []byte) bool {
 // middle could say how long the body is.
 func (f *framing) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
+	if f.fields++; f.fields > maxFields {
+		return f.refuse(Fields)
+	}
 	folded := line[0] == ' ' || line[0] == '\t'
 	name = bytes.TrimSpace(name)
 	switch long := f.cut || len(line) > 2*longLine; {
 	case long && (folded || bytes.EqualFold(name, []byte("Transfer-Encoding")) || bytes.EqualFold(name, []byte("Content-Length"))):
-		return f.refuse()
+		return f.refuse(Framing)
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 		f.coded = true
 	case bytes.EqualFold(name, []byte("Content-Length")):
 		f.sized = true
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 63)
 		if f.left = int64(n); err != nil {
-			return f.refuse()
+			return f.refuse(Framing)
 		}
 	}
 	if f.coded && (f.sized || !f.modern) {
-		return f.refuse()
+		return f.refuse(Framing)
 	}
 	return true
 }
 
-func (f *framing) refuse() bool {
-	f.refused()
-	f.instead = []byte(framingEnd)
+func (f *framing) refuse(b Bound) bool {
+	f.refused(b)
+	f.instead = fmt.Appendf(nil, framingEnd, b)
 	return false
 }

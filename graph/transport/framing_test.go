@@ -9,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // framed serves through [Peers.Listener], and answers each request with its path and
@@ -18,7 +21,7 @@ import (
 func framed(t testing.TB) (address string, peers *Peers) {
 	t.Helper()
 	peers = NewPeers(Bounds{})
-	server := httptest.NewUnstartedServer(RefuseFraming(func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest) },
+	server := httptest.NewUnstartedServer(RefuseFraming(func(w http.ResponseWriter, status int, _ *runtime.Error) { w.WriteHeader(status) },
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
@@ -127,6 +130,27 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 	}
 }
 
+// TestHeadsWithManyFieldsAreRefused: each field of a few bytes takes hundreds in
+// net/http's map.
+func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
+	address, peers := framed(t)
+	fields := func(n int) string {
+		text := "Host: x\r\n"
+		for i := range n - 1 {
+			text += fmt.Sprintf("a%d:\r\n", i)
+		}
+		return text
+	}
+	text := "GET /a HTTP/1.1\r\n" + fields(maxFields) + "\r\n" + "GET /b HTTP/1.1\r\n" + fields(maxFields+1) + "\r\n"
+	got, ended := ask(t, address, text, 0, 2)
+	if want := []string{"200 /a 0 <nil>", "431"}; !slices.Equal(got, want) || !ended {
+		t.Errorf("%q, not %q; the connection has ended: %v", got, want, ended)
+	}
+	if got := peers.Usage().Refused[Fields]; got != 1 {
+		t.Errorf("%d refusals are counted", got)
+	}
+}
+
 // FuzzFramingFollowsNetHTTP: of what framing lets through, net/http takes no request
 // with both fields, and framing finds the end of each where net/http does, however
 // the bytes are split.
@@ -146,7 +170,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte, seed uint64) {
-		follow := &framing{refused: func() {}}
+		follow := &framing{refused: func(Bound) {}}
 		given := follow.split(text, seed)
 		from := bytes.NewReader(text[:given])
 		in := bufio.NewReader(from)
@@ -171,7 +195,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return
 			}
-			to := &framing{refused: func() {}}
+			to := &framing{refused: func(Bound) {}}
 			if taken := to.split(text[:position()], seed); !to.over && to.state != framingStart {
 				t.Fatalf("net/http sees the end of a request after %q, framing is in state %d after %d bytes", text[begun:position()], to.state, taken)
 			}

@@ -15,7 +15,8 @@ import (
 )
 
 // Listener returns a listener whose connections are bounded by these Peers, and
-// never carry a request whose length was sent twice; see framing.
+// never carry a request whose length was sent twice, or that has too many fields; see
+// framing.
 func (p *Peers) Listener(of net.Listener) net.Listener {
 	return &boundedListener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
 }
@@ -41,14 +42,18 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		of := l.peers.known(conn.RemoteAddr())
-		if of.connections.take(1) {
-			l.peers.connections.Add(1)
+		switch {
+		case !of.connections.take(1):
+			l.refuse(conn, l.peers.refuse(PeerConnections))
+		case !l.peers.connections.take(1):
+			of.connections.give(1)
+			l.refuse(conn, l.peers.refuse(Connections))
+		default:
 			c := &boundedConn{Conn: conn, peers: l.peers, peer: of}
-			c.framing.refused = func() { l.peers.refused[Framing].Add(1) }
+			c.framing.refused = func(b Bound) { l.peers.refused[b].Add(1) }
 			return c, nil
 		}
 		l.peers.forget(of)
-		l.refuse(conn, l.peers.refuse(PeerConnections))
 	}
 }
 
@@ -118,7 +123,7 @@ func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
 		c.peer.connections.give(1)
-		c.peers.connections.Add(-1)
+		c.peers.connections.give(1)
 		c.peers.forget(c.peer)
 	}
 	return err

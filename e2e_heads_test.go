@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestE2EFloodOfHeads starts a server in 1.5 GiB, and sends it the heads of 2,000
+// requests, from many addresses and without a token. Those that are too large are
+// refused. The others are as large as a head may be, and never end. Together they take
+// what is counted for their connections.
+func TestE2EFloodOfHeads(t *testing.T) {
+	const heads = 2000
+	data := dataDir(t)
+	program := rockpool(t)
+	group, _ := memoryGroup(t, floodMemory)
+	p := serve(t, data, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, group, program, "serve", "--data", data)
+	address, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := p.held(t)
+	f := &flood{server: address.Host}
+	t.Cleanup(f.end)
+	begun := "GET /graphql HTTP/1.1\r\nHost: " + f.server + "\r\n"
+	fields := func(n, size int) string {
+		var text strings.Builder
+		for i := range n {
+			_, _ = fmt.Fprintf(&text, "a%d:%s\r\n", i, strings.Repeat("x", size))
+		}
+		return text.String()
+	}
+	for name, text := range map[string]string{"fields": begun + fields(40_000, 0), "bytes": begun + fields(1, 700<<10)} {
+		var sent sync.WaitGroup
+		for i := range heads {
+			conn := f.dial(t, i, 50)
+			sent.Go(func() {
+				defer conn.Close()
+				f.running.Go(func() { _, _ = io.WriteString(conn, text) }) // ends with the connection
+				if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+					t.Errorf("too many %s: %s", name, response.Status)
+				}
+			})
+		}
+		sent.Wait()
+		p.call(t, `{ version }`, nil, nil)
+	}
+	largest := begun + fields(95, 160)
+	var held []net.Conn
+	for i := range heads {
+		conn := f.dial(t, i, 50)
+		if _, err := io.WriteString(conn, largest); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	p.call(t, `{ version }`, nil, nil)
+	// The collector lets as much again be in use before it looks.
+	if each := (p.held(t) - before) / heads; each > memoryOfConnection/4*2 {
+		t.Errorf("an unfinished head takes %d bytes of the server", each)
+	} else {
+		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
+	}
+	for _, conn := range held {
+		_ = conn.Close()
+	}
+	wait.For(t, "the memory is given back", func() bool { return p.held(t) < before+spareMemory+spareMemory/2 })
+	p.finish(t)
+}
