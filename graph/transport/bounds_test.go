@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	goruntime "runtime"
 	"strings"
 	"sync"
@@ -177,6 +178,37 @@ func TestMessagesAreBoundedWithBodies(t *testing.T) {
 	peers.held(t, "there is room", func(bytes int64) bool { return bytes == 0 })
 	p.send(message(`"id":"2",`))
 	wait.For(t, "the second runs", func() bool { return b.open.Load() == 2 })
+}
+
+// TestWhatAddressesAndInitsExpandToIsBounded: a short text of many values takes a
+// hundred times its bytes, wherever it comes from.
+func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
+	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{})
+	many := `{"a":[` + strings.Repeat("{},", 3000) + `{}]}`
+	for _, test := range []struct {
+		variables, extensions string
+		status                int
+	}{
+		{many, "", http.StatusServiceUnavailable}, {"", many, http.StatusServiceUnavailable},
+		{`{"a":[{},{}]}`, "", http.StatusOK}, {"", "", http.StatusOK},
+	} {
+		address := url.Values{"query": {"query q { x }"}, "variables": {test.variables}, "extensions": {test.extensions}}
+		response, err := http.Get(b.url + "/?" + address.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != test.status || strings.Contains(string(text), "--body-memory") != (test.status != http.StatusOK) {
+			t.Errorf("%.20q and %.20q: %s %s %v", test.variables, test.extensions, response.Status, text, err)
+		}
+	}
+	p := b.dial(t)
+	p.send(`{"type":"connection_init","payload":` + many + `}`)
+	p.wantClose(websocket.StatusTryAgainLater, "--body-memory")
+	if u := peers.Usage(); u.Refused[Bodies] != 3 {
+		t.Errorf("these refusals were counted: %v", u.Refused)
+	}
 }
 
 // TestUnfinishedMessagesHoldWhatHasCome: of those that were announced, and of those

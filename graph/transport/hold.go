@@ -172,17 +172,26 @@ func (h *hold) read(from io.Reader, size, limit int64) ([]byte, error) {
 	}
 }
 
+// expand takes what the values of these JSON texts need beside the texts.
+func (h *hold) expand(texts ...[]byte) error {
+	all := 0
+	for _, text := range texts {
+		values, err := checkJSON(text)
+		if err != nil {
+			return err
+		}
+		all += values
+	}
+	return h.grow(int64(all)*valueBytes - freeBody)
+}
+
 // decodeParams reads an operation.
 func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
-	values, err := checkJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.grow(int64(values)*valueBytes - freeBody); err != nil {
+	if err := h.expand(text); err != nil {
 		return nil, err
 	}
 	var params *graphql.RawParams
-	err = h.turn(ctx, len(text), func() (err error) {
+	err := h.turn(ctx, len(text), func() (err error) {
 		params, err = decodeParams(text)
 		return err
 	})

@@ -86,8 +86,8 @@ func (s Settings) readBody(w http.ResponseWriter, r *http.Request, body *arrivin
 // readParams reads an operation from a POST's body or a GET's address.
 func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
-		params, err := addressParams(r)
-		return params, http.StatusBadRequest, err
+		params, err := addressParams(r, h)
+		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
 	if kind, args, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
 		// What a plain HTML form can send reaches the server from any page.
@@ -103,21 +103,31 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 	return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 }
 
-func addressParams(r *http.Request) (*graphql.RawParams, error) {
+// addressParams reads an operation from an address, which counts with the head.
+func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
 		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: ask with ?query={…}, or by POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	for name, into := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
-		if text := values.Get(name); text != "" {
-			if err := decode([]byte(text), into); err != nil {
+	if _, err := checkJSON([]byte(params.Query)); err != nil {
+		return nil, err
+	}
+	variables, extensions := []byte(values.Get("variables")), []byte(values.Get("extensions"))
+	if err := h.expand(variables, extensions); err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		text []byte
+		into *map[string]any
+	}{{variables, &params.Variables}, {extensions, &params.Extensions}} {
+		if len(part.text) > 0 {
+			if err := unmarshal(part.text, part.into); err != nil {
 				return nil, err
 			}
 		}
 	}
-	_, err := checkJSON([]byte(params.Query))
-	return params, err
+	return params, nil
 }
 
 // refuse answers a request that is no operation.

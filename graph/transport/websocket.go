@@ -255,7 +255,7 @@ func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 	}
 	switch m.Type {
 	case "connection_init":
-		return c.init(m)
+		return c.init(m, h)
 	case "ping":
 		c.out.urgent(textFrame(`{"type":"pong"}`))
 	case "pong":
@@ -272,9 +272,12 @@ func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 	return nil
 }
 
-func (c *connection) init(m message) error {
+func (c *connection) init(m message, h *hold) error {
 	if c.acked {
 		return closing{closeTooManyInits, "Too many initialisation requests"}
+	}
+	if err := h.expand(m.Payload); err != nil { // handle has checked it
+		return closing{closeTryLater, err.Error()}
 	}
 	var payload map[string]any
 	if m.Payload != nil && json.Unmarshal(m.Payload, &payload) != nil {
