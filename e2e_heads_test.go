@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -17,7 +18,7 @@ import (
 // TestE2EFloodOfHeads starts a server in 1.5 GiB, and sends it the heads of 2,000
 // requests, from many addresses and without a token. Those that are too large are
 // refused. The others are as large as a head may be, and never end. Together they take
-// what is counted for their connections.
+// what is counted for their connections. Bodies that nobody reads end their connections.
 func TestE2EFloodOfHeads(t *testing.T) {
 	const heads = 2000
 	data := dataDir(t)
@@ -69,6 +70,17 @@ func TestE2EFloodOfHeads(t *testing.T) {
 		t.Errorf("an unfinished head takes %d bytes of the server", each)
 	} else {
 		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
+	}
+	// A body that nobody reads, since its request is refused, isn't waited for either.
+	for _, refused := range []string{"POST /graphql HTTP/1.1\r\nHost: elsewhere\r\n", "POST /metrics HTTP/1.1\r\nHost: " + f.server + "\r\n", "GET / HTTP/1.1\r\nHost: " + f.server + "\r\n"} {
+		conn := f.dial(t, 0, 50)
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
+		if _, err := io.WriteString(conn, refused+"Content-Length: 10\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("%q: %v", refused, err)
+		}
 	}
 	for _, conn := range held {
 		_ = conn.Close()

@@ -311,7 +311,7 @@ func (s *Server) Run(ctx context.Context) error {
 	options.Metrics = metrics.Handler(counted)
 	requests := newRequests()
 	httpServer := &http.Server{
-		Handler:           requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))),
+		Handler:           graph.BoundUnread(requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options))))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,

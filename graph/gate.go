@@ -67,6 +67,9 @@ func allowedOrigin(allowed []string, origin string) bool {
 // header fields, as transport.Peers has marked them.
 func RefuseFraming(next http.Handler) http.Handler { return transport.RefuseFraming(refuse, next) }
 
+// BoundUnread bounds how long a body is waited for that a handler doesn't read.
+func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }
+
 // refuse answers a request that doesn't reach GraphQL in GraphQL's own form.
 func refuse(w http.ResponseWriter, status int, err *runtime.Error) {
 	refuseWith(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})

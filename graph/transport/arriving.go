@@ -84,10 +84,21 @@ func (a *arriving) broken(err error, message string) error {
 	return runtime.Wrap(runtime.CodeInvalidInput, err, "%s", message)
 }
 
-// restTime is how long a body is read that nobody wants any more: a client that
-// is sending reads no answer, and a connection that is closed meanwhile takes it
-// along.
+// restTime is how long a body is read that nobody wants any more. A client that is
+// still sending doesn't read. Closing the connection then would discard the answer.
 const restTime = 5 * time.Second
+
+// BoundUnread gives a body that next doesn't read restTime to arrive: net/http waits
+// for it without end, before and after the answer. Transports that read one set
+// deadlines of their own.
+func BoundUnread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // -1: of unknown length
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // a writer without deadlines is a test's
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // rest reads the rest of the body, for a while, so that the client gets its
 // answer. What takes longer costs the connection.

@@ -29,6 +29,9 @@ func (SSE) Supports(r *http.Request) bool {
 // Do serves one operation.
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := newArriving(w, r, t.Silence)
+	if r.Method == http.MethodGet && r.ContentLength != 0 {
+		body.rest() // else its deadline would end the events
+	}
 	refusing := afterwards{w, body.rest}
 	h := t.holdOf(r.Context())
 	defer h.release()
