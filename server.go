@@ -319,8 +319,10 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}
+	listener := peers.Listen(s.listener)
 	group.Go(func() error {
 		defer close(served)
+		defer listener.Wait()
 		if s.agents == nil { // else Nomad fetches them, and health says what is waited for
 			select {
 			case <-s.Engine.Restored():
@@ -328,7 +330,7 @@ func (s *Server) Run(ctx context.Context) error {
 				return s.listener.Close()
 			}
 		}
-		if err := httpServer.Serve(peers.Listener(s.listener)); !errors.Is(err, http.ErrServerClosed) {
+		if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -20,7 +20,7 @@ func BenchmarkSmallRequest(b *testing.B) {
 				b.Fatal(err)
 			}
 			if bounds != nil {
-				listener = bounds.Listener(listener)
+				listener = bounds.Listen(listener)
 			}
 			bed := newBed(b, Settings{Peers: bounds}, listener)
 			conn, err := net.Dial("tcp", strings.TrimPrefix(bed.url, "http://"))

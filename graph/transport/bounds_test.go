@@ -36,7 +36,9 @@ func bounded(t testing.TB, bounds Bounds, settings Settings) (*bed, *Peers) {
 			return u.Peers == 0 && u.Connections == 0 && u.BodyBytes == 0 && taken.operations.used.Load() == 0 && taken.subscriptions.used.Load() == 0
 		})
 	})
-	return newBed(t, settings, settings.Peers.Listener(listener)), settings.Peers
+	bounding := settings.Peers.Listen(listener)
+	t.Cleanup(bounding.Wait) // likewise
+	return newBed(t, settings, bounding), settings.Peers
 }
 
 // A poster is a request whose body comes by and by, from an address of loopback.

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// framed serves through [Peers.Listener], and answers each request with its path and
+// framed serves through [Peers.Listen], and answers each request with its path and
 // how long its body was.
 func framed(t testing.TB) (address string, peers *Peers) {
 	t.Helper()
@@ -26,7 +26,7 @@ func framed(t testing.TB) (address string, peers *Peers) {
 			n, err := io.Copy(io.Discard, r.Body)
 			_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
 		})))
-	server.Listener = peers.Listener(server.Listener)
+	server.Listener = peers.Listen(server.Listener)
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String(), peers

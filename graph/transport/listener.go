@@ -14,14 +14,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Listener returns a listener whose connections are bounded by these Peers, and
+// Listen returns a listener whose connections are bounded by these Peers, and
 // never carry a request whose length was sent twice, or that has too many fields; see
 // framing.
-func (p *Peers) Listener(of net.Listener) net.Listener {
-	return &boundedListener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
+func (p *Peers) Listen(of net.Listener) *Listener {
+	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
 }
 
-type boundedListener struct {
+// A Listener bounds its connections; see [Peers.Listen]. Wait for it when nobody calls
+// Accept any more.
+type Listener struct {
 	net.Listener
 	peers    *Peers
 	turns    chan struct{} // holds one for each connection that is being refused
@@ -35,7 +37,7 @@ const (
 )
 
 // Accept returns the next connection that isn't refused.
-func (l *boundedListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -58,7 +60,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // refuse answers whatever comes with err.
-func (l *boundedListener) refuse(conn net.Conn, err error) {
+func (l *Listener) refuse(conn net.Conn, err error) {
 	select {
 	case l.turns <- struct{}{}:
 	default:
@@ -80,12 +82,8 @@ func (l *boundedListener) refuse(conn net.Conn, err error) {
 	})
 }
 
-// Close closes the listener, and waits for those that are being refused.
-func (l *boundedListener) Close() error {
-	err := l.Listener.Close()
-	l.refusing.Wait()
-	return err
-}
+// Wait waits for the connections that are being refused, for refuseTime at most.
+func (l *Listener) Wait() { l.refusing.Wait() }
 
 // A boundedConn is a connection that counts for its peer until it is closed.
 type boundedConn struct {
@@ -106,16 +104,10 @@ func (c *boundedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn
 func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
-	for {
-		if closer, ok := conn.(interface{ CloseWrite() error }); ok {
-			return closer.CloseWrite()
-		}
-		wrapper, ok := conn.(interface{ Unwrap() net.Conn })
-		if !ok {
-			return nil
-		}
-		conn = wrapper.Unwrap()
+	if closer, ok := within[interface{ CloseWrite() error }](conn); ok {
+		return closer.CloseWrite()
 	}
+	return nil
 }
 
 // Close closes the connection.

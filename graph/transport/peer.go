@@ -25,13 +25,19 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 // unwrap returns the TCP connection that conn is, or only adds deadlines to;
 // nil if it isn't plain TCP.
 func unwrap(conn net.Conn) *net.TCPConn {
+	tcp, _ := within[*net.TCPConn](conn)
+	return tcp
+}
+
+// within returns the first of conn and the connections that it wraps that is a T.
+func within[T any](conn net.Conn) (is T, ok bool) {
 	for {
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			return tcp
+		if is, ok = conn.(T); ok {
+			return is, true
 		}
-		wrapper, ok := conn.(interface{ Unwrap() net.Conn })
-		if !ok {
-			return nil
+		wrapper, wraps := conn.(interface{ Unwrap() net.Conn })
+		if !wraps {
+			return is, false
 		}
 		conn = wrapper.Unwrap()
 	}
