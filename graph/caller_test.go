@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -154,5 +156,42 @@ func TestKeysAreNoCallers(t *testing.T) {
 	overHTTP("127.0.0.3")(t, b, string(text), 1, "", answers)
 	if second := wait.Receive(t, answers, "the second answer"); second != first || strings.Contains(first.text, `"errors"`) {
 		t.Errorf("%s, then %s", first.text, second.text)
+	}
+}
+
+// A from is a connection from an address.
+type from struct {
+	net.Conn
+	address string
+}
+
+func (f from) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
+}
+
+// TestCallersAreThePeersThatBoundsHoldFor: one that has a whole network of IPv6 has
+// one turn.
+func TestCallersAreThePeersThatBoundsHoldFor(t *testing.T) {
+	all := new(callers)
+	caller := func(address, upgrade string) string {
+		r := httptest.NewRequest(http.MethodPost, "/graphql", nil)
+		r.RemoteAddr = address
+		r.Header.Set("Upgrade", upgrade)
+		return callerOf(all.named(r.WithContext(ConnContext(r.Context(), from{address: address}))))
+	}
+	for _, test := range []struct {
+		a, b, upgrade string
+		same          bool
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", "", true},
+		{"192.0.2.1:1", "192.0.2.2:1", "", false},
+		{"[2001:db8::1]:1", "[2001:db8::ffff:1:2:3]:1", "", true},
+		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", "", false},
+		{"[::ffff:192.0.2.1]:1", "192.0.2.1:1", "", true},
+		{"192.0.2.1:1", "192.0.2.1:1", "websocket", false},
+	} {
+		if a, b := caller(test.a, test.upgrade), caller(test.b, test.upgrade); (a == b) != test.same || a == "" {
+			t.Errorf("%+v: %q and %q", test, a, b)
+		}
 	}
 }

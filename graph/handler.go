@@ -124,8 +124,7 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuseWith(w, http.StatusInternalServerError, failure)
 		}
 	}()
-	r = a.callers.named(r)
-	r = r.WithContext(graphql.StartOperationTrace(r.Context()))
+	r = r.WithContext(graphql.StartOperationTrace(a.callers.named(r)))
 	for _, t := range a.transports {
 		if t.Supports(r) {
 			t.Do(w, r, a.exec)

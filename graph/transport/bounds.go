@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
@@ -106,6 +107,7 @@ type takings struct{ operations, subscriptions budget }
 type caller struct {
 	takings
 	address     netip.Addr
+	name        string // see PeerName
 	connections budget
 	bodies      budget
 	holders     int // connections, and WebSockets that haven't ended
@@ -127,7 +129,7 @@ func (p *Peers) known(address net.Addr) *caller {
 	defer p.mu.Unlock()
 	of := p.peers[key]
 	if of == nil {
-		of = &caller{address: key, connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		of = &caller{address: key, name: peerName(key), connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
 		of.operations.most, of.subscriptions.most = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
 		p.peers[key] = of
 	}
@@ -170,6 +172,20 @@ func identity(address net.Addr) netip.Addr {
 	}
 	return network.Addr()
 }
+
+// PeerName returns what tells the peer of a request from others; "" where the server
+// lacks ConnContext.
+func PeerName(ctx context.Context) string {
+	switch conn := ctx.Value(connKey{}).(type) {
+	case *boundedConn:
+		return conn.peer.name
+	case net.Conn:
+		return peerName(identity(conn.RemoteAddr()))
+	}
+	return ""
+}
+
+func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
 // A Usage is what peers have together now, and how often they were refused more.
 type Usage struct {

@@ -148,9 +148,9 @@ func (f *framing) scan(p []byte) int {
 	return len(p)
 }
 
-// Of a line that is longer than twice longLine, and that comes in several reads, the
-// first and the last longLine bytes are kept. A field's name, and the size of a
-// chunk, are in the first, the version in the last.
+// Of a longer line the first and the last longLine bytes are kept, if it comes in
+// several reads and is longer than both. A field's name, and the size of a chunk, are
+// in the first, the version in the last.
 const longLine = 128
 
 func (f *framing) keep(part []byte) {

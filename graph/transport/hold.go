@@ -135,9 +135,9 @@ func (h *hold) move() *hold {
 // errTooLong says that a body has more than it may.
 var errTooLong = errors.New("too long")
 
-// read reads a body, of which size bytes were announced, or -1. It takes memory
-// as bytes come, so that one that doesn't come holds none: at most twice of what
-// has come. With an error it returns what has come.
+// read reads a body, of which size bytes were announced, or -1. It allocates as bytes
+// arrive, at most twice what has arrived. A body of which nothing arrives holds no
+// budget. With an error it returns what has arrived.
 func (h *hold) read(from io.Reader, size, limit int64) ([]byte, error) {
 	most := limit
 	if size >= 0 {
