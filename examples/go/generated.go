@@ -42,7 +42,7 @@ type ClaimResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
-	// Callers whose claims wait take turns: while one waits, each other one is served once at most. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// Callers whose claims wait take turns: between two claims of one caller, every other waiting caller is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
