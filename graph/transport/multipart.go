@@ -39,18 +39,18 @@ func (Multipart) Supports(r *http.Request) bool {
 // Do answers.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := newArriving(w, r, t.Silence)
-	t.serve(afterwards{w, body.rest}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
+	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
-// afterwards does something before an answer is written.
+// afterwards reads the rest of a body before an answer is written.
 type afterwards struct {
 	http.ResponseWriter
-	do func()
+	body *arriving
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
-	w.do()
+	w.body.rest()
 	w.ResponseWriter.WriteHeader(status)
 }
 

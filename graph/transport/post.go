@@ -19,5 +19,5 @@ func (POST) Supports(r *http.Request) bool {
 // Do answers.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := newArriving(w, r, t.Silence)
-	t.serve(afterwards{w, body.rest}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
 }

@@ -32,7 +32,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
 		body.rest() // else its deadline would end the events
 	}
-	refusing := afterwards{w, body.rest}
+	refusing := afterwards{w, body}
 	h := t.holdOf(r.Context())
 	defer h.release()
 	if err := h.operate(); err != nil {

@@ -166,7 +166,10 @@ func (c *connection) sayWhy(cause error, read <-chan struct{}) {
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
 	reading := context.WithoutCancel(ctx) // else the library would close at once
 	left := closing{code: closeAbnormally, reason: "the peer left"}
+	late := time.AfterFunc(bodyTime, func() { end(left) }) // runs while a message arrives
+	defer late.Stop()
 	for {
+		late.Stop()
 		kind, reader, err := c.ws.Reader(reading)
 		if err != nil {
 			return left
@@ -179,7 +182,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			continue
 		}
 		h := c.holdOf(ctx)
-		late := time.AfterFunc(bodyTime, func() { end(left) })
+		late.Reset(bodyTime)
 		text, err := h.read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {
@@ -190,7 +193,6 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			h.release()
 			err = c.refused(ctx, idOf(text), err)
 		default:
-			late.Stop()
 			h.release()
 			return left // the library told it if the message was too long
 		}
@@ -198,8 +200,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			end(err)
 		}
 		if refused {
-			_, err := io.Copy(io.Discard, reader)
-			if late.Stop(); err != nil {
+			if _, err := io.Copy(io.Discard, reader); err != nil {
 				return left
 			}
 		}
