@@ -309,9 +309,12 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					}
 					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
 				}
-				if test.defence == attack.CPULimit || test.defence == attack.Bandwidth { // a busy machine has little to give
+				switch {
+				case test.defence == attack.CPULimit, test.defence == attack.Bandwidth: // a busy machine has little to give
 					wait.For(t, "more than its share", succeeds)
-				} else if !succeeds() {
+				case test.row == "the cache of others": // the kernel keeps pages that it uses itself, sometimes for seconds
+					wait.For(t, "a file that nothing else uses", succeeds)
+				case !succeeds():
 					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, last)
 				}
 			})

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -56,7 +58,9 @@ func ask(t *testing.T, address, text string, piece, answers int) (got []string, 
 			return got, true
 		}
 		body, err := io.ReadAll(response.Body)
-		if err != nil {
+		// An answer of net/http's own has no length. It ends with the connection, which is
+		// reset where more was sent.
+		if err != nil && (response.ContentLength >= 0 || !errors.Is(err, syscall.ECONNRESET)) {
 			t.Fatal(err)
 		}
 		got = append(got, strings.TrimSpace(fmt.Sprint(response.StatusCode, " ", string(body))))
