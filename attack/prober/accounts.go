@@ -287,7 +287,7 @@ func semaphore(how string) {
 // drop has the kernel forget what it has cached of files that the machine shows, and
 // says whether it did. The kernel keeps what somebody uses at the moment.
 func drop() {
-	result := "no file"
+	answer := "no file"
 	for _, path := range []string{"/usr/bin/gpgv", "/usr/bin/apt-get", "/usr/bin/localedef", "/usr/bin/pstree", "/usr/bin/nl", "/usr/bin/tac", "/bin/busybox"} {
 		file, err := os.Open(path)
 		if err != nil {
@@ -301,9 +301,9 @@ func drop() {
 			say("forgotten")
 			return
 		}
-		result = "cached"
+		answer = "cached"
 	}
-	say(result)
+	say(answer)
 }
 
 // forgotten reads a file, has the kernel forget it, and reports whether its end isn't
