@@ -136,10 +136,12 @@ func lease(id string, addresses []netip.Addr, within time.Duration) error {
 	return nil
 }
 
-// Remove removes all that Make made for a runner; nothing there is success, and
-// so is a kernel without packet filters.
+// Remove removes all that Make made for a runner, and has the kernel forget its
+// connections; nothing there is success, and so is a kernel without packet filters.
+// The filter is last, since it has the runner's addresses.
 func Remove(id string) error {
-	if err := removeLink(id); err != nil {
+	silent, err := removeLink(id)
+	if err != nil {
 		return err
 	}
 	conn, err := nftables.New()
@@ -147,9 +149,21 @@ func Remove(id string) error {
 		return err
 	}
 	rules := ruleset{family: nftables.TableFamilyNetdev, name: tableOf(id)}
-	err = rules.remove(conn)
+	there, err := rules.there(conn)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
-	return err
+	if err != nil || !there {
+		return err
+	}
+	if !silent {
+		addresses, err := addressesOf(conn, id)
+		if err != nil {
+			return fmt.Errorf("the addresses of %s: %w", id, err)
+		}
+		if err := forget(addresses); err != nil {
+			return err
+		}
+	}
+	return rules.remove(conn)
 }

@@ -265,6 +265,50 @@ func TestFence(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("connections end with their runner", func(t *testing.T) {
+		for public, machine := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
+			outside := listen(t, w.Outside, public, 6000)
+			accomplice, c := addressed(public, 6000), join(t, "c", policy(1))
+			others := listen(t, c, of(1, public), 5001)
+			say(t, others, accomplice, "hello")
+			_, toOthers := hear(t, outside)
+			a := join(t, "a", policy(0))
+			first := listen(t, a, of(0, public), 5000)
+			say(t, first, accomplice, "hello")
+			_, toFirst := hear(t, outside)
+			if want := addressed(machine, 5000); toFirst != want {
+				t.Fatalf("it is seen outside as %v, not %v", toFirst, want)
+			}
+			say(t, outside, toFirst, "for the first")
+			if said, _ := hear(t, first); said != "for the first" {
+				t.Errorf("the first is told %q", said)
+			}
+			if err := Remove("a"); err != nil {
+				t.Fatal(err)
+			}
+			b := join(t, "a", policy(0)) // has its address and its port
+			second := listen(t, b, of(0, public), 5000)
+			say(t, outside, toFirst, "for the first")
+			say(t, outside, toOthers, "for the other")
+			if said, _ := hear(t, others); said != "for the other" {
+				t.Errorf("the other, who goes on, is told %q", said)
+			}
+			for range 4 { // as in unanswered
+				reaches(t, b, public, true)
+			}
+			say(t, second, accomplice, "hello")
+			_, toSecond := hear(t, outside)
+			say(t, outside, toSecond, "for the second")
+			if said, _ := hear(t, second); said != "for the second" {
+				t.Errorf("the second is told %q", said)
+			}
+			for _, id := range []string{"a", "c"} {
+				if err := Remove(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
 	t.Run("connections for names are few", func(t *testing.T) {
 		networktest.NewServer(t, 53)
 		const tried = 800

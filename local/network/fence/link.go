@@ -106,6 +106,11 @@ func (l *pair) raise() error {
 	if err := l.within.LinkSetIP6AddrGenMode(its, none); err != nil {
 		return fmt.Errorf("addresses of %s: %w", inside, err)
 	}
+	// Nothing is asked about neighbours, since all are known, and no group is joined for its
+	// address. So what comes over the link is the runner's alone.
+	if err := l.within.LinkSetARPOff(its); err != nil {
+		return fmt.Errorf("neighbours of %s: %w", inside, err)
+	}
 	for _, e := range ends {
 		if err := e.of.LinkSetUp(e.link); err != nil {
 			return fmt.Errorf("raise %s: %w", e.link.Attrs().Name, err)
@@ -249,17 +254,20 @@ func forwards6() bool {
 	return err == nil && len(text) > 0 && text[0] != '0'
 }
 
-func removeLink(id string) error {
+// removeLink also reports whether the runner has sent nothing over its link. It
+// reports false for a link that is gone already.
+func removeLink(id string) (silent bool, err error) {
 	link, err := netlink.LinkByName(network.Name(id))
 	var missing netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &missing):
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("link of %s: %w", id, err)
+		return false, fmt.Errorf("link of %s: %w", id, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)
+		return false, fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)
 	}
-	return nil
+	received := link.Attrs().Statistics
+	return received != nil && received.RxPackets == 0, nil
 }

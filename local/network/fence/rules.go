@@ -18,9 +18,9 @@ const (
 	maxNamed       = 4096 // addresses that names stand for
 )
 
-// maxTogether is how many connections the kernel follows at once of all runners,
-// with those that are gone: an eighth of what it follows in all on a machine of
-// 4 GiB and more, and half of it on one of 1 GiB.
+// maxTogether is how many connections the kernel follows at once of all runners:
+// an eighth of what it follows in all on a machine of 4 GiB and more, and half of
+// it on one of 1 GiB.
 const maxTogether = 1 << 15
 
 // Names of chains and sets.

@@ -184,14 +184,21 @@ func same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// remove deletes the table; one that isn't there is success. Most runners have
-// none, and to look is 50 times as fast as to try.
-func (r ruleset) remove(conn *nftables.Conn) error {
-	if _, err := conn.ListTableOfFamily(r.name, r.family); errors.Is(err, unix.ENOENT) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("look for table %s: %w", r.name, err)
+// there reports whether the table is. Most runners have none, and to look is 50
+// times as fast as to delete what isn't there.
+func (r ruleset) there(conn *nftables.Conn) (bool, error) {
+	_, err := conn.ListTableOfFamily(r.name, r.family)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
 	}
+	if err != nil {
+		return false, fmt.Errorf("look for table %s: %w", r.name, err)
+	}
+	return true, nil
+}
+
+// remove deletes the table; one that isn't there is success.
+func (r ruleset) remove(conn *nftables.Conn) error {
 	conn.DelTable(r.table())
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("delete table %s: %w", r.name, err)

@@ -3,6 +3,7 @@ package fence
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -124,4 +125,52 @@ func ping(network, to string) error {
 			return err
 		}
 	}
+}
+
+// listen opens a port for datagrams in a host.
+func listen(t *testing.T, h *networktest.Host, address string, port int) (conn *net.UDPConn) {
+	t.Helper()
+	var err error
+	h.Do(func() { conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addressed(address, port))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func addressed(address string, port int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))
+}
+
+func say(t *testing.T, from *net.UDPConn, to netip.AddrPort, text string) {
+	t.Helper()
+	if _, err := from.WriteToUDPAddrPort([]byte(text), to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, at *net.UDPConn) (text string, from netip.AddrPort) {
+	t.Helper()
+	if err := at.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 100)
+	n, from, err := at.ReadFromUDPAddrPort(buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buffer[:n]), netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+}
+
+// of returns the address of a runner, of the same family as another.
+func of(slot int, like string) string {
+	v4, v6, err := policy(slot).Pool.Addresses(slot)
+	if err != nil {
+		panic(err)
+	}
+	if netip.MustParseAddr(like).Is4() {
+		return v4.String()
+	}
+	return v6.String()
 }
