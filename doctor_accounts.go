@@ -34,8 +34,8 @@ func accountsShared() []account {
 		{"fs.file-max", "open files", 0, int64(spec.OpenFiles(spec.Resources(r))*r.Processes + filesPerMiB*r.MemoryMiB)},
 		{"fs.inotify.max_user_instances", "inotify instances", 0, 2 * spec.InotifyInstances},
 		{"fs.inotify.max_user_watches", "inotify watches", 0, 2 * spec.InotifyWatches},
-		{"kernel.pid_max", "processes", 0, int64(r.Processes) + 36},
-		{"kernel.threads-max", "processes", 0, int64(r.Processes) + 36},
+		{"kernel.pid_max", "processes", 0, int64(r.Processes) + spec.AgentRoomThreads + 4},
+		{"kernel.threads-max", "processes", 0, int64(r.Processes) + spec.AgentRoomThreads + 4},
 		{"net.ipv4.tcp_max_orphans", "connections that end", 0, 6710}, // 16 MiB of them
 		{"kernel.pty.max", "terminals", 1024, spec.Terminals},
 	}

@@ -222,10 +222,12 @@ func mounts(s Sandbox, m Machine) []specs.Mount {
 // has 9, and the Go runtime dies where it can't make one more.
 const agentThreads = 16
 
-// agentRoom is what the agent has for itself beside the commands' limits, where
-// these are groups of their own.
+// What the agent has for itself beside the commands' limits, where these are groups
+// of their own.
 const (
-	agentRoomThreads = 32
+	// With 2000 starts at once on a busy machine it took 47: the runtime makes a
+	// thread where others wait for a processor in a system call, and dies if it can't.
+	AgentRoomThreads = 128
 	agentRoomMemory  = 24 << 20 // bytes: what its heap is kept below
 	agentRoomCPU     = 20_000   // microseconds of CPU time per cpuPeriod
 )
@@ -246,7 +248,7 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	quota := quota(r, m)
 	if m.Undivided == nil {
 		all := Commands(r, m)
-		memory, processes = all.Memory+agentRoomMemory, all.Processes+agentRoomThreads
+		memory, processes = all.Memory+agentRoomMemory, all.Processes+AgentRoomThreads
 		if m.ApartCPU {
 			quota += agentRoomCPU
 		}

@@ -31,12 +31,12 @@ func TestSpecLimits(t *testing.T) {
 		s := sandbox()
 		s.Resources.CPUMHz = c.mhz
 		divided := New(s, Machine{CoreMHz: c.core, Swap: c.swap, Launchers: 4})
-		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + 32, CPUQuota: c.quota, CPUPeriod: 100_000}
+		want := cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 4 + AgentRoomThreads, CPUQuota: c.quota, CPUPeriod: 100_000}
 		if got, err := Limits(divided, nil); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
 		apart := Machine{CoreMHz: c.core, Swap: c.swap, ApartCPU: true}
-		want = cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + 32, CPUQuota: c.quota + 20_000, CPUPeriod: 100_000}
+		want = cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + AgentRoomThreads, CPUQuota: c.quota + 20_000, CPUPeriod: 100_000}
 		if got, err := Limits(New(s, apart), nil); err != nil || got != want {
 			t.Errorf("%+v, divided, with processor time apart: %+v, %v", c, got, err)
 		}
