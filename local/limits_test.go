@@ -56,8 +56,8 @@ func TestLimitsHold(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
-	if got := limitOf(t, pid, "pids", "pids.max"); got != b.most(48+32) {
-		t.Errorf("pids.max is %s, want 48, threads among the commands, and 32 for the agent", got)
+	if got := limitOf(t, pid, "pids", "pids.max"); got != b.most(48+spec.AgentRoomThreads) {
+		t.Errorf("pids.max is %s, want 48, threads among the commands, and %d for the agent", got, spec.AgentRoomThreads)
 	}
 	file := "memory.limit_in_bytes"
 	if tree, _ := b.trees.Controller("memory"); tree.V2 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/executable"
@@ -59,7 +60,7 @@ func TestRuntime(t *testing.T) {
 		}
 	}
 	pid := b.agentOf(id)
-	if got, want := limitOf(t, pid, "pids", "pids.max"), b.most(48+32); got != want { // as with libcontainer
+	if got, want := limitOf(t, pid, "pids", "pids.max"), b.most(48+spec.AgentRoomThreads); got != want { // as with libcontainer
 		t.Fatalf("pids.max is %s, want %s", got, want)
 	}
 	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.Own == nil || exit.Own.OOMKills == 0 {
