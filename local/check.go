@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -63,17 +64,25 @@ func (c *Cluster) missing() []error {
 	return all
 }
 
+// checkGroup is the group that every server tries below its parent: the next server
+// removes what one left that was killed meanwhile.
+const checkGroup = "check"
+
 // tryController makes and removes a group where a controller's are.
 func (c *Cluster) tryController(name string) error {
 	tree, ok := c.trees.Controller(name)
 	if !ok {
 		return errors.New("the kernel shows no such cgroup controller")
 	}
-	group := path.Join("/", c.config.CgroupParent, "check-"+string(runtime.NewRunnerID()))
+	group := path.Join("/", c.config.CgroupParent, checkGroup)
 	if err := tree.Prepare(group); err != nil {
 		return err
 	}
-	return os.Remove(filepath.Join(tree.Mount, group))
+	err := os.Remove(filepath.Join(tree.Mount, group))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another server that tries has removed it
+	}
+	return err
 }
 
 // trySandbox starts a runner as its task would, waits for its agent, and

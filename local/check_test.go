@@ -1,6 +1,8 @@
 package local
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,5 +27,26 @@ func TestBrokenControllerIsReportedAlone(t *testing.T) {
 		if err := c.tryController(name); (err != nil) != (name == "pids") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestCheckRemovesWhatAKilledServerLeft: a server that is killed while it tries a
+// controller leaves the group, which the next one's try removes.
+func TestCheckRemovesWhatAKilledServerLeft(t *testing.T) {
+	mount := t.TempDir()
+	c := &Cluster{
+		config: Config{CgroupParent: "rockpool"},
+		trees:  cgroup.Hierarchies{{Mount: mount, Root: "/", Controllers: []string{"memory"}}},
+	}
+	tree, _ := c.trees.Controller("memory")
+	group := filepath.Join("/rockpool", checkGroup)
+	if err := tree.Prepare(group); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryController("memory"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(mount, group)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the group is still there: %v", err)
 	}
 }
