@@ -31,7 +31,8 @@ type process struct {
 	apart                   bool // stderr is in the FIFO
 
 	stdout, stderr   *io.PipeReader
-	out, errors      *io.PipeWriter
+	out              *io.PipeWriter
+	errors           *early
 	busy, written    atomic.Int64 // writes to both that are on their way, and that there were
 	resize           chan agent.Size
 	signalling       sync.Mutex // held while a signal is on its way, so that they stay in order
@@ -52,7 +53,7 @@ func newProcess(r *Runner, start agent.Start) *process {
 		resize: make(chan agent.Size, 1),
 	}
 	p.stdout, p.out = io.Pipe()
-	p.stderr, p.errors = io.Pipe()
+	p.stderr, p.errors = newEarly()
 	return p
 }
 
@@ -120,7 +121,7 @@ func (p *process) outputEnded(stream int, code string) {
 		_ = p.out.Close()
 	}
 	if two {
-		_ = p.errors.Close()
+		p.errors.close()
 	}
 	if one && two {
 		p.finish(statusOf(code))
@@ -152,7 +153,7 @@ func (p *process) finish(status serve.Status) {
 	p.status = status
 	close(p.over)
 	_ = p.out.Close()
-	_ = p.errors.Close()
+	p.errors.close()
 }
 
 // lose says that nobody can tell how the command ended, and reports why.
@@ -178,6 +179,11 @@ func (p *process) follow() {
 		<-p.script.done
 		// What it said at last is here already.
 		p.lose(p.script.result())
+	})
+	p.r.running.Go(func() {
+		p.busy.Add(1)
+		defer p.busy.Add(-1)
+		p.errors.open()
 	})
 	if p.apart {
 		p.r.running.Go(p.listen)
@@ -295,6 +301,7 @@ func (p *process) discard() {
 	p.mu.Unlock()
 	_ = p.stdout.Close()
 	_ = p.stderr.Close()
+	p.errors.open() // nobody reads it: this ends a write that waits
 	p.script.release(p.terminal)
 	if lost {
 		p.script.cancel(errClosed)

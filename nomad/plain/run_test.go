@@ -1,11 +1,14 @@
 package plain_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/nomad/plain"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
@@ -122,6 +125,46 @@ func TestLastOutput(t *testing.T) {
 		}
 		if o := b.sh("yes 0123456789abcdef | head -c 5000000"); len(o.stdout) != 5_000_000 || o.err != nil {
 			t.Errorf("%d bytes of 5000000, %v", len(o.stdout), o.err)
+		}
+	})
+}
+
+// An errorsFirst is an Exec whose transport brings a command's stderr before the
+// word on stdout that the command has begun, as Nomad's sometimes does.
+type errorsFirst struct{ *machine }
+
+func (m errorsFirst) Exec(ctx context.Context, c plain.Command) (int, error) {
+	if strings.HasSuffix(c.Argv[3], "run") {
+		brought := make(chan struct{})
+		stdout, stderr := c.Stdout, c.Stderr
+		ready := false
+		c.Stdout = writes(func(b []byte) (int, error) {
+			if ready {
+				<-brought
+			}
+			ready = ready || strings.Contains(string(b), "ready")
+			return stdout.Write(b)
+		})
+		once := sync.OnceFunc(func() { close(brought) })
+		c.Stderr = writes(func(b []byte) (int, error) {
+			defer once()
+			return stderr.Write(b)
+		})
+	}
+	return m.machine.Exec(ctx, c)
+}
+
+type writes func([]byte) (int, error)
+
+func (f writes) Write(b []byte) (int, error) { return f(b) }
+
+func TestStderrComesBeforeTheStart(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bed) {
+		b.runner.Close()
+		b.exec = errorsFirst{b.machine}
+		b.open()
+		if o := b.sh("echo err >&2; echo out; echo more >&2; exit 3"); o.stdout != "out\n" || o.stderr != "err\nmore\n" || o.exit.Code != 3 || o.err != nil {
+			t.Errorf("%+v", o)
 		}
 	})
 }
