@@ -1,9 +1,14 @@
 import { cleanup, render, screen } from "@testing-library/react";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Alert, EnvironmentRow } from "../../lib/pools";
 import { perMinute, PoolRow } from "./poolrow";
 
-afterEach(cleanup);
+beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: Date.parse("2026-11-21T00:10:00Z") }));
+
+afterEach(() => {
+  cleanup();
+  vi.useRealTimers();
+});
 
 const pool = { environmentId: "python", revision: 1, size: 2, idle: 2, starting: 0, claimed: 0, stopping: 0, waiting: 0, reason: null, deleted: false, image: null };
 const environment: EnvironmentRow = {
@@ -15,7 +20,7 @@ const environment: EnvironmentRow = {
   poolHistory: { stepSeconds: 10, idle: [1, 2], claims: [1, 0] },
   pool,
 };
-const alert: Alert = { environmentId: "python", state: "RAISED", since: new Date().toISOString(), idle: 0, size: 2, threshold: 0.5, reason: "memory exhausted: 512 MiB wanted, 130 MiB free" };
+const alert: Alert = { environmentId: "python", state: "RAISED", since: "2026-11-21T00:09:30Z", idle: 0, size: 2, threshold: 0.5, reason: "memory exhausted: 512 MiB wanted, 130 MiB free" };
 
 test("a pool that is well says so, and how claims went", () => {
   const { container } = render(<PoolRow environment={environment} alert={undefined} />);
@@ -26,7 +31,7 @@ test("a pool that is well says so, and how claims went", () => {
 test("an alert says since when and why", () => {
   render(<PoolRow environment={{ ...environment, pool: { ...pool, idle: 0 } }} alert={alert} />);
   screen.getByText("Too few idle");
-  screen.getByText(/Too few for 0 s: memory exhausted/);
+  screen.getByText(/Too few for 30 s: memory exhausted/);
 });
 
 test("an id is an address, whatever is in it", () => {
