@@ -179,8 +179,7 @@ func (p *program) Wait() serve.Status {
 
 // Kill implements serve.Process.
 func (p *program) Kill(time.Duration) {
-	p.kill.Do(func() { close(p.killed) })
-	p.finish(serve.Status{Signal: "SIGKILL"})
+	p.end("SIGKILL")
 	if p.stdin != nil {
 		_ = p.stdin.Close()
 	}
@@ -193,9 +192,15 @@ func (p *program) Resize(size agent.Size) {
 
 // Signal implements serve.Process: it ends the command.
 func (p *program) Signal(name string) bool {
-	p.kill.Do(func() { close(p.killed) })
-	p.finish(serve.Status{Signal: name})
+	p.end(name)
 	return true
+}
+
+// end ends the command by a signal. Its status is set first: what the function
+// returns once it has noticed the end doesn't count.
+func (p *program) end(signal string) {
+	p.finish(serve.Status{Signal: signal})
+	p.kill.Do(func() { close(p.killed) })
 }
 
 // Measure implements serve.Process: whatever runs uses a second and two
