@@ -94,7 +94,11 @@ func fillStore(ctx context.Context, data string, executions int) (err error) {
 	for w := range writers {
 		group.Go(func() error {
 			for i := w; i < executions; i += writers {
-				if _, _, err := s.AddExecution(ctx, endedExecution(env), nil); err != nil {
+				x := endedExecution(env)
+				if _, _, err := s.AddExecution(ctx, x, []byte{}); err != nil {
+					return err
+				}
+				if _, err := s.FinishExecution(ctx, x, x.Usage.OutputBytes); err != nil {
 					return err
 				}
 			}

@@ -34,7 +34,7 @@ func benchLeftovers(t testing.TB, pid, temporary string) []string {
 func TestE2EBench(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--row", "claim", "--row", "claim/*", "--row", "first-output/*", "--quick", "--json")
+	cmd := exec.CommandContext(t.Context(), rockpool(t), "bench", "--row", "claim", "--row", "claim/*", "--row", "first-output/*", "--row", "flat/first-output/history", "--quick", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -50,7 +50,7 @@ func TestE2EBench(t *testing.T) {
 	if report.Version != version() && !strings.HasPrefix(report.Version, release) || report.Machine.CPUs < 1 || report.Machine.Kernel == "" || !report.Quick || report.Rounds != 2 {
 		t.Errorf("the report: %+v", report)
 	}
-	wanted := []string{"claim", "claim/burst", "first-output/websocket", "first-output/sse"}
+	wanted := []string{"claim", "claim/burst", "first-output/websocket", "first-output/sse", "flat/first-output/history"}
 	for i, row := range report.Rows {
 		if i >= len(wanted) || row.Name != wanted[i] {
 			t.Fatalf("row %d is %s", i, row.Name)
