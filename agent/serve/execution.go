@@ -106,9 +106,13 @@ func (x *execution) run() {
 	copies.Go(func() { (&outlet{stream: 1, emit: x.emit}).copy(stdout) })
 	copies.Go(func() { (&outlet{stream: 2, emit: x.emit}).copy(stderr) })
 	if stdin != nil {
-		feeding.Go(func() { x.in.feed(stdin) })
+		feeding.Go(func() {
+			if x.in.feed(stdin) != nil {
+				x.in.close(x.ending())
+			}
+		})
 	} else {
-		x.in.close()
+		x.in.close(false)
 	}
 	if limit := x.start.TimeLimit; limit > 0 {
 		timer := time.AfterFunc(limit, func() { x.kill(agent.CauseTimeLimit, 0) })
@@ -126,7 +130,7 @@ func (x *execution) run() {
 	x.process.Kill(0)
 	x.killing.Wait()
 	stopWatch()
-	x.in.close()
+	x.in.close(true)
 	if stdin != nil {
 		_ = stdin.Close()
 	}
@@ -193,6 +197,13 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	}
 	x.dying, x.grace = true, grace
 	x.killing.Go(func() { x.process.Kill(grace) })
+}
+
+// ending says whether the command has ended or is being ended.
+func (x *execution) ending() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ended || x.dying
 }
 
 // alive calls f unless the command has ended.

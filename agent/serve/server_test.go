@@ -256,6 +256,36 @@ func TestStdinWindow(t *testing.T) {
 	})
 }
 
+// A program that is killed closes its stdin before its exit is known. Nobody
+// will read what is still to be written: the write says that it ended.
+func TestStdinOfAKilledProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, commands{"deaf": func(p *fakeProcess) {
+			<-p.killed
+			_ = p.stdin.Close()
+			time.Sleep(time.Second)
+		}})
+		s := f.start(agent.Start{Argv: []string{"deaf"}, Stdin: true})
+		written := make(chan int64)
+		go func() {
+			at, err := s.WriteStdin(t.Context(), 0, make([]byte, 1<<20))
+			if err == nil {
+				t.Error("1 MB was written to a program that read nothing")
+			}
+			written <- at
+		}()
+		synctest.Wait()
+		if err := s.Kill(0); err != nil {
+			t.Error(err)
+		}
+		f.follow(s, true)
+		if at := <-written; at > agent.StdinWindow+agent.MaxData {
+			t.Errorf("%d bytes were sent, with a window of %d", at, agent.StdinWindow)
+		}
+		f.server.Close()
+	})
+}
+
 func TestNoStdin(t *testing.T) {
 	release := make(chan struct{})
 	f := newFixture(t, commands{"deaf": func(p *fakeProcess) { <-release }})

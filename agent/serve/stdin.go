@@ -23,6 +23,7 @@ type stdin struct {
 	told     int64 // the limit that the client knows
 	end      bool  // no more comes
 	deaf     bool  // nobody reads it: what comes is thrown away
+	over     bool  // the program is being ended, or has ended: no more room is told
 }
 
 func newStdin(tell func()) *stdin {
@@ -31,20 +32,19 @@ func newStdin(tell func()) *stdin {
 	return in
 }
 
-// feed gives the program what arrives, until the end or until it doesn't want
-// more, and closes w.
-func (in *stdin) feed(w io.WriteCloser) {
+// feed gives the program what arrives, until the end or until it takes no more,
+// which is the error. It closes w.
+func (in *stdin) feed(w io.WriteCloser) error {
 	var buf []byte
 	for {
 		chunk, ok := in.next(&buf)
 		if !ok {
 			in.finished(w)
-			return
+			return nil
 		}
 		if _, err := w.Write(chunk); err != nil {
-			in.close()
 			_ = w.Close()
-			return
+			return err
 		}
 		in.consume(int64(len(chunk)))
 	}
@@ -110,8 +110,11 @@ func (in *stdin) take(offset int64, data []byte) error {
 	fresh := data[in.received-offset:]
 	in.received = end
 	if in.deaf {
+		over := in.over
 		in.mu.Unlock()
-		in.consume(int64(len(fresh)))
+		if !over {
+			in.consume(int64(len(fresh)))
+		}
 		return nil
 	}
 	in.pending = append(in.pending, fresh...)
@@ -128,15 +131,23 @@ func (in *stdin) finish() {
 	in.more.Signal()
 }
 
-// close throws away what is there and what comes.
-func (in *stdin) close() {
+// close throws away what is there and what comes. A program that lives on may
+// have closed its stdin: then there is room for all that comes. When it is over,
+// there is no more room: a client that waits for some hears of the end instead.
+func (in *stdin) close(over bool) {
 	in.mu.Lock()
 	in.deaf = true
+	in.over = in.over || over
 	in.pending = nil
-	in.consumed = in.received
 	in.more.Signal()
+	over = in.over
+	if !over {
+		in.consumed = in.received
+	}
 	in.mu.Unlock()
-	in.tell()
+	if !over {
+		in.tell()
+	}
 }
 
 // window returns the frame that tells the client how far it may send, if that
