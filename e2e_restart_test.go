@@ -118,15 +118,18 @@ func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	hit := map[runtime.RunnerState]int{} // runners by their state at a kill
 	for i := range thorough(12, 24) {
 		size := 1 + i%6
+		if i%4 == 0 {
+			size = 16 // they start two at a time or so: most are starting at the kill
+		}
 		p.call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 			object{"in": object{"id": "churn", "poolSize": size, "resources": object{"memoryMiB": 64}}}, nil)
 		if i%4 == 0 {
-			wait.For(t, "a runner starts, or all have started", func() bool {
+			wait.For(t, "half of them start, or have started", func() bool {
 				states := map[string]int{}
 				for _, r := range p.runnersOf(t, "churn") {
 					states[r.State]++
 				}
-				return states["STARTING"] > 0 || states["IDLE"] >= size
+				return states["STARTING"] >= size/2 || states["IDLE"] > size/2
 			})
 		} else {
 			atSomeMoment(120 * time.Millisecond)
