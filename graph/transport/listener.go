@@ -44,18 +44,20 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		of := l.peers.known(conn.RemoteAddr())
+		var exceeded Bound
 		switch {
 		case !of.connections.take(1):
-			l.refuse(conn, l.peers.refuse(PeerConnections))
+			exceeded = PeerConnections
 		case !l.peers.connections.take(1):
 			of.connections.give(1)
-			l.refuse(conn, l.peers.refuse(Connections))
+			exceeded = Connections
 		default:
 			c := &boundedConn{Conn: conn, peers: l.peers, peer: of}
 			c.framing.refused = func(b Bound) { l.peers.refused[b].Add(1) }
 			return c, nil
 		}
-		l.peers.forget(of)
+		l.peers.forget(of) // before the peer hears of it
+		l.refuse(conn, l.peers.refuse(exceeded))
 	}
 }
 
