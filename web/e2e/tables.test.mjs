@@ -4,6 +4,7 @@ import { after, afterEach, before } from "node:test";
 import { launch, open, scrollDown, test } from "./browser.mjs";
 import { Registry } from "./registry.mjs";
 import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
 
 let server;
 let browser;
@@ -32,6 +33,11 @@ const claim = async (value) =>
   (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, labels: [{ name: "course", value }] } })).claimRunner.runner.id;
 const start = async (runnerId, shell) =>
   (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, shell, timeLimit: 100 } })).startExecution.execution.id;
+const printed = (id, text) =>
+  until(`the execution prints ${text}`, async () => {
+    const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
+    return execution.output.chunks.map((chunk) => chunk.text).join("").includes(text);
+  });
 
 /** Presses Tab until what is focused has this name; nothing may hold the focus. */
 async function tabTo(name, key = "Tab") {
@@ -95,7 +101,8 @@ test("10,000 runners scroll, and only those that are seen are in the page", asyn
 
 test("executions are signalled and cancelled from their table, with the keyboard alone", async () => {
   const runner = await claim("keys");
-  await start(runner, "trap 'echo caught' USR1; while :; do sleep 0.1; done");
+  const id = await start(runner, "trap 'echo caught' USR1; echo ready; while :; do sleep 0.1; done");
+  await printed(id, "ready");
   await visit("/executions?state=RUNNING");
   const row = page.locator(".table-row", { hasText: "caught" });
   await row.waitFor();
@@ -112,11 +119,16 @@ test("executions are signalled and cancelled from their table, with the keyboard
   await page.keyboard.press("Enter");
   await page.waitForSelector("dialog >> text=Send a signal");
   await page.focus("dialog select");
-  await page.keyboard.type("SIGUSR1");
+  // Each key's effect is awaited: typed letters that are a second apart choose another signal.
+  for (const name of ["TERM", "HUP", "QUIT", "USR1"]) {
+    await page.keyboard.press("ArrowDown");
+    await page.waitForFunction((wanted) => document.activeElement.value === wanted, name);
+  }
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.waitForSelector("dialog[open]", { state: "detached" });
+  await printed(id, "caught"); // before it is cancelled, which kills it
 
   await tabTo(`Cancel ${command}`);
   await page.keyboard.press("Enter");
