@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"runtime/debug"
@@ -18,26 +19,31 @@ import (
 const goShare = 90
 
 // serverMemory returns how many bytes of memory this server has: the smallest limit
-// of its control group and those above, or that of the machine. grouped says which.
-func serverMemory() (bytes int64, grouped bool) {
+// of its control group and those above, or that of the machine. grouped says which. With
+// an error it isn't known whether a group has a limit.
+func serverMemory() (bytes int64, grouped bool, err error) {
 	bytes = math.MaxInt64
 	if machine, err := memlimit.FromSystem(); err == nil {
 		bytes = int64(min(machine, math.MaxInt64))
 	}
-	if limit, err := memlimit.FromCgroup(); err == nil && limit < uint64(bytes) {
-		return int64(limit), true
+	limit, err := memlimit.FromCgroup()
+	switch {
+	case err == nil && limit < uint64(bytes):
+		return int64(limit), true, nil
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+		err = nil
 	}
 	if bytes == math.MaxInt64 {
 		bytes = 1 << 30 // nothing could be read
 	}
-	return bytes, false
+	return bytes, false, err
 }
 
 // limitMemory has Go collect garbage before the server's control group is full,
 // unless the operator set GOMEMLIMIT. Without a group's limit there is none:
 // the machine's memory is the runners', too.
 func limitMemory(logger *zap.Logger) {
-	memory, grouped := serverMemory()
+	memory, grouped, err := serverMemory()
 	switch {
 	case os.Getenv("GOMEMLIMIT") != "":
 		logger.Info("GOMEMLIMIT bounds the memory of the server", zap.Int64("bytes", debug.SetMemoryLimit(-1)))
@@ -45,6 +51,8 @@ func limitMemory(logger *zap.Logger) {
 		limit := memory / 100 * goShare
 		debug.SetMemoryLimit(limit)
 		logger.Info("the control group bounds the memory of the server", zap.Int64("bytes", memory), zap.Int64("GOMEMLIMIT", limit))
+	case err != nil:
+		logger.Warn("the limit of the server's control group can't be read, and isn't kept: set GOMEMLIMIT and --body-memory if there is one", zap.Int64("machineBytes", memory), zap.Error(err))
 	default:
 		logger.Info("no control group bounds the memory of the server", zap.Int64("machineBytes", memory))
 	}

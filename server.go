@@ -297,7 +297,7 @@ func (s *Server) Run(ctx context.Context) error {
 	clusterCtx, endCluster := context.WithCancelCause(parts)
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
-	memory, _ := serverMemory()
+	memory, _, _ := serverMemory() // limitMemory has logged what it is
 	peers := transport.NewPeers(s.config.Bounds.bounds(s.config.MaxBody, memory, fileLimit()))
 	options := s.config.graphOptions(peers, s.logger.Named("graph"))
 	options.SigningKey, options.Started = s.key, s.Engine.Restored()

@@ -27,7 +27,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stub is an executor that knows any document and answers it with its name.
+// largeAnswer is more than the kernel takes for a peer that doesn't read.
+const largeAnswer = 24 << 20
+
+// stub is an executor that knows any document and answers it with its name; large with
+// largeAnswer bytes.
 type stub struct{}
 
 func (stub) CreateOperationContext(_ context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
@@ -44,6 +48,9 @@ func (stub) DispatchOperation(ctx context.Context, op *graphql.OperationContext)
 	}
 	if upload, ok := op.Variables["file"].(Upload); ok {
 		return graphql.OneShot(consume(upload)), ctx
+	}
+	if op.Operation.Name == "large" {
+		return graphql.OneShot(&graphql.Response{Data: []byte(`"` + strings.Repeat("x", largeAnswer) + `"`)}), ctx
 	}
 	return graphql.OneShot(&graphql.Response{Data: []byte(`{"name":"` + op.Operation.Name + `"}`)}), ctx
 }

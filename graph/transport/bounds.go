@@ -53,7 +53,7 @@ var refusals = [bounds]string{
 	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
-	PeerBodies:         "the requests of this address take as much memory as those of one may (half of --body-memory): try again when some have ended",
+	PeerBodies:         "the requests of this address take as much memory as those of one may (half of --body-memory, or one of the largest): try again when some have ended",
 	TokenOperations:    "all callers together have as many operations at once as they may have (--token-operations): try again when some have ended",
 	TokenSubscriptions: "all callers together have as many subscriptions as they may have (--token-subscriptions): end some",
 	Bodies:             "the requests of all callers take as much memory as they may (--body-memory): try again later",

@@ -37,6 +37,7 @@ func bounded(t testing.TB, bounds Bounds, settings Settings) (*bed, *Peers) {
 		})
 	})
 	bounding := settings.Peers.Listen(listener)
+	bounding.refuseTime = wait.Limit
 	t.Cleanup(bounding.Wait) // likewise
 	return newBed(t, settings, bounding), settings.Peers
 }

@@ -112,8 +112,7 @@ func (f *framing) scan(p []byte) int {
 				at++
 				continue
 			}
-			f.state, f.coded, f.sized, f.left = framingRequest, false, false, 0
-			f.fields = 0
+			f.state, f.coded, f.sized, f.left, f.fields = framingRequest, false, false, 0, 0
 		case framingBody, framingChunk:
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)

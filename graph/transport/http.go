@@ -140,7 +140,10 @@ func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err
 }
 
 func answer(w http.ResponseWriter, kind string, status int, response *graphql.Response) {
-	body := AppendResponse(nil, response)
+	write(w, kind, status, AppendResponse(nil, response))
+}
+
+func write(w http.ResponseWriter, kind string, status int, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", kind+"; charset=utf-8")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -168,6 +171,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	params, status, err := read(h)
 	if err != nil {
+		h.release() // what is refused is read on, for a while
 		s.refuse(w, r, status, err)
 		return
 	}
@@ -191,8 +195,18 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		answer(w, kind, failed, &graphql.Response{Errors: gqlerror.List{err}})
 		return
 	}
-	next, ctx := exec.DispatchOperation(ctx, op.context)
-	answer(w, kind, http.StatusOK, orFailure(ctx, next(ctx)))
+	if err := h.execute(op); err != nil {
+		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
+		return
+	}
+	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
+	body := AppendResponse(nil, orFailure(ctx, next(ctx)))
+	if err := h.answered(op.kind(), body); err != nil {
+		h.release()
+		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK), err)
+		return
+	}
+	write(w, kind, http.StatusOK, body)
 }
 
 // orFailure stands for an operation that answered nothing because its request

@@ -18,7 +18,7 @@ import (
 // never carry a request whose length was sent twice, or that has too many fields; see
 // framing.
 func (p *Peers) Listen(of net.Listener) *Listener {
-	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing)}
+	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), refuseTime: refuseTime}
 }
 
 // A Listener bounds its connections; see [Peers.Listen]. Wait for it when nobody calls
@@ -28,6 +28,8 @@ type Listener struct {
 	peers    *Peers
 	turns    chan struct{} // holds one for each connection that is being refused
 	refusing sync.WaitGroup
+
+	refuseTime time.Duration // of one that is refused, to hear why
 }
 
 // Refusing connections: so many at a time hear why, for so long.
@@ -75,7 +77,7 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	}}})
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
-		_ = conn.SetDeadline(time.Now().Add(refuseTime))
+		_ = conn.SetDeadline(time.Now().Add(l.refuseTime))
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 			typeJSON, len(body), retryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway

@@ -67,7 +67,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, 
 	body.until(time.Now().Add(bodyTime))
 	defer body.until(time.Time{})
 	parts := multipart.NewReader(body.buffered(), args["boundary"])
-	operations, status, err := t.field(w, body, parts, h, "operations")
+	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
 	if err != nil {
 		return nil, status, err
 	}
@@ -78,15 +78,15 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, 
 	if err != nil {
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
-	text, status, err := t.field(w, body, parts, h, "map")
+	text, status, err := t.field(w, body, parts, h, "map", min(maxMap, t.MaxBody))
 	if err != nil {
 		return nil, status, err
 	}
 	return params, http.StatusBadRequest, place(params, text, &files{body: body, parts: parts, named: map[string]bool{}, opened: map[string]bool{}})
 }
 
-// field reads the next part, which must have this name.
-func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart.Reader, h *hold, name string) ([]byte, int, error) {
+// field reads the next part, which must have this name and at most so many bytes.
+func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.brokenOff(err)
@@ -94,10 +94,10 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart
 	if err != nil || part.FormName() != name {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
 	}
-	text, err := h.read(part, -1, t.MaxBody)
+	text, err := h.read(part, -1, most)
 	switch {
 	case errors.Is(err, errTooLong):
-		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, t.MaxBody)
+		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, most)
 	case err != nil:
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.brokenOff(err)
 	}
@@ -106,8 +106,9 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart
 
 // Bounds of the part map.
 const (
-	maxFiles     = 100  // of a request
-	maxPathBytes = 1000 // of where a file goes
+	maxMap       = 256 << 10 // bytes: decoding takes a multiple that isn't counted
+	maxFiles     = 100       // of a request
+	maxPathBytes = 1000      // of where a file goes
 )
 
 // place puts an Upload wherever the map wants a file.

@@ -41,6 +41,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	}
 	params, status, err := t.readParams(w, r, body, h)
 	if err != nil {
+		h.release() // what is refused is read on, for a while
 		t.refuse(refusing, r, status, err)
 		return
 	}
@@ -53,6 +54,12 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	if refused == nil && op.kind() == ast.Subscription {
 		if err := h.subscribe(); err != nil {
 			t.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+			return
+		}
+	}
+	if refused == nil {
+		if err := h.execute(op); err != nil {
+			t.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 			return
 		}
 	}
@@ -69,12 +76,12 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	if out.tcp != nil {
 		boundUnsent(out.tcp)
 	}
-	t.serve(r, op, refused, out)
+	t.serve(r, op, h, refused, out)
 }
 
 // serve runs the operation in a goroutine of its own: this one writes, and
 // stays with a peer that takes nothing, while the operation can end.
-func (t SSE) serve(r *http.Request, op operation, refused *graphql.Response, out *events) {
+func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Response, out *events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	box := newOutbox()
@@ -88,7 +95,7 @@ func (t SSE) serve(r *http.Request, op operation, refused *graphql.Response, out
 			l.push(Message{Payload: AppendResponse(nil, refused)})
 			return
 		}
-		stream := t.open(ctx, op, r.Header.Get("Last-Event-ID"))
+		stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
 		if err := t.pump(ctx, stream, l); err != nil && ctx.Err() == nil {
 			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})

@@ -114,7 +114,7 @@ func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
 // open starts an operation. An error of the source becomes a stream's only
 // answer, as one of a resolver does.
-func (s Settings) open(ctx context.Context, op operation, after string) Stream {
+func (s Settings) open(ctx context.Context, op operation, h *hold, after string) Stream {
 	if op.kind() == ast.Subscription && s.Source != nil {
 		stream, err := s.Source(ctx, op.exec, op.context, after)
 		if err != nil {
@@ -125,14 +125,19 @@ func (s Settings) open(ctx context.Context, op operation, after string) Stream {
 			return stream
 		}
 	}
-	next, ctx := op.exec.DispatchOperation(ctx, op.context)
-	return responses{next, ctx}
+	if op.kind() == ast.Subscription {
+		h = &hold{} // what waits of it is bounded by its budget
+	}
+	next, ctx := op.exec.DispatchOperation(h.charging(ctx), op.context)
+	return responses{next, ctx, op.kind(), h}
 }
 
 // responses are what the executor answers.
 type responses struct {
 	next graphql.ResponseHandler
 	ctx  context.Context // the executor's own, which its handler must be called with
+	kind ast.Operation
+	h    *hold
 }
 
 func (r responses) Next(context.Context) (Message, error) {
@@ -140,7 +145,8 @@ func (r responses) Next(context.Context) (Message, error) {
 	if response == nil {
 		return Message{}, io.EOF
 	}
-	return Message{Payload: AppendResponse(nil, response)}, nil
+	answer := AppendResponse(nil, response)
+	return Message{Payload: answer}, r.h.answered(r.kind, answer)
 }
 
 func (responses) Close() {}

@@ -313,11 +313,8 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
-	// Whoever asks much and reads nothing isn't heard any more.
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil
+	if err == nil {
+		err = h.operate()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
@@ -328,11 +325,28 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	case full && err == nil:
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
 	}
+	if err != nil {
+		// The next message is read only when this is written: what is refused costs no
+		// goroutine, and nothing piles up for a peer that doesn't read.
+		defer cancel()
+		c.forget(id, s)
+		s.lane.put(c.failed(ctx, err))
+		s.lane.drained(ctx, c.Patience)
+		return nil
+	}
+	// Whoever asks much and reads nothing isn't heard any more.
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil
+	}
 	h = h.move()
 	c.running.Go(func() {
 		defer func() { <-c.slots }()
+		defer h.release() // once the answer is written
 		defer cancel()
-		last := c.operate(ctx, s.lane, params, h, err)
+		last := c.operate(ctx, s.lane, params, h)
 		if c.forget(id, s) { // else the client has completed it
 			s.lane.put(last)
 		}
@@ -341,8 +355,8 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	return nil
 }
 
-// remember takes an id, unless an operation has it. Above the cap it has no
-// more to do than to say so.
+// remember takes an id, unless an operation has it. full reports that the WebSocket
+// had as many operations before as it may have.
 func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,17 +368,7 @@ func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 }
 
 // operate runs an operation, and returns what is to be said last.
-func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold, err error) parcel {
-	defer h.release()
-	failed := func(err error) parcel {
-		return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
-	}
-	if err != nil {
-		return failed(err)
-	}
-	if err := h.operate(); err != nil {
-		return failed(err)
-	}
+func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold) parcel {
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
@@ -372,15 +376,23 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	}
 	if op.kind() == ast.Subscription {
 		if err := h.subscribe(); err != nil {
-			return failed(err)
+			return c.failed(ctx, err)
 		}
 	}
-	stream := c.open(ctx, op, "")
+	if err := h.execute(op); err != nil {
+		return c.failed(ctx, err)
+	}
+	stream := c.open(ctx, op, h, "")
 	defer stream.Close()
 	if err := c.pump(ctx, stream, l); err != nil {
-		return failed(err)
+		return c.failed(ctx, err)
 	}
 	return parcel{kind: parcelComplete}
+}
+
+// failed returns an operation's last word.
+func (c *connection) failed(ctx context.Context, err error) parcel {
+	return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 }
 
 // forget reports whether s was there. Then its id is free again.

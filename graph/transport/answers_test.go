@@ -1,0 +1,182 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestUnreadAnswersHoldMemory: an answer that waits for a peer that doesn't read
+// counts until it is written, over each transport. What
+// finds no room is refused: a query before its answer, a mutation with a code that
+// nobody repeats it for.
+func TestUnreadAnswersHoldMemory(t *testing.T) {
+	const budget = largeAnswer + largeAnswer/2
+	post := func(t *testing.T, b *bed, accept string) io.Closer {
+		t.Helper()
+		conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		const body = `{"query":"query large { x }"}`
+		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: "+accept+"\r\nContent-Length: 29\r\n\r\n"+body); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	for name, ask := range map[string]func(t *testing.T, b *bed) io.Closer{
+		"POST": func(t *testing.T, b *bed) io.Closer { return post(t, b, typeJSON) },
+		"SSE":  func(t *testing.T, b *bed) io.Closer { return post(t, b, typeEvents) },
+		"WebSocket": func(t *testing.T, b *bed) io.Closer {
+			conn := b.raw(t, 4<<10)
+			_, _ = conn.Write(masked(initMessage))
+			_, _ = conn.Write(masked(`{"id":"1","type":"subscribe","payload":{"query":"query large { x }"}}`))
+			return conn
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, peers := bounded(t, Bounds{Bodies: budget}, Settings{})
+			unread := ask(t, b)
+			peers.held(t, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-freeBody })
+			response, text := b.do(t, "POST", "", `{"query":"query large { x }"}`)
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "--body-memory") || response.Header.Get("Retry-After") == "" {
+				t.Errorf("a second answer: %s %.200s", response.Status, text)
+			}
+			response, text = b.do(t, "POST", "", `{"query":"mutation large { x }"}`)
+			if response.StatusCode != http.StatusOK || !strings.Contains(text, "was carried out") {
+				t.Errorf("a mutation's: %s %.200s", response.Status, text)
+			}
+			p := b.hello(t)
+			p.send(`{"id":"1","type":"subscribe","payload":{"query":"query large { x }"}}`)
+			if got := p.read(); !strings.Contains(got, `"id":"1","type":"error"`) || !strings.Contains(got, "--body-memory") {
+				t.Errorf("one on a WebSocket: %.200s", got)
+			}
+			_ = unread.Close()
+			peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
+			if response, _ := b.do(t, "POST", "", `{"query":"query large { x }"}`); response.StatusCode != http.StatusOK {
+				t.Errorf("a later one: %s", response.Status)
+			}
+		})
+	}
+}
+
+// TestUnreadOperationsCount: what is answered on a WebSocket counts until the answer is
+// written.
+func TestUnreadOperationsCount(t *testing.T) {
+	b, peers := bounded(t, Bounds{Operations: 3}, Settings{})
+	conn := b.raw(t, 4<<10)
+	_, _ = conn.Write(masked(initMessage))
+	_, _ = conn.Write(masked(floodMessage)) // which isn't read: what comes after it waits
+	wait.For(t, "it floods", func() bool { return b.open.Load() == 1 })
+	asked := 0
+	wait.For(t, "three operations count", func() bool {
+		if peers.token.operations.used.Load() == 3 {
+			return true
+		}
+		asked++ // those before the kernel's buffers were full have been written
+		_, _ = fmt.Fprintf(conn, "%s", masked(fmt.Sprintf(`{"id":"q%d","type":"subscribe","payload":{"query":"query q { x }"}}`, asked)))
+		return false
+	})
+	response, text := b.do(t, "POST", "", `{"query":"query q { x }"}`)
+	if response.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, "--peer-operations") {
+		t.Errorf("a fourth: %s %s", response.Status, text)
+	}
+	_ = conn.Close()
+	wait.For(t, "none counts", func() bool { return peers.token.operations.used.Load() == 0 })
+}
+
+// TestOperationsTakeTheirComplexity before they are carried out, and what their
+// resolvers charge.
+func TestOperationsTakeTheirComplexity(t *testing.T) {
+	peers := NewPeers(Bounds{Bodies: 1 << 20})
+	h := &hold{peers: peers}
+	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
+	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 0 {
+		t.Errorf("without a complexity: %v, %d bytes", err, peers.Usage().BodyBytes)
+	}
+	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 1000})
+	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes-freeBody {
+		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
+	}
+	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 4000})
+	if err := h.execute(op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("more than there is: %v", err)
+	}
+	h.release()
+	ctx := h.charging(t.Context())
+	for range 16 {
+		if err := Charge(ctx, 2<<10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := peers.Usage().BodyBytes; got != 32<<10-freeBody {
+		t.Errorf("%d bytes are charged", got)
+	}
+	if err := Charge(ctx, 1<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("more than there is: %v", err)
+	}
+	h.release()
+	if err := Charge(context.Background(), 1<<30); err != nil || peers.Usage().BodyBytes != 0 {
+		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
+	}
+}
+
+// TestMessagesHaveAnEnd: one that trickles holds its memory for bodyTime at most.
+func TestMessagesHaveAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
+		listener := make(pipes)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WebSocket{settings}.Do(w, r, stub{}) })}
+		served := make(chan struct{})
+		go func() { defer close(served); _ = server.Serve(listener) }()
+		client, conn := net.Pipe()
+		listener <- conn
+		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: "+Subprotocol+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(client)
+		if _, err := http.ReadResponse(in, nil); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan time.Time, 1)
+		go func() {
+			_, _ = io.Copy(io.Discard, in)
+			ended <- time.Now()
+		}()
+		_, _ = client.Write(masked(initMessage))
+		message := masked(`{"id":"1","type":"subscribe","payload":{"query":"` + strings.Repeat(" ", 4000) + `"}}`)
+		const head = 8 // of the frame
+		_, _ = client.Write(message[:head])
+		began := time.Now()
+		for i := head; i < len(message); i++ {
+			if _, err := client.Write(message[i : i+1]); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if took := (<-ended).Sub(began); took != bodyTime {
+			t.Errorf("it ended after %v", took)
+		}
+		close(listener)
+		_ = server.Close()
+		<-served
+		_ = client.Close()
+		synctest.Wait()
+	})
+}
