@@ -141,6 +141,52 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
+// TestOrphansThatCannotBeMoved are reported, and keep no others where they are.
+func TestOrphansThatCannotBeMoved(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	for range 5 {
+		b.run(t, r.ID, "echo", "kept")
+	}
+	b.stop()
+	b.loseDatabase(t)
+	bad := filepath.Join(b.outputDir(), "!!") // it comes first, and isn't a directory
+	if err := os.WriteFile(bad, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	wait.For(t, "the others are moved away", func() bool { return len(b.orphaned(t)) == 5 })
+	wait.For(t, "it is reported", func() bool {
+		c := b.component(t, "restore")
+		return c.Status == HealthDegraded && strings.Contains(c.Message, bad)
+	})
+
+	dir, there := filepath.Join(b.outputDir(), "??"), filepath.Join(t.TempDir(), "orphaned")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(filepath.Join(there, "??", "1"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1", "2"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+		t.Error("where one file can't be moved:", err)
+	}
+	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
+		t.Error("the other one isn't moved:", err)
+	}
+	// Neither does what can't be put back.
+	if err := os.WriteFile(filepath.Join(there, "!!"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &orphaned{path: there}
+	if _, err := b.putAllBack(t.Context(), o); err == nil || o.files != 2 {
+		t.Errorf("%d are counted, %v", o.files, err)
+	}
+}
+
 // TestKilledWhileCollecting: the execution is deleted, its output not yet.
 func TestKilledWhileCollecting(t *testing.T) {
 	b := newBed(t)
