@@ -56,6 +56,7 @@ type Engine struct {
 	outputs      outputs
 	orphans      orphans
 	sweepFailing bool                          // the last sweep failed; the collector's
+	listed       bool                          // unremoved has what an earlier server left; the collector's
 	unremoved    map[runtime.ExecutionID]int64 // the collector's: output of deleted executions that is still on the disk, and what the quota counts of it
 
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
