@@ -71,6 +71,7 @@ type Engine struct {
 	claims       map[string]*keyedClaim // by key, while the runner lives
 	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
+	attacked     *Attacks // as Health last read it
 	unrestored   []string // what could not be brought back, and why
 }
 

@@ -22,7 +22,10 @@ const healthWithin = 5 * time.Second
 // Health returns the state of the whole and of its parts. Where ctx ends first, the
 // answer isn't kept: a caller that left says nothing of the parts.
 func (e *Engine) Health(ctx context.Context) Health {
-	found, attacks := e.inspect(ctx)
+	e.mu.Lock()
+	attacks := e.attacked
+	e.mu.Unlock()
+	found, attacks := e.inspect(ctx, attacks)
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +42,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 		return c.Status == "" || isPool && !exists
 	})
 	if ctx.Err() == nil {
-		e.health = all
+		e.health, e.attacked = all, attacks
 	}
 	health := Health{Status: HealthOK, Attacks: attacks}
 	for _, c := range all {
@@ -53,8 +56,8 @@ func (e *Engine) Health(ctx context.Context) Health {
 }
 
 // inspect returns the state of the parts that say it only when they are asked. One
-// without a Status isn't there.
-func (e *Engine) inspect(ctx context.Context) (found []ComponentHealth, attacks *Attacks) {
+// without a Status isn't there. attacks are the last that are known.
+func (e *Engine) inspect(ctx context.Context, attacks *Attacks) ([]ComponentHealth, *Attacks) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
@@ -69,7 +72,7 @@ func (e *Engine) inspect(ctx context.Context) (found []ComponentHealth, attacks 
 	stalls := false
 	checks.Go(func() { output.Status, output.Message, stalls = e.outputHealth(ctx) })
 	checks.Wait()
-	found = append(found, cluster, store, output)
+	found := []ComponentHealth{cluster, store, output}
 
 	if !stalls { // else they would hang; what was found the last time stays
 		orphaned := ComponentHealth{Name: orphanedComponent}

@@ -82,15 +82,28 @@ func TestClusterThatHangs(t *testing.T) {
 	}
 }
 
-// TestHealthOfADiskThatStalls: Health answers, and reads no file.
+// TestHealthOfADiskThatStalls: Health answers, reads no file, and has what it read
+// before.
 func TestHealthOfADiskThatStalls(t *testing.T) {
-	release := make(chan struct{})
 	b := newBed(t)
 	b.stop()
+	last := &Attacks{Tried: 2, Held: 2}
+	b.attacks = func() (*Attacks, error) { return last, nil }
+	b.outputs.check = probe.New(func() error { return nil })
+	if h := b.Health(t.Context()); h.Attacks != last {
+		t.Errorf("%+v", h)
+	}
+	b.outputs.check.Close()
+
+	release := make(chan struct{})
 	b.outputs.check = probe.New(func() error { <-release; return nil })
 	b.attacks = func() (*Attacks, error) { t.Error("a file is read"); return nil, nil }
-	if c := b.component(t, "output"); c.Status != HealthDown {
+	h := b.Health(t.Context())
+	if c := b.stored("output"); c.Status != HealthDown {
 		t.Errorf("%+v", c)
+	}
+	if c := b.stored("attacks"); c.Status != HealthOK || h.Attacks != last {
+		t.Errorf("%+v, and %+v", c, h.Attacks)
 	}
 	close(release)
 	b.outputs.check.Close()
