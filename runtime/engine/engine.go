@@ -72,6 +72,8 @@ type Engine struct {
 	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
 	attacked     *Attacks // as Health last read it
+	inspections  int64    // that Health has begun
+	inspected    int64    // which of them health and attacked are from
 	unrestored   []string // what could not be brought back, and why
 }
 

@@ -20,15 +20,20 @@ const poolComponent = "pool "
 const healthWithin = 5 * time.Second
 
 // Health returns the state of the whole and of its parts. Where ctx ends first, the
-// answer isn't kept: a caller that left says nothing of the parts.
+// answer isn't kept: a caller that left says nothing of the parts. Neither is what was
+// found by an inspection that began before another one that has answered already.
 func (e *Engine) Health(ctx context.Context) Health {
 	e.mu.Lock()
-	attacks := e.attacked
+	e.inspections++
+	inspection, attacks := e.inspections, e.attacked
 	e.mu.Unlock()
 	found, attacks := e.inspect(ctx, attacks)
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if inspection < e.inspected {
+		found, attacks = nil, e.attacked
+	}
 	all := maps.Clone(e.health)
 	for _, c := range found {
 		if c.Since = now; all[c.Name].Status == c.Status {
@@ -42,7 +47,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 		return c.Status == "" || isPool && !exists
 	})
 	if ctx.Err() == nil {
-		e.health, e.attacked = all, attacks
+		e.health, e.attacked, e.inspected = all, attacks, max(e.inspected, inspection)
 	}
 	health := Health{Status: HealthOK, Attacks: attacks}
 	for _, c := range all {

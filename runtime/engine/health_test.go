@@ -3,13 +3,16 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // stored returns the part of the answers to all callers that has this name.
@@ -79,6 +82,46 @@ func TestClusterThatHangs(t *testing.T) {
 		if c := b.stored(name); c.Status != HealthOK {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// A slow cluster's first Status fails, once release is closed; any other succeeds.
+type slow struct {
+	runtime.Cluster
+	asked   atomic.Bool
+	hangs   chan struct{}
+	release chan struct{}
+}
+
+func (c *slow) Status(ctx context.Context) (runtime.ClusterStatus, error) {
+	if c.asked.Swap(true) {
+		return c.Cluster.Status(ctx)
+	}
+	close(c.hangs)
+	<-c.release
+	return runtime.ClusterStatus{}, errors.New("an old error")
+}
+
+// TestInspectionThatIsOvertaken: the later one's answer stays, and is the answer to
+// both callers.
+func TestInspectionThatIsOvertaken(t *testing.T) {
+	b := newBed(t)
+	c := &slow{Cluster: b.fake, hangs: make(chan struct{}), release: make(chan struct{})}
+	b.stop()
+	b.Engine.cluster = c
+	first := make(chan Health)
+	go func() { first <- b.Health(t.Context()) }()
+	<-c.hangs
+	if c := b.component(t, "cluster"); c.Status != HealthOK {
+		t.Errorf("%+v", c)
+	}
+	close(c.release)
+	h := wait.Receive(t, first, "the answer to the first caller")
+	if i := slices.IndexFunc(h.Components, func(c ComponentHealth) bool { return c.Name == "cluster" }); i < 0 || h.Components[i].Status != HealthOK {
+		t.Errorf("the first caller gets %+v", h)
+	}
+	if c := b.stored("cluster"); c.Status != HealthOK {
+		t.Errorf("%+v", c)
 	}
 }
 
