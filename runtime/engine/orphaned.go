@@ -80,7 +80,7 @@ func (all *orphans) found(fresh bool) string {
 	if fresh {
 		why = "the database was new when the server started, but there was output: was it deleted?"
 	}
-	return fmt.Sprintf("%s %d logs (%d MiB) were moved to %s: restore the database from its backup and restart the server, which puts back what that one knows; or delete that directory",
+	return fmt.Sprintf("%s Logs: %d (%d MiB), moved to %s: restore the database from its backup and restart the server, which puts back what that one knows; or delete that directory",
 		why, files, (bytes+1<<20-1)>>20, strings.Join(paths, ", "))
 }
 

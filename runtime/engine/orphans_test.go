@@ -87,13 +87,13 @@ func TestOlderDatabase(t *testing.T) {
 		t.Errorf("%s was moved away", found)
 	}
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, " Logs: 1 (1 MiB)") || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
 		t.Errorf("%+v", c)
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
 	b.start(t) // it stays, and is told of
-	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") {
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " Logs: 1 (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 
@@ -129,7 +129,7 @@ func TestLostDatabase(t *testing.T) {
 		}
 	}
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") || !strings.Contains(c.Message, " 10 logs ") {
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") || !strings.Contains(c.Message, " Logs: 10 (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 	// An operator who doesn't want it deletes it.
