@@ -28,11 +28,18 @@ type orphaned struct {
 	going bool  // it is being removed
 }
 
-func (o *orphaned) count(file fs.DirEntry) {
+func (o *orphaned) count(bytes int64) {
 	o.files++
-	if info, err := file.Info(); err == nil {
-		o.bytes += output.DiskBytes(info.Size())
+	o.bytes += bytes
+}
+
+// bytesOf returns what a file takes on the disk, 0 where it isn't there.
+func bytesOf(file fs.DirEntry) int64 {
+	info, err := file.Info()
+	if err != nil {
+		return 0
 	}
+	return output.DiskBytes(info.Size())
 }
 
 // add returns o, or the one that is in its place already.
@@ -46,11 +53,11 @@ func (all *orphans) add(o *orphaned) *orphaned {
 	return o
 }
 
-// grow counts a file that came to o.
-func (all *orphans) grow(o *orphaned, file fs.DirEntry) {
+// grow counts a file of so many bytes that came to o.
+func (all *orphans) grow(o *orphaned, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	o.count(file)
+	o.count(bytes)
 }
 
 // found tells of what is there; "": nothing, or no more, since somebody took it

@@ -118,7 +118,7 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 	for _, file := range files {
 		path := filepath.Join(dir, file.Name())
 		if unknown[file.Name()] {
-			o.count(file)
+			o.count(bytesOf(file))
 			continue
 		}
 		to := e.logPath(runtime.ExecutionID(file.Name()))
@@ -127,7 +127,7 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 		}
 		switch err := rename(path, to); {
 		case errors.Is(err, fs.ErrExist): // written since
-			o.count(file)
+			o.count(bytesOf(file))
 		case err != nil:
 			return back, err
 		default:
@@ -206,12 +206,12 @@ func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orp
 		if !unknown[file.Name()] {
 			continue
 		}
-		from := filepath.Join(dir, file.Name())
+		from, bytes := filepath.Join(dir, file.Name()), bytesOf(file)
 		err := rename(from, filepath.Join(to, file.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // collected meanwhile
 		case err == nil:
-			e.orphans.grow(o, file)
+			e.orphans.grow(o, bytes)
 		case failed == nil:
 			failed = fmt.Errorf("move %s: %w", from, err)
 		}
