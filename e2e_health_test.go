@@ -206,7 +206,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 			t.Errorf("execution %d is %+v", i, x)
 		}
 	}
-	// Health stops telling of one that somebody deletes.
+	// Output that somebody deletes is reported as lost, with its cause.
 	if err := os.Remove(filepath.Join(data, "output", ids[0][len(ids[0])-2:], ids[0])); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type orphans struct {
 	dirs []*orphaned
 }
 
-// An orphaned is what one start found.
+// An orphaned is one directory of orphaned output.
 type orphaned struct {
 	path  string
 	at    time.Time
