@@ -157,7 +157,7 @@ func powerCut(t *testing.T, all bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	print := func(text string, counted func() int64) {
+	prints := func(text string, counted func() int64) {
 		t.Helper()
 		before := counted()
 		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text)}); err != nil {
@@ -166,9 +166,9 @@ func powerCut(t *testing.T, all bool) {
 		wait.For(t, text, func() bool { return counted() == before+int64(len(text)) })
 	}
 	b.quota.Add(limit)
-	print("lost", b.counts.outputLost.Load)
+	prints("lost", b.counts.outputLost.Load)
 	b.quota.Add(-limit)
-	print("kept", b.counts.output.Load)
+	prints("kept", b.counts.output.Load)
 	info, err := os.Stat(b.logPath(x.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func powerCut(t *testing.T, all bool) {
 	if all {
 		left, size, gone = "", 0, gone+int64(len("kept"))
 	}
-	print("cut off", b.counts.output.Load)
+	prints("cut off", b.counts.output.Load)
 	wait.For(t, "the agent has forgotten it", func() bool {
 		conn, err := b.fake.Dial(t.Context(), r.ID)
 		if err != nil {
