@@ -186,7 +186,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 		wait.For(t, "the operator is told", func() bool {
 			p.call(t, healthQuery, nil, &out)
 			status, message := out.Health.of("orphaned output")
-			return status == "DEGRADED" && strings.Contains(message, " 5 logs ") && strings.Contains(message, "restore the database from its backup")
+			return status == "DEGRADED" && strings.Contains(message, " Logs: 5 (") && strings.Contains(message, "restore the database from its backup")
 		})
 		if n := kept(); n != len(logs) {
 			t.Errorf("%d logs of %d are kept", n, len(logs))
@@ -206,7 +206,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 			t.Errorf("execution %d is %+v", i, x)
 		}
 	}
-	// Health stops telling of one that somebody deletes.
+	// Output that somebody deletes is reported as lost, with its cause.
 	if err := os.Remove(filepath.Join(data, "output", ids[0][len(ids[0])-2:], ids[0])); err != nil {
 		t.Fatal(err)
 	}

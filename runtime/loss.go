@@ -1,5 +1,7 @@
 package runtime
 
+import "math"
+
 // A LossCause is why output isn't in the log of its execution.
 type LossCause string
 
@@ -18,22 +20,46 @@ func LossCauses() []LossCause {
 	return []LossCause{LossStorageFull, LossUnwritable, LossRetention, LossDeleted, LossDamaged, LossUnknown}
 }
 
-// An OutputLoss is the cause for which output from an offset on could not be
-// written, where it could not: until the next OutputLoss.
+// An OutputLoss is the cause for which output could not be written: what is missing
+// from From up to To. To is 0 while nothing was written after it, and in what older
+// servers stored; it then holds until the next OutputLoss.
 type OutputLoss struct {
 	From  int64     `json:"from"`
+	To    int64     `json:"to,omitempty"`
 	Cause LossCause `json:"cause"`
 }
 
-// LossAt returns the cause for which the output at an offset could not be written;
-// "" if none was recorded.
-func (x Execution) LossAt(offset int64) LossCause {
-	var cause LossCause
+// LossAt returns the cause for which the output at an offset could not be written,
+// "" if none was recorded, and the offset up to which the answer is the same.
+func (x Execution) LossAt(offset int64) (cause LossCause, until int64) {
+	until = math.MaxInt64
 	for _, loss := range x.Losses {
-		if loss.From > offset {
+		switch {
+		case offset < loss.From:
+			return cause, min(until, loss.From)
+		case loss.To == 0:
+			cause, until = loss.Cause, math.MaxInt64
+		case offset < loss.To:
+			cause, until = loss.Cause, loss.To
+		default:
+			cause, until = "", math.MaxInt64
+		}
+	}
+	return cause, until
+}
+
+// LossesBefore returns what is recorded of losses before an offset: nothing at or
+// after it is known to be lost.
+func (x Execution) LossesBefore(offset int64) []OutputLoss {
+	var losses []OutputLoss
+	for _, loss := range x.Losses {
+		if loss.From >= offset {
 			break
 		}
-		cause = loss.Cause
+		losses = append(losses, loss)
 	}
-	return cause
+	if n := len(losses); n > 0 && (losses[n-1].To == 0 || losses[n-1].To > offset) {
+		losses[n-1].To = offset
+	}
+	return losses
 }

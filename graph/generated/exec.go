@@ -3168,7 +3168,7 @@ type PoolStatus {
   stopping: Int!
   "Claims that wait for a runner."
   waiting: Int!
-  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `: a runner has waited for 10 s, for room for example. Null where neither is so, also while runners are just starting."
+  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `: a start has waited for something for 10 s, for room for example, or has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting."
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!

@@ -13,7 +13,7 @@ const mostHeld = 256 << 10
 // written until it is opened. A transport brings both outputs of an exec one after
 // the other. It may bring stderr before the word on stdout that the command has
 // begun, and stderr is read only from that word on: a write that waits for its
-// reader would keep the word back for ever.
+// reader would block forever, and the start would never be reported.
 type early struct {
 	to      *io.PipeWriter
 	opening sync.Once

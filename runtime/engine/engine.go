@@ -56,6 +56,7 @@ type Engine struct {
 	outputs      outputs
 	orphans      orphans
 	sweepFailing bool                          // the last sweep failed; the collector's
+	listed       bool                          // unremoved has what an earlier server left; the collector's
 	unremoved    map[runtime.ExecutionID]int64 // the collector's: output of deleted executions that is still on the disk, and what the quota counts of it
 
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
@@ -70,6 +71,9 @@ type Engine struct {
 	claims       map[string]*keyedClaim // by key, while the runner lives
 	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
+	attacked     *Attacks // as Health last read it
+	inspections  int64    // that Health has begun
+	inspected    int64    // which of them health and attacked are from
 	unrestored   []string // what could not be brought back, and why
 }
 

@@ -233,10 +233,11 @@ func (r *Events) output(began time.Time) (Event, error) {
 	return event, nil
 }
 
-// lost returns the event of output that isn't in the log; behind says that the log
-// has nothing after it.
+// lost returns the event of output that isn't in the log, up to where its cause is
+// the same; behind says that the log has nothing after it.
 func (r *Events) lost(until int64, behind bool) Event {
-	cause := r.cause(behind)
+	cause, same := r.cause(behind)
+	until = min(until, same)
 	event := Event{Kind: EventLost, At: time.Now(), Bytes: until - r.at.offset, Cause: cause, Reason: reasons[cause]}
 	r.at.offset = until
 	event.Cursor = r.at.encode(r.id)

@@ -20,12 +20,20 @@ const poolComponent = "pool "
 const healthWithin = 5 * time.Second
 
 // Health returns the state of the whole and of its parts. Where ctx ends first, the
-// answer isn't kept: a caller that left says nothing of the parts.
+// answer isn't kept: a caller that left says nothing of the parts. Neither is what was
+// found by an inspection that began before another one that has answered already.
 func (e *Engine) Health(ctx context.Context) Health {
-	found, attacks := e.inspect(ctx)
+	e.mu.Lock()
+	e.inspections++
+	inspection, attacks := e.inspections, e.attacked
+	e.mu.Unlock()
+	found, attacks := e.inspect(ctx, attacks)
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if inspection < e.inspected {
+		found, attacks = nil, e.attacked
+	}
 	all := maps.Clone(e.health)
 	for _, c := range found {
 		if c.Since = now; all[c.Name].Status == c.Status {
@@ -39,7 +47,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 		return c.Status == "" || isPool && !exists
 	})
 	if ctx.Err() == nil {
-		e.health = all
+		e.health, e.attacked, e.inspected = all, attacks, max(e.inspected, inspection)
 	}
 	health := Health{Status: HealthOK, Attacks: attacks}
 	for _, c := range all {
@@ -53,8 +61,8 @@ func (e *Engine) Health(ctx context.Context) Health {
 }
 
 // inspect returns the state of the parts that say it only when they are asked. One
-// without a Status isn't there.
-func (e *Engine) inspect(ctx context.Context) (found []ComponentHealth, attacks *Attacks) {
+// without a Status isn't there. attacks are the last that are known.
+func (e *Engine) inspect(ctx context.Context, attacks *Attacks) ([]ComponentHealth, *Attacks) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
@@ -69,7 +77,7 @@ func (e *Engine) inspect(ctx context.Context) (found []ComponentHealth, attacks 
 	stalls := false
 	checks.Go(func() { output.Status, output.Message, stalls = e.outputHealth(ctx) })
 	checks.Wait()
-	found = append(found, cluster, store, output)
+	found := []ComponentHealth{cluster, store, output}
 
 	if !stalls { // else they would hang; what was found the last time stays
 		orphaned := ComponentHealth{Name: orphanedComponent}

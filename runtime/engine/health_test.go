@@ -3,13 +3,16 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // stored returns the part of the answers to all callers that has this name.
@@ -72,25 +75,74 @@ func TestClusterThatHangs(t *testing.T) {
 	})
 	b.start(t)
 	cluster.hangs.Store(true)
-	if c := b.component(t, "cluster"); c.Status != HealthDown {
+	wait.For(t, "the cluster is DOWN, and nothing else", func() bool { // a busy disk takes its time
+		b.Health(t.Context())
+		return b.stored("cluster").Status == HealthDown && b.stored("store").Status == HealthOK && b.stored("output").Status == HealthOK
+	})
+}
+
+// A slow cluster's first Status fails, once release is closed; any other succeeds.
+type slow struct {
+	runtime.Cluster
+	asked   atomic.Bool
+	hangs   chan struct{}
+	release chan struct{}
+}
+
+func (c *slow) Status(ctx context.Context) (runtime.ClusterStatus, error) {
+	if c.asked.Swap(true) {
+		return c.Cluster.Status(ctx)
+	}
+	close(c.hangs)
+	<-c.release
+	return runtime.ClusterStatus{}, errors.New("an old error")
+}
+
+// TestInspectionThatIsOvertaken: the later one's answer stays, and is the answer to
+// both callers.
+func TestInspectionThatIsOvertaken(t *testing.T) {
+	b := newBed(t)
+	c := &slow{Cluster: b.fake, hangs: make(chan struct{}), release: make(chan struct{})}
+	b.stop()
+	b.Engine.cluster = c
+	first := make(chan Health)
+	go func() { first <- b.Health(t.Context()) }()
+	<-c.hangs
+	if c := b.component(t, "cluster"); c.Status != HealthOK {
 		t.Errorf("%+v", c)
 	}
-	for _, name := range []string{"store", "output"} {
-		if c := b.stored(name); c.Status != HealthOK {
-			t.Errorf("%+v", c)
-		}
+	close(c.release)
+	h := wait.Receive(t, first, "the answer to the first caller")
+	if i := slices.IndexFunc(h.Components, func(c ComponentHealth) bool { return c.Name == "cluster" }); i < 0 || h.Components[i].Status != HealthOK {
+		t.Errorf("the first caller gets %+v", h)
+	}
+	if c := b.stored("cluster"); c.Status != HealthOK {
+		t.Errorf("%+v", c)
 	}
 }
 
-// TestHealthOfADiskThatStalls: Health answers, and reads no file.
+// TestHealthOfADiskThatStalls: Health answers, reads no file, and has what it read
+// before.
 func TestHealthOfADiskThatStalls(t *testing.T) {
-	release := make(chan struct{})
 	b := newBed(t)
 	b.stop()
+	last := &Attacks{Tried: 2, Held: 2}
+	b.attacks = func() (*Attacks, error) { return last, nil }
+	b.outputs.check = probe.New(func() error { return nil })
+	if h := b.Health(t.Context()); h.Attacks != last {
+		t.Errorf("%+v", h)
+	}
+	b.outputs.check.Close()
+
+	release := make(chan struct{})
 	b.outputs.check = probe.New(func() error { <-release; return nil })
 	b.attacks = func() (*Attacks, error) { t.Error("a file is read"); return nil, nil }
-	if c := b.component(t, "output"); c.Status != HealthDown {
+	h := b.Health(t.Context())
+	if c := b.stored("output"); c.Status != HealthDown {
 		t.Errorf("%+v", c)
+	}
+	if c := b.stored("attacks"); c.Status != HealthOK || h.Attacks != last {
+		t.Errorf("%+v, and %+v", c, h.Attacks)
 	}
 	close(release)
 	b.outputs.check.Close()

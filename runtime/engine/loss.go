@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -16,7 +18,7 @@ import (
 )
 
 // maxLosses bounds what is stored about an execution's losses.
-const maxLosses = 32
+const maxLosses = 100
 
 // reasons say to people what the causes mean.
 var reasons = map[runtime.LossCause]string{
@@ -41,11 +43,28 @@ func unwritten(err error) runtime.LossCause {
 // lose records, for readers and for the next server, why output from an offset on
 // is lost. The end of the execution is stored with it, if this can't be.
 func (s *session) lose(ctx context.Context, from int64, cause runtime.LossCause) {
-	losses := slices.DeleteFunc(slices.Clone(s.execution().Losses), func(l runtime.OutputLoss) bool { return l.From >= from })
-	if n := len(losses); n == maxLosses || n > 0 && losses[n-1].Cause == cause {
+	losses := s.execution().LossesBefore(from)
+	switch n := len(losses); {
+	case n > 0 && losses[n-1].To == from && losses[n-1].Cause == cause:
+		losses[n-1].To = 0
+	case n < maxLosses: // what comes past them is UNKNOWN
+		losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
+	}
+	s.putLosses(ctx, losses)
+}
+
+// wrote records that output from an offset on isn't lost: why earlier output is
+// explains nothing after it.
+func (s *session) wrote(ctx context.Context, from int64) {
+	if x := s.execution(); len(x.Losses) > 0 {
+		s.putLosses(ctx, x.LossesBefore(from))
+	}
+}
+
+func (s *session) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
+	if slices.Equal(losses, s.execution().Losses) {
 		return
 	}
-	losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
 	x := s.change(func(x runtime.Execution) runtime.Execution {
 		x.Losses = losses
 		return x
@@ -55,19 +74,17 @@ func (s *session) lose(ctx context.Context, from int64, cause runtime.LossCause)
 	}
 }
 
-// cause returns why the output at the reader's place isn't in the log; behind
-// says that the log has nothing after it.
-func (r *Events) cause(behind bool) runtime.LossCause {
+// cause returns why the output at the reader's place isn't in the log, and up to
+// where; behind says that the log has nothing after it.
+func (r *Events) cause(behind bool) (cause runtime.LossCause, until int64) {
 	x := r.execution()
 	if behind && x.State == runtime.ExecutionFinished {
 		if cause := r.damage(x); cause != "" {
-			return cause
+			return cause, math.MaxInt64
 		}
 	}
-	if cause := x.LossAt(r.at.offset); cause != "" {
-		return cause
-	}
-	return runtime.LossUnknown
+	cause, until = x.LossAt(r.at.offset)
+	return cmp.Or(cause, runtime.LossUnknown), until
 }
 
 // damage returns what became of a log after its execution had ended; "": nothing.

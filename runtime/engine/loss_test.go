@@ -14,8 +14,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
@@ -139,6 +141,122 @@ func TestFullInBetween(t *testing.T) {
 	}
 }
 
+// TestPowerCutAfterALoss: it takes the log's end at the border of two records, so that
+// no evidence is left. An earlier loss has nothing to do with it.
+func TestPowerCutAfterALoss(t *testing.T) {
+	for name, all := range map[string]bool{"the last record": false, "all": true} {
+		t.Run(name, func(t *testing.T) { powerCut(t, all) })
+	}
+}
+
+// powerCut takes the last record of a log, or all that was written after a loss.
+func powerCut(t *testing.T, all bool) {
+	const limit = 1 << 20
+	b, r := keeping(t, Config{KeepBytes: limit})
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prints := func(text string, counted func() int64) {
+		t.Helper()
+		before := counted()
+		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, text, func() bool { return counted() == before+int64(len(text)) })
+	}
+	b.quota.Add(limit)
+	prints("lost", b.counts.outputLost.Load)
+	b.quota.Add(-limit)
+	prints("kept", b.counts.output.Load)
+	info, err := os.Stat(b.logPath(x.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, size, gone := "kept", info.Size(), int64(len("lost"+"cut off"))
+	if all {
+		left, size, gone = "", 0, gone+int64(len("kept"))
+	}
+	prints("cut off", b.counts.output.Load)
+	wait.For(t, "the agent has forgotten it", func() bool {
+		conn, err := b.fake.Dial(t.Context(), r.ID)
+		if err != nil {
+			return false
+		}
+		answer, err := agent.PingAgent(t.Context(), conn)
+		return err == nil && len(answer.Executions) == 1 && answer.Executions[0].Held == int64(len("lost"+"kept"+"cut off"))
+	})
+	b.stop()
+	if err := os.Truncate(b.logPath(x.ID), size); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("after"), Close: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, x.ID)
+	text, _ := b.events(t, x.ID, "")
+	if causes, lost := b.causes(t, x.ID); text != left+"after" || lost != gone || !slices.Equal(causes, []runtime.LossCause{runtime.LossStorageFull, runtime.LossUnknown}) {
+		t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+	}
+}
+
+// TestEachLossEndsWhereOutputIsWritten: one event of it has one cause, and past
+// maxLosses that is UNKNOWN.
+func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
+	b := newBed(t)
+	s := newSession(b.Engine, nil, runtime.Runner{}, runtime.Execution{ID: runtime.NewExecutionID()}, begin{}, output.New(filepath.Join(b.dir, "log")))
+	want := func(offset int64, want runtime.LossCause) {
+		t.Helper()
+		if cause, _ := s.execution().LossAt(offset); cause != want {
+			t.Errorf("at %d it is %q, not %q, of %v", offset, cause, want, s.execution().Losses)
+		}
+	}
+	s.lose(t.Context(), 0, runtime.LossStorageFull)
+	s.lose(t.Context(), 10, runtime.LossStorageFull)
+	s.lose(t.Context(), 20, runtime.LossUnwritable)
+	s.wrote(t.Context(), 30)
+	s.lose(t.Context(), 40, runtime.LossUnwritable)
+	if n := len(s.execution().Losses); n != 3 {
+		t.Errorf("%d are stored: %v", n, s.execution().Losses)
+	}
+	for offset, cause := range map[int64]runtime.LossCause{0: runtime.LossStorageFull, 10: runtime.LossStorageFull, 20: runtime.LossUnwritable, 30: "", 40: runtime.LossUnwritable, 100: runtime.LossUnwritable} {
+		want(offset, cause)
+	}
+	// An agent sends again what an earlier server refused, and now there is room.
+	s.wrote(t.Context(), 10)
+	want(9, runtime.LossStorageFull)
+	want(40, "")
+	for i := range int64(2 * maxLosses) {
+		s.lose(t.Context(), 100+20*i, runtime.LossStorageFull)
+		s.wrote(t.Context(), 110+20*i)
+		want(110+20*i, "")
+	}
+	if n := len(s.execution().Losses); n != maxLosses {
+		t.Errorf("%d are stored", n)
+	}
+	want(100, runtime.LossStorageFull)
+	want(100+20*(2*maxLosses-1), "")
+}
+
+// TestLossThatEndedUnstored: the server was killed between the write and the record of
+// it, or was an older one.
+func TestLossThatEndedUnstored(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
+	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
+		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
+		s := b.resume(t.Context(), store.Unfinished{Execution: x}, nil)
+		if cause, _ := s.execution().LossAt(2); cause != want {
+			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
+		}
+		if err := s.log.End(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // brokenDisk runs an engine with its logs on a disk of their own.
 func brokenDisk(t *testing.T) (*bed, disk.Disk) {
 	t.Helper()
@@ -242,13 +360,10 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	defer b.outputs.check.Close()
 	wait.For(t, "all is well", func() bool { return b.Health(t.Context()).Status == HealthOK })
 	d.Error(t)
-	wait.For(t, "it is down", func() bool { return b.Health(t.Context()).Status == HealthDown })
-	if c := b.component(t, "store"); c.Status != HealthDown || !strings.Contains(c.Message, "read-only") {
-		t.Errorf("%+v", c)
-	}
-	if c := b.component(t, "output"); c.Status != HealthOK {
-		t.Errorf("%+v", c)
-	}
+	wait.For(t, "the store is DOWN, and nothing else", func() bool { // a busy disk takes its time
+		h, c := b.Health(t.Context()), b.stored("store")
+		return h.Status == HealthDown && c.Status == HealthDown && strings.Contains(c.Message, "read-only") && b.stored("output").Status == HealthOK
+	})
 	if err := fake.Close(); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ type orphans struct {
 	dirs []*orphaned
 }
 
-// An orphaned is what one start found.
+// An orphaned is one directory of orphaned output.
 type orphaned struct {
 	path  string
 	at    time.Time
@@ -28,11 +28,18 @@ type orphaned struct {
 	going bool  // it is being removed
 }
 
-func (o *orphaned) count(file fs.DirEntry) {
+func (o *orphaned) count(bytes int64) {
 	o.files++
-	if info, err := file.Info(); err == nil {
-		o.bytes += output.DiskBytes(info.Size())
+	o.bytes += bytes
+}
+
+// bytesOf returns what a file takes on the disk, 0 where it isn't there.
+func bytesOf(file fs.DirEntry) int64 {
+	info, err := file.Info()
+	if err != nil {
+		return 0
 	}
+	return output.DiskBytes(info.Size())
 }
 
 // add returns o, or the one that is in its place already.
@@ -46,11 +53,11 @@ func (all *orphans) add(o *orphaned) *orphaned {
 	return o
 }
 
-// grow counts a file that came to o.
-func (all *orphans) grow(o *orphaned, file fs.DirEntry) {
+// grow counts a file of so many bytes that came to o.
+func (all *orphans) grow(o *orphaned, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	o.count(file)
+	o.count(bytes)
 }
 
 // found tells of what is there; "": nothing, or no more, since somebody took it
@@ -80,7 +87,7 @@ func (all *orphans) found(fresh bool) string {
 	if fresh {
 		why = "the database was new when the server started, but there was output: was it deleted?"
 	}
-	return fmt.Sprintf("%s %d logs (%d MiB) were moved to %s: restore the database from its backup and restart the server, which puts back what that one knows; or delete that directory",
+	return fmt.Sprintf("%s Logs: %d (%d MiB), moved to %s: restore the database from its backup and restart the server, which puts back what that one knows; or delete that directory",
 		why, files, (bytes+1<<20-1)>>20, strings.Join(paths, ", "))
 }
 

@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,14 +98,13 @@ func (e *Engine) findOrphans(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// putAllBack puts back what the database knows of o, and counts the rest.
+// putAllBack puts back what the database knows of o, and counts the rest. It returns
+// the first error.
 func (e *Engine) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
 	dirs, err := shards(o.path)
 	for _, dir := range dirs {
-		n, err := e.putBack(ctx, o, dir)
-		if back += n; err != nil {
-			return back, err
-		}
+		n, failed := e.putBack(ctx, o, dir)
+		back, err = back+n, cmp.Or(err, failed)
 	}
 	return back, err
 }
@@ -117,7 +118,7 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 	for _, file := range files {
 		path := filepath.Join(dir, file.Name())
 		if unknown[file.Name()] {
-			o.count(file)
+			o.count(bytesOf(file))
 			continue
 		}
 		to := e.logPath(runtime.ExecutionID(file.Name()))
@@ -126,7 +127,7 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 		}
 		switch err := rename(path, to); {
 		case errors.Is(err, fs.ErrExist): // written since
-			o.count(file)
+			o.count(bytesOf(file))
 		case err != nil:
 			return back, err
 		default:
@@ -170,21 +171,23 @@ func rename(from, to string) error {
 // is moved at once or not at all, so a server that is killed meanwhile loses none.
 func (e *Engine) moveOrphans(ctx context.Context) {
 	dirs, err := shards(e.outputDir())
+	failed := []error{err}
 	var o *orphaned
 	for _, dir := range dirs {
-		if o, err = e.moveUnknown(ctx, o, dir); err != nil {
-			break
-		}
+		o, err = e.moveUnknown(ctx, o, dir)
+		failed = append(failed, err)
 	}
-	if err != nil && ctx.Err() == nil {
-		e.logger.Error("output of unknown executions could not be moved away; it stays where it is until the next start", zap.Error(err))
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	if len(failed) > 0 && ctx.Err() == nil {
+		e.notRestored("output of unknown executions can't be moved away and stays where it is until the next start; errors: %d; the first: %v", len(failed), failed[0])
 	}
 	if found := e.orphans.found(e.store.Fresh()); found != "" {
 		e.logger.Error(found)
 	}
 }
 
-// moveUnknown moves the unknown files of one directory to o, or to a new one.
+// moveUnknown moves the unknown files of one directory to o, or to a new one. One
+// file's error doesn't keep it from the others; it returns the first.
 func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
 	unknown, files, err := e.unknownIn(ctx, dir)
 	if err != nil || len(unknown) == 0 {
@@ -198,18 +201,20 @@ func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orp
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return o, err
 	}
+	var failed error
 	for _, file := range files {
 		if !unknown[file.Name()] {
 			continue
 		}
-		err := rename(filepath.Join(dir, file.Name()), filepath.Join(to, file.Name()))
+		from, bytes := filepath.Join(dir, file.Name()), bytesOf(file)
+		err := rename(from, filepath.Join(to, file.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // collected meanwhile
-		case err != nil:
-			return o, err
-		default:
-			e.orphans.grow(o, file)
+		case err == nil:
+			e.orphans.grow(o, bytes)
+		case failed == nil:
+			failed = fmt.Errorf("move %s: %w", from, err)
 		}
 	}
-	return o, nil
+	return o, failed
 }

@@ -86,14 +86,15 @@ func TestOlderDatabase(t *testing.T) {
 	if found := b.orphaned(t)[0]; filepath.Base(found) != string(younger.ID) {
 		t.Errorf("%s was moved away", found)
 	}
+	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 1 (1 MiB)") })
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
 		t.Errorf("%+v", c)
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
 	b.start(t) // it stays, and is told of
-	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs ") {
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " Logs: 1 (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 
@@ -128,8 +129,9 @@ func TestLostDatabase(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, log, err)
 		}
 	}
+	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 10 (1 MiB)") })
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") || !strings.Contains(c.Message, " 10 logs ") {
+	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") {
 		t.Errorf("%+v", c)
 	}
 	// An operator who doesn't want it deletes it.
@@ -138,6 +140,52 @@ func TestLostDatabase(t *testing.T) {
 	}
 	if c := b.component(t, "orphaned output"); c.Name != "" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestOrphansThatCannotBeMoved are reported, and keep no others where they are.
+func TestOrphansThatCannotBeMoved(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	for range 5 {
+		b.run(t, r.ID, "echo", "kept")
+	}
+	b.stop()
+	b.loseDatabase(t)
+	bad := filepath.Join(b.outputDir(), "!!") // it comes first, and isn't a directory
+	if err := os.WriteFile(bad, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	wait.For(t, "the others are moved away", func() bool { return len(b.orphaned(t)) == 5 })
+	wait.For(t, "it is reported", func() bool {
+		c := b.component(t, "restore")
+		return c.Status == HealthDegraded && strings.Contains(c.Message, bad)
+	})
+
+	dir, there := filepath.Join(b.outputDir(), "??"), filepath.Join(t.TempDir(), "orphaned")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(filepath.Join(there, "??", "1"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1", "2"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+		t.Error("where one file can't be moved:", err)
+	}
+	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
+		t.Error("the other one isn't moved:", err)
+	}
+	// Neither does what can't be put back.
+	if err := os.WriteFile(filepath.Join(there, "!!"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &orphaned{path: there}
+	if _, err := b.putAllBack(t.Context(), o); err == nil || o.files != 2 {
+		t.Errorf("%d are counted, %v", o.files, err)
 	}
 }
 

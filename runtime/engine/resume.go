@@ -77,6 +77,9 @@ func (e *Engine) resume(ctx context.Context, u store.Unfinished, runner *runtime
 		log = output.New(e.logPath(x.ID))
 		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}
 	}
+	if n := len(x.Losses); n > 0 && x.Losses[n-1].To == 0 && x.Losses[n-1].From < log.Next() {
+		x.Losses[n-1].To = log.Next() // output was written after it; that could not be stored
+	}
 	s := newSession(e, nil, runtime.Runner{ID: x.RunnerID}, x, b, log)
 	s.resumed, s.received, s.inputEnd = true, log.Next(), u.InputEnd
 	if runner != nil {
@@ -182,5 +185,6 @@ func (s *session) catchUp(ctx context.Context, refused *agent.Error) bool {
 	}
 	s.received = held
 	s.log.Skip(s.received)
+	s.wrote(ctx, held) // what the agent still has isn't lost
 	return true
 }

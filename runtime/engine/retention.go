@@ -33,7 +33,7 @@ func (e *Engine) collect(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	e.sweepFailed(ctx, e.removeCollected(ctx))
+	e.sweepFailed(ctx, e.removeLogs(ctx))
 	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
 	for {
@@ -122,18 +122,29 @@ func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
 	return e.removeLogs(ctx)
 }
 
-// removeCollected removes the output that an earlier server didn't come to remove.
-func (e *Engine) removeCollected(ctx context.Context) error {
-	ids, err := e.store.Removals(ctx)
-	for _, id := range ids {
-		e.unremoved[id] = 0 // the quota counts only what the store knows
+// listRemovals learns, once, which output an earlier server didn't come to remove.
+func (e *Engine) listRemovals(ctx context.Context) error {
+	if e.listed {
+		return nil
 	}
-	return errors.Join(err, e.removeLogs(ctx))
+	ids, err := e.store.Removals(ctx)
+	if err != nil {
+		return err
+	}
+	e.listed = true
+	for _, id := range ids {
+		if _, ours := e.unremoved[id]; !ours {
+			e.unremoved[id] = 0 // the quota counts only what the store knows
+		}
+	}
+	return nil
 }
 
-// removeLogs removes the output of executions that were deleted. The quota counts
-// what can't be removed. The next call tries it again, and so does the next start.
+// removeLogs removes the output of executions that were deleted, also by an earlier
+// server. The quota counts what can't be removed. The next call tries it again, and
+// so does the next start.
 func (e *Engine) removeLogs(ctx context.Context) error {
+	unlisted := e.listRemovals(ctx)
 	var removed []runtime.ExecutionID
 	var failed error
 	for id, bytes := range e.unremoved {
@@ -146,13 +157,13 @@ func (e *Engine) removeLogs(ctx context.Context) error {
 		removed = append(removed, id)
 	}
 	if err := e.store.Removed(ctx, removed); err != nil {
-		return errors.Join(failed, err)
+		return errors.Join(unlisted, failed, err)
 	}
 	for _, id := range removed {
 		delete(e.unremoved, id)
 	}
 	if failed != nil {
-		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(e.unremoved), failed)
+		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(e.unremoved), errors.Join(failed, unlisted))
 	}
-	return nil
+	return unlisted
 }

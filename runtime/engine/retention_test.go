@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -338,5 +340,38 @@ func TestOutputThatCannotBeRemoved(t *testing.T) {
 	}
 	if used, _ := b.quota.Used(); used != 0 {
 		t.Errorf("%d bytes are counted", used)
+	}
+}
+
+// TestRemovalsThatCannotBeListed at the start are listed, and carried out, later.
+func TestRemovalsThatCannotBeListed(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
+	if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b.Engine = New(b.cluster, s, b.config)
+	defer b.outputs.check.Close()
+	none, all := descriptors(t)
+	none()
+	close(b.restored)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { b.collect(ctx) })
+	defer group.Wait()
+	defer cancel()
+	wait.For(t, "it is reported", func() bool { return b.stored("retention").Status == HealthDegraded })
+	all()
+	wait.For(t, "its output goes", func() bool { _, err := os.Stat(b.logPath(x.ID)); return errors.Is(err, os.ErrNotExist) })
+	wait.For(t, "all is well", func() bool { return b.stored("retention").Status == HealthOK })
+	if left, err := s.Removals(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
 	}
 }

@@ -322,6 +322,9 @@ func (s *session) flush(ctx context.Context, stream *agent.Session) bool {
 	} else {
 		s.engine.counts.output.Add(s.unwritten)
 		s.engine.outputs.wrote()
+		if s.unwritten > 0 {
+			s.wrote(ctx, s.received-s.unwritten)
+		}
 	}
 	s.unwritten = 0
 	if stream != nil {

@@ -90,7 +90,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		}
 	}
 	if silent > 0 {
-		said := fmt.Sprintf("%d runners have been starting for more than %v; the cluster doesn't say what they wait for", silent, silentAfter)
+		said := fmt.Sprintf("runners that have been starting for over a minute: %d; the cluster doesn't say what they wait for", silent)
 		blocked, stuck = cmp.Or(blocked, said), cmp.Or(stuck, said)
 	}
 	switch {
@@ -127,7 +127,7 @@ const stuckAfter = 10 * time.Second
 
 // silentAfter is for how long a start for which the cluster gives no reason must
 // have taken until that is why the pool is short. A start itself takes seconds.
-const silentAfter = time.Minute
+const silentAfter = time.Minute // publish's message says it in words
 
 // stuckAt notes since when a start has waited for something, or for nothing that is
 // known, and returns when that is too long.

@@ -64,7 +64,7 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		settle(silentAfter - 2*time.Second)
 		want("while they start", 2, "")
 		settle(time.Second)
-		want("when they have been starting for long", 2, "2 runners have been starting for more than 1m0s; the cluster doesn't say what they wait for")
+		want("when they have been starting for long", 2, "runners that have been starting for over a minute: 2; the cluster doesn't say what they wait for")
 		says("memory exhausted")
 		hint()
 		settle(stuckAfter - time.Second)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/probe"
@@ -20,10 +21,13 @@ type file struct {
 	info os.FileInfo
 }
 
+// patience is for how long a checkpoint may run until the disk is taken to stall.
+const patience = 4 * time.Second
+
 // Check returns an error, which says what to do, unless the database stores
 // what is written to it, or did within the last second. It writes to it, in the
-// way in which all is written, and knows whether the last checkpoint brought the
-// writes to the disk. STORAGE_FULL: only room is missing.
+// way in which all is written, and knows whether the last checkpoint failed, and
+// whether one hangs. STORAGE_FULL: only room is missing.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Ask(ctx)
 	if errors.Is(err, probe.ErrLate) {
@@ -56,6 +60,9 @@ func (s *Store) tryWrite() error {
 		if failed := s.stays.Load(); failed != nil {
 			err = typed(*failed, "bring writes to the disk")
 		}
+	}
+	if began := s.began.Load(); err == nil && began != nil && time.Since(*began) > patience {
+		return fmt.Errorf("writes have not reached the disk for %.0f s: it stalls; see the kernel's log (dmesg)", time.Since(*began).Seconds())
 	}
 	if err != nil {
 		return s.explained(err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -95,6 +97,41 @@ func TestCheckOfADiskThatLosesWrites(t *testing.T) {
 	wait.For(t, "Check finds out that it is over", func() bool {
 		err := s.Check(t.Context())
 		return err == nil || dropped(err)
+	})
+}
+
+// TestCheckOfADiskThatStalls: commits succeed, and the checkpoint hangs.
+func TestCheckOfADiskThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, filepath.Join(t.TempDir(), "db"))
+		hangs, release := make(chan struct{}), make(chan struct{})
+		passive := s.checkpoint
+		s.checkpoint = func() (bool, error) { // called after the first write only
+			close(hangs)
+			<-release
+			s.checkpoint = passive
+			return passive()
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-hangs
+		time.Sleep(patience)
+		if err := s.Check(t.Context()); err != nil {
+			t.Error("the checkpoint may take so long, and", err)
+		}
+		time.Sleep(patience)
+		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err != nil {
+			t.Fatal("a commit finds out:", err)
+		}
+		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not reached the disk for 8 s") {
+			t.Error("Check says", err)
+		}
+		close(release)
+		time.Sleep(patience)
+		if err := s.Check(t.Context()); err != nil {
+			t.Error("when it is over", err)
+		}
 	})
 }
 

@@ -3,7 +3,7 @@
 // claims for a local cluster.
 //
 // A write that returned nil survives a SIGKILL of the process; within a second
-// it also survives a power cut (see Store.checkpoint). Methods are safe for
+// it also survives a power cut (see Store.checkpoints). Methods are safe for
 // concurrent use. Writes made at the same time share one transaction.
 package store
 
@@ -41,8 +41,11 @@ type Store struct {
 	closed chan struct{}         // closed by Close: no more writes are taken
 	dirty  atomic.Bool           // something was committed since the last checkpoint
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
-	stays  atomic.Pointer[error] // why the last checkpoint brought nothing to the disk; nil: it did
 	group  sync.WaitGroup
+
+	checkpoint func() (whole bool, err error)
+	began      atomic.Pointer[time.Time] // when the checkpoint that is under way began; nil: none is
+	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't, or there was none
 
 	fresh      bool   // there was none
 	files      []file // of the database, as they were when it was opened
@@ -63,6 +66,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	s := &Store{lock: lock, queue: make(chan write), closed: make(chan struct{})}
 	s.check = probe.New(s.tryWrite)
+	s.checkpoint = s.passive
 	if err := s.open(ctx, path); err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", path, errors.Join(err, s.closeFiles()))
 	}
@@ -183,7 +187,7 @@ func (s *Store) closeFiles() error {
 }
 
 // checkpoints brings commits to the disk within a second, so that they survive a
-// power cut. A passive checkpoint never blocks the writer.
+// power cut.
 func (s *Store) checkpoints() {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -196,18 +200,28 @@ func (s *Store) checkpoints() {
 		if !s.dirty.Swap(false) {
 			continue
 		}
-		var busy, frames, stored int
-		err := s.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
+		now := time.Now()
+		s.began.Store(&now)
+		whole, err := s.checkpoint()
+		s.began.Store(nil)
 		switch {
 		case err != nil: // a disk that fails may show only here: commits go to the page cache
 			s.stays.Store(&err)
 			s.dirty.Store(true)
-		case busy != 0 || stored < frames: // others use the log: nothing is known of the disk
+		case !whole: // nothing is known of the disk
 			s.dirty.Store(true)
 		default:
 			s.stays.Store(nil)
 		}
 	}
+}
+
+// passive makes a checkpoint, which never blocks the writer. whole is false where
+// others use the log, so that a part of it stays.
+func (s *Store) passive() (whole bool, err error) {
+	var busy, frames, stored int
+	err = s.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
+	return busy == 0 && stored >= frames, err
 }
 
 // typed turns a full disk into STORAGE_FULL.

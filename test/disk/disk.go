@@ -66,8 +66,8 @@ func mount(t testing.TB, under, errors string, options ...string) Disk {
 	return d
 }
 
-// Error has the kernel find an error in the file system: it becomes read-only,
-// also for files that are open, and stays so.
+// Error injects an error into the file system: it becomes read-only, also
+// for files that are open, and stays so.
 func (d Disk) Error(t testing.TB) {
 	t.Helper()
 	device := filepath.Base(strings.TrimSpace(run(t, "findmnt", "-no", "SOURCE", d.Dir)))
@@ -76,7 +76,7 @@ func (d Disk) Error(t testing.TB) {
 	}
 }
 
-// Die has all that is asked of the file system fail with EIO from now on.
+// Die shuts the file system down: every operation on it fails with EIO from now on.
 func (d Disk) Die(t testing.TB) {
 	t.Helper()
 	dir, err := os.Open(d.Dir)
@@ -91,8 +91,8 @@ func (d Disk) Die(t testing.TB) {
 	}
 }
 
-// Starve has the device of a thin disk refuse every block that it doesn't have yet,
-// until Feed. Writes to files succeed: they go to the page cache. Only fsync returns
+// Starve fills the room of a thin disk's device: until Feed it refuses every block that
+// it doesn't have yet. Writes to files succeed: they go to the page cache. Only fsync returns
 // the error.
 func (d Disk) Starve(t testing.TB) {
 	t.Helper()
@@ -121,8 +121,8 @@ func (d Disk) Feed(t testing.TB) {
 
 func (d Disk) ballast() string { return filepath.Join(d.under, "ballast") }
 
-// Lock has every write to a file of this file system fail with EPERM, also where it
-// is open, until Unlock. Both may be called by any goroutine.
+// Lock makes a file of this file system immutable: every write to it fails with EPERM,
+// also where it is open, until Unlock. Both may be called by any goroutine.
 func (d Disk) Lock(t testing.TB, path string) { t.Helper(); run(t, "chattr", "+i", path) }
 
 // Unlock ends what Lock did.
