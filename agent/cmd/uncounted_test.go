@@ -204,7 +204,7 @@ func TestUnacceptedMemory(t *testing.T) {
 		m[diagState] = state
 		binary.NativeEndian.PutUint32(m[diagQueue:], queue)
 		binary.NativeEndian.PutUint32(m[diagInode:], inode)
-		m = append(m, 5, 0, 8, 0, 1, 0, 0, 0) // INET_DIAG_SHUTDOWN
+		m = binary.NativeEndian.AppendUint64(m, 1<<32|8<<16|5) // INET_DIAG_SHUTDOWN, of 5 bytes
 		if len(numbers) > 0 {
 			m = binary.NativeEndian.AppendUint16(m, uint16(4+4*len(numbers)))
 			m = binary.NativeEndian.AppendUint16(m, diagMemory)
