@@ -72,6 +72,11 @@ func accounts() []Attack {
 		buffers("udp"),
 		charged("locks", "400000", Uncounted),
 		charged("connections", "12000", Uncounted),
+		Attack{
+			Name: "memory of small segments", Class: Accounts, Defence: Uncounted, Tries: "to fill the kernel's memory by many bytes, each sent by itself, that nobody accepts", Tiers: shared, Bomb: true,
+			Steps: []Step{probe("segments", "200", "1500").within(40), shell("echo lives")},
+			Held:  "^=> MEMORY_LIMIT.*\nlives\n=> EXITED 0",
+		},
 		charged("messages", "40000", MemoryLimit),
 		charged("semaphores", "30000", MemoryLimit),
 		Attack{

@@ -21,19 +21,20 @@ const user = 1000
 // in.
 type host struct {
 	*files
-	reaper     *reaper
-	launcher   *launcher
-	fork       forkExec     // starts a command where groups is nil
-	groups     *groups      // nil: commands are in the agent's own
-	null       int          // /dev/null, for commands without stdin
-	marking    bool         // commands run as user, each execution with a group id of its own
-	sharing    bool         // the kernel counts other runners' processes as this one's
-	ownNetwork bool         // it is this runner's alone
-	ownIPC     bool         // what System V has between processes here is this runner's alone
-	noRoot     bool         // no command may be root
-	inner      *innerCounts // of the runner's own kernel; nil: it has none
-	slots      slots
-	ready      sync.Once // getReady, before the first command
+	reaper      *reaper
+	launcher    *launcher
+	fork        forkExec     // starts a command where groups is nil
+	groups      *groups      // nil: commands are in the agent's own
+	null        int          // /dev/null, for commands without stdin
+	marking     bool         // commands run as user, each execution with a group id of its own
+	sharing     bool         // the kernel counts other runners' processes as this one's
+	connections *connections // of the runner's network; nil: others have the same
+	locks       *list        // of files; nil: the machine has no such list
+	ownIPC      bool         // what System V has between processes here is this runner's alone
+	noRoot      bool         // no command may be root
+	inner       *innerCounts // of the runner's own kernel; nil: it has none
+	slots       slots
+	ready       sync.Once // getReady, before the first command
 }
 
 func newHost(workspace string, launcher *launcher) (*host, error) {
@@ -45,7 +46,11 @@ func newHost(workspace string, launcher *launcher) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{files: f, reaper: newReaper(), launcher: launcher, fork: forkPlainly, null: null, marking: canMark(), ownIPC: ownsIPC()}
+	locks, err := openList("/proc/locks")
+	if err != nil {
+		return nil, err
+	}
+	h := &host{files: f, locks: locks, reaper: newReaper(), launcher: launcher, fork: forkPlainly, null: null, marking: canMark(), ownIPC: ownsIPC()}
 	h.sharing = h.marking && ofMachine()
 	if !h.marking {
 		fmt.Fprintln(os.Stderr, "agent: can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution")

@@ -194,6 +194,13 @@ func serveOn(listener net.Listener, o options) error {
 	tuneMemory()
 	forks := o.inner == nil && canFork()
 	ownNetwork := os.Getpid() == 1 && o.inner == nil && !o.task && !o.shares
+	var network *connections
+	if ownNetwork {
+		var err error
+		if network, err = openConnections(); err != nil { // before the filter
+			return err
+		}
+	}
 	launcher, gaps := confine(forks, ownNetwork)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
@@ -208,7 +215,7 @@ func serveOn(listener net.Listener, o options) error {
 	if err != nil {
 		return err
 	}
-	host.noRoot, host.inner, host.ownNetwork = o.noRoot, o.inner, ownNetwork
+	host.noRoot, host.inner, host.connections = o.noRoot, o.inner, network
 	fork := func(group int) forkExec { return forkInto(group, o.files) }
 	switch {
 	case forks:

@@ -43,6 +43,7 @@ const (
 // countNetlink answers what the filter's listener is asked: each call that would make
 // a netlink socket. It returns if the listener fails; then such calls are ENOSYS.
 func countNetlink(listener int) {
+	own, _ := netlinkSockets()           // the agent's: programs make none before it answers here
 	_ = unix.SetNonblock(listener, true) // so that no thread has to wait for it
 	file := os.NewFile(uintptr(listener), "netlink")
 	defer func() { _ = file.Close() }()
@@ -53,15 +54,16 @@ func countNetlink(listener int) {
 			if ready, err := unix.Poll(poll, 0); ready == 0 || err == unix.EINTR {
 				return false
 			}
-			err = answer(int(fd))
+			err = answer(int(fd), own)
 			return true
 		})
 		err = errors.Join(err, readErr)
 	}
 }
 
-// answer answers one call, and returns an error if the listener fails.
-func answer(listener int) error {
+// answer answers one call, where so many sockets aren't programs', and returns an error if
+// the listener fails.
+func answer(listener, own int) error {
 	var n notice
 	switch err := ioctl(listener, receiveNotice, unsafe.Pointer(&n)); err {
 	case nil:
@@ -71,7 +73,7 @@ func answer(listener int) error {
 		return err
 	}
 	r := reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-	if netlinkSockets() >= mostNetlink {
+	if count, known := netlinkSockets(); !known || count-own >= mostNetlink {
 		r.flags, r.errno = 0, -int32(unix.ENOBUFS)
 	}
 	_ = ioctl(listener, sendReply, unsafe.Pointer(&r)) // the caller may be gone
@@ -85,16 +87,14 @@ func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 	return nil
 }
 
-// netlinkSockets returns how many there are in this network; [mostNetlink] if the
-// kernel doesn't say.
-func netlinkSockets() int {
-	count := mostNetlink
-	eachLine("/proc/self/net/protocols", func(row []byte) {
+// netlinkSockets returns how many there are in this network, if the kernel says so.
+func netlinkSockets() (count int, known bool) {
+	_, err := eachLine("/proc/self/net/protocols", func(row []byte) {
 		if n, ok := socketsOf(row, "NETLINK"); ok {
-			count = n
+			count, known = n, true
 		}
 	})
-	return count
+	return count, known && err == nil
 }
 
 // socketsOf returns the third column of a protocol's row in /proc/net/protocols.

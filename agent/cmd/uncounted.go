@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,13 +27,9 @@ const mostListed = 16 << 10
 
 // What a command may take of each. Databases hold a few locks; a server accepts.
 const (
-	mostLocks      = 4096
-	mostUnaccepted = 16 << 20 // bytes, of the whole runner
-	mostBeyond     = 16 << 20 // bytes, of all commands
+	mostLocks  = 4096
+	mostBeyond = 16 << 20 // bytes, of all commands
 )
-
-// connectionBytes is what a connection takes beside what was sent on it.
-const connectionBytes = 2500
 
 // Excessive is of [serve.Process]. Connections are the whole runner's: each command that
 // is looked at ends.
@@ -42,13 +40,16 @@ func (p *process) Excessive() bool {
 	if p.group != nil && p.group.counters.buffersBeyondLimit() {
 		return true
 	}
-	if !p.lookTimePassed() {
+	now, due := p.lookDue()
+	if !due {
 		return false
 	}
-	if p.host.ownNetwork && manyUnaccepted() {
-		return true
+	connections, err := p.host.connections.many()
+	locks, lockErr := p.manyLocks()
+	if err == nil && lockErr == nil { // else it looks again at once
+		p.lookedAt = now
 	}
-	return p.host.marking && p.manyLocks()
+	return connections || locks
 }
 
 // buffersBeyondLimit reports whether buffers of sockets have taken more memory than all
@@ -70,36 +71,48 @@ type look struct {
 	after time.Duration // since its start
 }
 
-// lookTimePassed reports whether it is time to look again.
-func (p *process) lookTimePassed() bool {
-	now := look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // where nobody counts processor time
+// lookDue returns what a look now would be, and reports whether it is time for one.
+func (p *process) lookDue() (now look, due bool) {
+	now = look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // where nobody counts processor time
 	if p.group != nil && p.group.counters.has("cpuacct") {
-		now.cpu = p.group.counters.cpu()
+		if cpu := p.group.counters.cpu(); cpu > 0 { // else it can't be read
+			now.cpu = cpu
+		}
 	}
 	used, waited := now.cpu-p.lookedAt.cpu, now.after-p.lookedAt.after
-	if used < someTime || used < lookTime && waited < lookWait {
-		return false
-	}
-	p.lookedAt = now
-	return true
+	return now, used >= lookTime || used >= someTime && waited >= lookWait
 }
 
 // manyLocks reports whether p's processes hold too many locks, or all of the runner hold
-// more than are looked at. The kernel lists a runner's own only.
-func (p *process) manyLocks() bool {
+// more than are looked at. The kernel lists a runner's own only. Where commands aren't
+// marked, it can't be known whose each is: all are p's, in a runner that has processes of its own.
+func (p *process) manyLocks() (bool, error) {
+	if !p.host.marking && os.Getpid() != 1 {
+		return false, nil
+	}
 	holders := map[int]int{}
-	whole := eachLine("/proc/locks", func(line []byte) {
+	whole, err := p.host.locks.each(func(line []byte) {
 		if pid := holderOf(line); pid > 0 {
 			holders[pid]++
 		}
 	})
+	if err != nil {
+		return false, err
+	}
 	held := 0
 	for pid, n := range holders {
-		if s, err := readStatus(pid); err == nil && s.slot == p.gid {
+		if !p.host.marking {
 			held += n
+			continue
+		}
+		switch s, failed := readStatus(pid); {
+		case failed == nil && s.slot == p.gid:
+			held += n
+		case failed == unix.EMFILE || failed == unix.ENFILE: // others have ended
+			err = failed
 		}
 	}
-	return !whole || held > mostLocks
+	return !whole || held > mostLocks, err
 }
 
 // holderOf returns the process of a line of /proc/locks, such as
@@ -113,50 +126,55 @@ func holderOf(line []byte) int {
 	return pid
 }
 
-// manyUnaccepted reports whether the connections of this network that nobody has accepted
-// take too much memory, or there are more sockets than are looked at.
-func manyUnaccepted() bool {
-	size := int64(0)
-	for _, protocol := range []string{"tcp", "tcp6"} {
-		if !eachLine("/proc/self/net/"+protocol, func(line []byte) { size += unacceptedSize(line) }) {
-			return true
-		}
+// eachLine calls each with the first lines of a file of /proc, as a [list] does.
+func eachLine(path string, each func(line []byte)) (all bool, err error) {
+	l, err := openList(path)
+	if err != nil || l == nil {
+		return true, err
 	}
-	return size > mostUnaccepted
+	defer func() { _ = unix.Close(l.fd) }()
+	return l.each(each)
 }
 
-// unacceptedSize returns what a line of /proc/net/tcp says of a connection that nobody
-// has accepted; 0 of others (proc_pid_net(5)):
-// "0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000 0 0 0 …".
-func unacceptedSize(line []byte) int64 {
-	const state, queues, inode = 3, 4, 9
-	fields := bytes.Fields(line)
-	if len(fields) <= inode || string(fields[inode]) != "0" {
-		return 0
-	}
-	if s := string(fields[state]); s == "06" || s == "03" { // TIME_WAIT and SYN_RECV, which are small, and few: [boundUsers]
-		return 0
-	}
-	_, received, _ := bytes.Cut(fields[queues], []byte(":"))
-	n, _ := strconv.ParseInt(string(received), 16, 64)
-	return connectionBytes + n
+// A list is a file of /proc that is read again and again. It stays open: what takes the
+// machine's last open file doesn't keep the agent from reading.
+type list struct {
+	mu sync.Mutex // one reading at a time: the kernel goes on where the last one ended
+	fd int
 }
 
-// eachLine calls each with the first lines of a file of /proc, and reports whether these
-// were all. A file that can't be read has none.
-func eachLine(path string, each func(line []byte)) (all bool) {
+// openList returns a list, nil where the machine doesn't have it.
+func openList(path string) (*list, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true
+	switch err {
+	case nil:
+		return &list{fd: fd}, nil
+	case unix.ENOENT, unix.EACCES, unix.EPERM:
+		return nil, nil
+	default:
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer func() { _ = unix.Close(fd) }()
+}
+
+// each calls each with the first lines, and reports whether these were all.
+func (l *list) each(each func(line []byte)) (all bool, err error) {
+	if l == nil {
+		return true, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var buf [4096]byte
 	kept := 0 // of a line whose end was not read yet
+	at := int64(0)
 	for listed := 0; listed < mostListed; {
-		n, err := unix.Read(fd, buf[kept:])
-		if n <= 0 || err != nil {
-			return true
+		n, err := unix.Pread(l.fd, buf[kept:], at)
+		if err == unix.EINTR {
+			continue
 		}
+		if n <= 0 || err != nil {
+			return true, err
+		}
+		at += int64(n)
 		text := buf[:kept+n]
 		end := bytes.LastIndexByte(text, '\n') + 1
 		for line := range bytes.Lines(text[:end]) {
@@ -165,5 +183,5 @@ func eachLine(path string, each func(line []byte)) (all bool) {
 		}
 		kept = copy(buf[:], text[end:])
 	}
-	return false
+	return false, nil
 }

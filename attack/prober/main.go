@@ -74,6 +74,7 @@ var commands = map[string]func(args []string){
 	"drop":       func([]string) { drop() },
 	"disk":       func(a []string) { readDisk(number(a, 0), number(a, 1)) },
 	"charge":     func(a []string) { charge(a[0], number(a, 1)) },
+	"segments":   func(a []string) { sendSegments(number(a, 0), number(a, 1)) },
 	"times":      func(a []string) { clocks(number(a, 0)) },
 }
 
