@@ -68,6 +68,20 @@ func memoryGroup(t *testing.T, limit int64) (dir, used string) {
 	return dir, filepath.Join(dir, usage)
 }
 
+// serveInGroup starts a server with floodMemory, and returns the file of what its group
+// uses.
+func serveInGroup(t *testing.T) (p *process, used string) {
+	t.Helper()
+	data := dataDir(t)
+	program := rockpool(t)
+	group, used := memoryGroup(t, floodMemory)
+	p = serve(t, data, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, group, program, "serve", "--data", data)
+	if members, err := os.ReadFile(filepath.Join(group, "cgroup.procs")); err != nil || !strings.Contains("\n"+string(members), fmt.Sprintf("\n%d\n", p.cmd.Process.Pid)) {
+		t.Fatalf("the server isn't in its group: %q, %v", members, err)
+	}
+	return p, used
+}
+
 // A flood are requests of 29 MB each that are never finished.
 type flood struct {
 	server  string // address and port
@@ -201,13 +215,7 @@ func (f *flood) end() {
 // WebSockets, and then 200 that are. It refuses what it has no memory for, answers
 // others meanwhile, and gives the memory back afterwards.
 func TestE2EFloodOfBodies(t *testing.T) {
-	data := dataDir(t)
-	program := rockpool(t)
-	group, used := memoryGroup(t, floodMemory)
-	p := serve(t, data, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, group, program, "serve", "--data", data)
-	if members, err := os.ReadFile(filepath.Join(group, "cgroup.procs")); err != nil || !strings.Contains("\n"+string(members), fmt.Sprintf("\n%d\n", p.cmd.Process.Pid)) {
-		t.Fatalf("the server isn't in its group: %q, %v", members, err)
-	}
+	p, used := serveInGroup(t)
 	if log := p.stderr.String(); !strings.Contains(log, strconv.Itoa(floodMemory/100*goShare)) {
 		t.Errorf("the log doesn't tell the server's GOMEMLIMIT:\n%s", log)
 	}
@@ -281,4 +289,59 @@ func readText(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// TestE2EUnreadAnswers starts a server in 1.5 GiB, and asks it from a few addresses for
+// 60 answers of 48 MB of output that nobody reads. It refuses what it has no memory
+// for, and answers others meanwhile.
+func TestE2EUnreadAnswers(t *testing.T) {
+	p, _ := serveInGroup(t)
+	var run struct{ Run struct{ Execution struct{ ID string } } }
+	const print = "head -c 8388608 /dev/zero | tr '\\0' x"
+	p.call(t, `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, object{"in": object{"environmentId": "shell", "waitFor": 60, "shell": print}}, &run)
+	id := run.Run.Execution.ID
+	p.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) { state } }`, object{"id": id}, nil)
+	address, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flood{server: address.Host}
+	t.Cleanup(f.end)
+	query := `{"query":"{`
+	for i := range 6 {
+		query += fmt.Sprintf(` a%d: execution(id: \"%s\") { output(maxBytes: 8388608) { chunks { text } } }`, i, id)
+	}
+	query += `}"}`
+	var answered sync.WaitGroup
+	var short atomic.Int64
+	for i := range 60 {
+		conn := f.dial(t, i, 3)
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		answered.Go(func() {
+			if _, err := fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", f.server, len(query), query); err != nil {
+				return
+			}
+			response, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil) // and not its body
+			if err == nil && response.ContentLength < 1<<20 {
+				short.Add(1)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); answered.Wait() }()
+	wait.For(t, "each has an answer, or a refusal", func() bool {
+		p.call(t, `{ version }`, nil, nil)
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	t.Logf("%d of 60 were refused; %d MiB are held", short.Load(), p.held(t)>>20)
+	if n := short.Load(); n == 0 || n == 60 {
+		t.Errorf("%d of 60 were refused", n)
+	}
+	f.end()
+	p.finish(t)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -139,6 +140,7 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 			return model.OutputPage{}, err
 		}
 	}
-	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
+	charge := func(bytes int64) error { return transport.Charge(ctx, 2*bytes) } // as bytes, and as text
+	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
 	return model.NewOutputPage(chunks, cursor, end), err
 }

@@ -293,7 +293,7 @@ func TestLateAndResumingWatchers(t *testing.T) {
 	}
 	pages, after := 0, ""
 	for got := 0; ; pages++ {
-		chunks, next, end, err := b.Output(t.Context(), x.ID, after, 256<<10)
+		chunks, next, end, err := b.Output(t.Context(), x.ID, after, 256<<10, free)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +457,7 @@ func TestBadInput(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
 	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")
-	_, _, _, err = b.Output(t.Context(), "none", "", 1)
+	_, _, _, err = b.Output(t.Context(), "none", "", 1, free)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	_, err = b.Cancel(t.Context(), "none")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")

@@ -262,8 +262,9 @@ const (
 
 // Output returns what is there now after a cursor: events of output, and of its
 // loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
-// whether the execution has ended and this is its last output.
-func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (chunks []Event, next string, end bool, err error) {
+// whether the execution has ended and this is its last output. It calls charge with what each event takes in memory, and
+// returns its error.
+func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(bytes int64) error) (chunks []Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
 		return nil, "", false, err
 	}
@@ -285,6 +286,9 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 		case event.Kind == EventOutput:
 			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
 				return chunks, next, false, nil
+			}
+			if err := charge(int64(len(event.Data) + chunkBytes)); err != nil {
+				return nil, "", false, err
 			}
 			chunks = append(chunks, event)
 		case event.Kind == EventLost:

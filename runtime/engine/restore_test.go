@@ -117,7 +117,7 @@ func TestAgentForgotIt(t *testing.T) {
 	c.agent.Store(nil)
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 		printed := 0
 		for _, c := range chunks {
 			printed += len(c.Data)
@@ -365,7 +365,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1000", "100"}})
 	output, events := "", []Event(nil)
 	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 		events = chunks
 		return err == nil && len(chunks) > 0
 	})
@@ -385,7 +385,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	if err != nil || got.State != runtime.ExecutionRunning {
 		t.Errorf("%s, %v", got.State, err)
 	}
-	chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 	for _, c := range chunks {
 		output += string(c.Data)
 	}
@@ -402,10 +402,10 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
 	y := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
 	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 		return err == nil && len(chunks) > 0
 	})
-	_, cursor, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	_, cursor, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func TestLogCutBehindAReader(t *testing.T) {
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	var cursor string
 	wait.For(t, "it prints", func() bool {
-		chunks, next, _, err := b.Output(t.Context(), x.ID, "", 1<<20)
+		chunks, next, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 		cursor = next
 		return err == nil && len(chunks) > 0
 	})

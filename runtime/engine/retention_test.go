@@ -80,7 +80,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	}
 	_, err = b.Events(t.Context(), x.ID, "")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
-	_, _, _, err = b.Output(t.Context(), x.ID, "", 1000)
+	_, _, _, err = b.Output(t.Context(), x.ID, "", 1000, free)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	if b.collected(t, running.ID) {
 		t.Error("one that runs was collected")
@@ -165,7 +165,7 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
 		t.Errorf("%d lost and %d there of %d; %d on the disk", lost, data, size, b.outputBytes(t))
 	}
-	events, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20)
+	events, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
 	lost, data = 0, 0
 	for _, e := range events {
 		lost, data = lost+e.Bytes, data+int64(len(e.Data))

@@ -75,7 +75,7 @@ func TestSizesAreEventsOfWhoAsks(t *testing.T) {
 			t.Errorf("after event %d: %q", i, got)
 		}
 	}
-	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20); err != nil || !end || slices.ContainsFunc(chunks, func(e Event) bool { return e.Kind != EventOutput }) {
+	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free); err != nil || !end || slices.ContainsFunc(chunks, func(e Event) bool { return e.Kind != EventOutput }) {
 		t.Errorf("%v, %t, %v", chunks, end, err)
 	}
 }
