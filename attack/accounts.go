@@ -27,7 +27,15 @@ func accounts() []Attack {
 		{"mptcp", "to use a protocol that has been a way into kernels", "EPROTONOSUPPORT"},
 		{"udplite", "to use one that packet filters don't know", "EPROTONOSUPPORT"},
 		{"sctp", "to have the kernel load a module, by a protocol", "EPROTONOSUPPORT"},
-		{"dccp", "to have it load another", "EPROTONOSUPPORT|ESOCKTNOSUPPORT"},
+		{"dccp", "to have it load another", "ESOCKTNOSUPPORT"},
+		{"stream-udp", "to have it run modprobe, by a protocol of another type", "EPROTONOSUPPORT"},
+		{"datagram-tcp", "to have it run modprobe, by a type of another protocol", "EPROTONOSUPPORT"},
+		{"icmp-of-other", "to have it run modprobe, by the ICMP of the other family", "EPROTONOSUPPORT"},
+		{"raw-any", "to have it run modprobe, by raw packets of no protocol", "EPERM"},
+		{"packet-type", "to have it load a module, by the old type of packets", "ESOCKTNOSUPPORT"},
+		{"vlan", "to have it run modprobe, by a request about virtual networks", "ENOTTY"},
+		{"bridges", "to have it run modprobe, by a request about bridges", "ENOTTY"},
+		{"new-bridge", "to have it run modprobe, by a bridge that nobody may make", "ENOTTY"},
 	} {
 		refused := row.call + " (" + row.refused + ")\n=> EXITED 0\n"
 		all = append(all, Attack{

@@ -33,6 +33,7 @@ const (
 	invalid     = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 	noFamily    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 	noProtocol  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
+	noType      = unix.SECCOMP_RET_ERRNO | uint32(unix.ESOCKTNOSUPPORT)
 	noRequest   = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOTTY)
 	noSupport   = unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)
 	noMemory    = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOMEM)

@@ -437,11 +437,24 @@ func fileRequest(request uintptr) call {
 	}
 }
 
+// networkRequest asks the kernel about its networks.
+func networkRequest(request uintptr) call {
+	return func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))()
+	}
+}
+
 // accountCalls are made by `prober call NAME`, too.
 func accountCalls() map[string]call {
 	const (
 		flowLabels = 32         // IPV6_FLOWLABEL_MGR
 		fiemap     = 0xc020660b // FS_IOC_FIEMAP
+		vlan       = 0x8982     // SIOCGIFVLAN
 	)
 	return map[string]call{
 		"filter-packets":  attachFilter,
@@ -467,5 +480,13 @@ func accountCalls() map[string]call {
 		"udplite":         socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
 		"sctp":            socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
 		"dccp":            socket(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+		"stream-udp":      socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_UDP),
+		"datagram-tcp":    socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_TCP),
+		"icmp-of-other":   socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMP),
+		"raw-any":         socket(unix.AF_INET, unix.SOCK_RAW, 0),
+		"packet-type":     socket(unix.AF_INET, unix.SOCK_PACKET, 0),
+		"vlan":            networkRequest(vlan),
+		"bridges":         networkRequest(unix.SIOCGIFBR),
+		"new-bridge":      networkRequest(unix.SIOCBRADDBR),
 	}
 }
