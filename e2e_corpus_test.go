@@ -39,8 +39,10 @@ func attackedBed(t *testing.T, name string, programs *programs, permit []string,
 	attackedServer(t, config, programs, func(ctx context.Context, server *Server) { use(ctx, server, around) })
 }
 
+// attackedConfig are settings of a server whose runners read so little from disks that
+// any disk gives more.
 func attackedConfig(t *testing.T, name string) Config {
-	return Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 128}, LogLevel: "info", LogFormat: "console"}
+	return Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 4}, LogLevel: "info", LogFormat: "console"}
 }
 
 // attackedServer runs a server with these settings while use runs.
@@ -240,10 +242,10 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
 		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
 		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 done`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 done`},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
 		{defence: attack.DiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
 		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},

@@ -51,20 +51,22 @@ func accounts() []Attack {
 			Held:  "^took " + most + " " + refused + "\n=> \ntook 4 done\n=> EXITED 0",
 		}
 	}
-	// Version 2 refuses no packet of UDP: the command ends, or with it the runner.
+	// Version 2 refuses no packet of UDP: the command ends, or with it the runner. One that
+	// isn't ended holds them until its time is over.
 	buffers := func(network string) Attack {
 		return Attack{
 			Name: "buffers of " + network, Class: Accounts, Defence: Buffers, Tries: "to fill the kernel's memory by what nobody reads", Tiers: shared, Bomb: true,
-			Steps: []Step{probe("buffers", network, "96"), probe("buffers", network, "1").inOther()},
+			Steps: []Step{probe("buffers", network, "96").within(12), probe("buffers", network, "1").inOther()},
 			Held:  "^(holds [0-5]?\\d MiB\n=> EXITED 0|(holds 9\\d MiB\n)?=> (MEMORY_LIMIT|RUNNER_GONE OUT_OF_MEMORY).*)\nholds [01] MiB\n=> EXITED 0",
 		}
 	}
-	// charged is of memory of the kernel's that is counted for the runner.
-	charged := func(kind, most string, by Defence) Attack {
+	// charged is of memory of the kernel's that is counted for the runner. What the agent
+	// counts is held until it ends the command, or its time is over.
+	charged := func(kind, most string, seconds int, by Defence) Attack {
 		return Attack{
 			Name: "memory of " + kind, Class: Accounts, Defence: by, Tries: "to fill the kernel's memory by " + kind, Tiers: shared, Bomb: true,
-			Steps: []Step{probe("charge", kind, most).within(40), shell("echo lives")},
-			Held:  "^(made \\d+ E(NOMEM|NOLCK|NOSPC|AGAIN)\n=> EXITED 0|=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0", Never: "made \\d+ done",
+			Steps: []Step{probe("charge", kind, most).within(seconds), shell("echo lives")},
+			Held:  "^(made \\d+ E(NOMEM|NOLCK|NOSPC|AGAIN)\n=> EXITED 0|(made \\d+ held\n)?=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0", Never: "made \\d+ done",
 		}
 	}
 	return append(all,
@@ -78,10 +80,10 @@ func accounts() []Attack {
 		taken("netlink sockets", "to fill the kernel's memory by answers that nobody reads", "netlink", "1[0-6]", "ENOBUFS", Netlink),
 		buffers("tcp"),
 		buffers("udp"),
-		charged("locks", "400000", Uncounted),
-		charged("connections", "12000", Uncounted),
-		charged("messages", "40000", MemoryLimit),
-		charged("semaphores", "30000", MemoryLimit),
+		charged("locks", "400000", 20, Uncounted),
+		charged("connections", "12000", 20, Uncounted),
+		charged("messages", "40000", 40, MemoryLimit),
+		charged("semaphores", "30000", 40, MemoryLimit),
 		Attack{
 			Name: "neighbours", Class: Accounts, Defence: NoNeighbours, Tries: "to fill the machine's table of neighbours, by places beside its own", Reach: Open, Tiers: shared, Bomb: true,
 			Steps: []Step{probe("neighbours", "200")}, Held: "^knows \\d done\n=> EXITED 0",

@@ -134,10 +134,14 @@ func fillBuffers(network string, mib int) {
 		}
 	}
 	say("holds", strconv.Itoa(took>>20), "MiB")
-	if took >= 16<<20 {
-		time.Sleep(time.Second) //nolint:forbidigo // the agent looks at it meanwhile
+	if took>>20 >= mostHeld {
+		hold() // the agent ends it
 	}
 }
+
+// mostHeld is how many MiB of buffers are more than the kernel lets a runner of the corpus
+// have (version 1 of cgroups), and more than the agent does (version 2).
+const mostHeld = 60
 
 // A sender sends to a buffer until no more is taken, or so much was.
 type sender func(piece []byte, most int) (took int)
