@@ -324,6 +324,58 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	}
 }
 
+// TestE2EFilterRefusesEachCall takes the filter away, and has the kernel answer all calls
+// of the class otherwise than the filter does, but for those that it answers alike.
+func TestE2EFilterRefusesEachCall(t *testing.T) {
+	need.Attacks(t)
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
+		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
+	})
+	with := new(programs)
+	with.agent, with.helper = sandboxtest.Without(t, "filter")
+	alike := answeredAlike()
+	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, server *Server) {
+		_, err := attackServer(ctx, server.config, server.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			switch name := strings.TrimPrefix(r.Name, "call "); {
+			case !r.Judged && !r.Held:
+				t.Errorf("%q: %s", r.Name, r.Why)
+			case r.Held && alike[name]:
+				t.Logf("this kernel answers %q as the filter does", r.Name)
+			case r.Held:
+				t.Errorf("without the filter %q is answered alike", r.Name)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// answeredAlike has the calls that some kernels answer as the filter does, and whether
+// this one does.
+func answeredAlike() map[string]bool {
+	missing := func(family, kind, protocol int) bool {
+		fd, err := unix.Socket(family, kind, protocol)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err != nil
+	}
+	pages, _ := os.ReadFile("/proc/sys/vm/nr_hugepages")
+	more, _ := os.ReadFile("/proc/sys/vm/nr_overcommit_hugepages")
+	_, err := unix.PrctlRetInt(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_GET, 0, 0, 0)
+	return map[string]bool{
+		"huge-memory":     string(pages)+string(more) == "0\n0\n",
+		"core-scheduling": err == unix.EINVAL,
+		"mptcp":           missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
+		"udplite":         missing(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
+		"sctp":            missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
+		"dccp":            missing(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+		// The filter gives the kernel's own answer, before the kernel runs modprobe.
+		"stream-udp": true, "datagram-tcp": true, "icmp-of-other": true,
+	}
+}
+
 // removeSegments removes what runners left on the machine that had no shared
 // memory of their own.
 func removeSegments(t *testing.T) {

@@ -20,7 +20,7 @@ func accounts() []Attack {
 		{"huge-memory", "to use up the machine's huge pages", "ENOMEM"},
 		{"huge-file", "to use up huge pages by a file without a name", "ENOMEM"},
 		{"huge-segment", "to use up huge pages by a segment", "ENOMEM"},
-		{"line-discipline", "to have the kernel load drivers, by what a terminal can be", "EPERM|EINVAL"},
+		{"line-discipline", "to have the kernel load drivers, by what a terminal can be", "EPERM"},
 		{"core-scheduling", "to have no neighbour on the other half of a core", "EINVAL"},
 		{"fiemap", "to have the disk read by asking where files are", "ENOTTY"},
 		{"clone-file", "to write by clones of files", "ENOTTY"},

@@ -403,15 +403,16 @@ func seccompByName() error {
 	return raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))()
 }
 
-// lineDiscipline makes a terminal another kind of device.
+// lineDiscipline makes a terminal the kind of device that it is: this succeeds on any
+// kernel, and loads no driver.
 func lineDiscipline() error {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	const slip = 1
-	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, slip)
+	const terminal = 0 // N_TTY
+	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal)
 }
 
 // fileUsers gives a file a list of who may use it (posix_acl_xattr(5)).
