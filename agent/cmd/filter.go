@@ -182,7 +182,8 @@ func loadFilters(forks, ownNetwork bool) error {
 			go countNetlink(listener) // for as long as the program runs
 			return nil
 		}
-		// Linux before 5.7 has no such listener, and who traces the agent may have one.
+		// EINVAL: Linux before 5.7 has no such listener. EBUSY: a filter that was loaded
+		// before has a listener already, such as a container runtime's.
 		if err != unix.EINVAL && err != unix.EBUSY {
 			return err
 		}

@@ -192,8 +192,8 @@ func (p *program) judgeProtocol(icmp uint32) {
 	p.code = append(p.code, ret(noType))
 }
 
-// judgeNewLimit keeps the limit of core files as the agent set it: lowered to 0 it
-// would be none to a program of the machine's that takes cores (core(5)). A program
+// judgeNewLimit keeps the limit of core files as the agent set it: with 0 the kernel
+// still pipes cores to a program of the machine's (core(5)). A program
 // that asks for no cores has what it asks for. One that wants the old limit too gets
 // EPERM, since a filter can't write it.
 func (p *program) judgeNewLimit() {

@@ -79,8 +79,8 @@ func removeAllSegments() {
 	}
 }
 
-// removeAs calls remove as a user: only who made such an object may remove it. The
-// thread stays root's to who would signal it, and is root's again afterwards.
+// removeAs calls remove as a user: only who made such an object may remove it. The real
+// and saved user stay 0, so users can't signal the thread.
 func removeAs(user uint32, remove func()) {
 	runtime.LockOSThread()
 	const same = ^uintptr(0)
