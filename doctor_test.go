@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/test/executable"
 )
 
@@ -279,7 +281,7 @@ func TestJudgeShared(t *testing.T) {
 		{"core", 0, ""},
 		{"/var/crash/%e", 1 << 40, ""},
 		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, verdictOK},
-		{"|/usr/lib/systemd/systemd-coredump %P", 0, verdictWarn}, // 0 is no limit to it
+		{"|/usr/lib/systemd/systemd-coredump %P", 0, verdictWarn}, // with 0 the kernel still pipes cores to it
 		{"@/run/cores", 1 << 40, verdictWarn},
 		{"|", 1, verdictOK},
 	} {
@@ -291,6 +293,12 @@ func TestJudgeShared(t *testing.T) {
 	text, err := os.ReadFile("packaging/rockpool-sysctl.conf")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("its processes, and %d more.\n", spec.AgentRoomThreads+4); !strings.Contains(string(text), want) {
+		t.Errorf("the file for sysctl doesn't say %q", want)
+	}
+	if !strings.Contains(string(text), "\nnet.core.high_order_alloc_disable = 1\n") {
+		t.Error("the file for sysctl lets a byte hold 32 KiB")
 	}
 	for _, a := range accountsShared() {
 		_, value, _ := strings.Cut(string(text), "\n"+a.setting+" = ")

@@ -39,8 +39,10 @@ func attackedBed(t *testing.T, name string, programs *programs, permit []string,
 	attackedServer(t, config, programs, func(ctx context.Context, server *Server) { use(ctx, server, around) })
 }
 
+// attackedConfig are settings of a server whose runners read so little from disks that
+// any disk gives more.
 func attackedConfig(t *testing.T, name string) Config {
-	return Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 128}, LogLevel: "info", LogFormat: "console"}
+	return Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 4}, LogLevel: "info", LogFormat: "console"}
 }
 
 // attackedServer runs a server with these settings while use runs.
@@ -240,11 +242,11 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
 		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
 		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 done`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 done`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^sent 1500 on each`},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^sent 1500 on each\n=> TIME_LIMIT`},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
 		{defence: attack.DiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
 		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
@@ -320,6 +322,58 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestE2EFilterRefusesEachCall takes the filter away, and has the kernel answer all calls
+// of the class otherwise than the filter does, but for those that it answers alike.
+func TestE2EFilterRefusesEachCall(t *testing.T) {
+	need.Attacks(t)
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
+		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
+	})
+	with := new(programs)
+	with.agent, with.helper = sandboxtest.Without(t, "filter")
+	alike := answeredAlike()
+	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, server *Server) {
+		_, err := attackServer(ctx, server.config, server.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			switch name := strings.TrimPrefix(r.Name, "call "); {
+			case !r.Judged && !r.Held:
+				t.Errorf("%q: %s", r.Name, r.Why)
+			case r.Held && alike[name]:
+				t.Logf("this kernel answers %q as the filter does", r.Name)
+			case r.Held:
+				t.Errorf("without the filter %q is answered alike", r.Name)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// answeredAlike has the calls that some kernels answer as the filter does, and whether
+// this one does.
+func answeredAlike() map[string]bool {
+	missing := func(family, kind, protocol int) bool {
+		fd, err := unix.Socket(family, kind, protocol)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err != nil
+	}
+	pages, _ := os.ReadFile("/proc/sys/vm/nr_hugepages")
+	more, _ := os.ReadFile("/proc/sys/vm/nr_overcommit_hugepages")
+	_, err := unix.PrctlRetInt(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_GET, 0, 0, 0)
+	return map[string]bool{
+		"huge-memory":     string(pages)+string(more) == "0\n0\n",
+		"core-scheduling": err == unix.EINVAL,
+		"mptcp":           missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
+		"udplite":         missing(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
+		"sctp":            missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
+		"dccp":            missing(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+		// The filter gives the kernel's own answer, before the kernel runs modprobe.
+		"stream-udp": true, "datagram-tcp": true, "icmp-of-other": true,
 	}
 }
 

@@ -296,7 +296,9 @@ func readText(t *testing.T, path string) string {
 // for, and answers others meanwhile.
 func TestE2EUnreadAnswers(t *testing.T) {
 	p, _ := serveInGroup(t)
-	var run struct{ Run struct{ Execution struct{ ID string } } }
+	var run struct {
+		Run struct{ Execution struct{ ID string } }
+	}
 	const print = "head -c 8388608 /dev/zero | tr '\\0' x"
 	p.call(t, `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, object{"in": object{"environmentId": "shell", "waitFor": 60, "shell": print}}, &run)
 	id := run.Run.Execution.ID

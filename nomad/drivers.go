@@ -141,6 +141,9 @@ func (d taskDriver) command(agent string, env runtime.Environment, task *api.Tas
 	if Driver(task.Driver) == RawExec && !env.Network.Access {
 		args = append(args, "--no-network") // the agent sees to it: the driver can't
 	}
+	if sharesIPC(task.Config["ipc_mode"]) {
+		args = append(args, "--shared-ipc")
+	}
 	task.Config["args"] = args
 	if d.contained {
 		delete(task.Config, "command")
@@ -148,6 +151,12 @@ func (d taskDriver) command(agent string, env runtime.Environment, task *api.Tas
 	} else {
 		task.Config["command"] = agent
 	}
+}
+
+// sharesIPC reports whether an own template's task has its objects of System V together
+// with others: another container, or the node. The drivers give it its own by default.
+func sharesIPC(mode any) bool {
+	return mode != nil && mode != "" && mode != "private" && mode != "none"
 }
 
 // sleep has a task without the agent last, unless its template says how.

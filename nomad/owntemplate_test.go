@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,24 @@ func TestAnOwnTemplateKeepsWhatItSays(t *testing.T) {
 	env.Image = "host"
 	if job, err = c.templateJob(baseOf(t, c), env, 0); err != nil || job.TaskGroups[0].Tasks[1].Config["image"] != "alpine:3" {
 		t.Errorf("an environment without an image doesn't get the template's: %v", err)
+	}
+}
+
+// TestATemplateCanShareIPC: the agent removes what System V has only where no other
+// container can have made it.
+func TestATemplateCanShareIPC(t *testing.T) {
+	for mode, want := range map[string]bool{"": false, `"ipc_mode": "private", `: false, `"ipc_mode": "container:db", `: true, `"ipc_mode": "host", `: true} {
+		c := completed(t, Config{Template: []byte(strings.Replace(ownTemplate, `"cap_drop"`, mode+`"cap_drop"`, 1))})
+		env := sample()
+		env.Network.ExposedPorts = nil
+		job, err := c.templateJob(baseOf(t, c), env, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _ := job.TaskGroups[0].Tasks[1].Config["args"].([]string)
+		if len(args) == 0 || slices.Contains(args, "--shared-ipc") != want {
+			t.Errorf("with %q the agent gets %q", mode, args)
+		}
 	}
 }
 

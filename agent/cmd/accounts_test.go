@@ -152,6 +152,26 @@ func TestOwnsIPC(t *testing.T) {
 	}
 }
 
+// TestSharedIPCIsLeft: where other containers have the same namespace, their objects of
+// System V stay when a command ends. Otherwise none stays.
+func TestSharedIPCIsLeft(t *testing.T) {
+	for _, test := range []struct {
+		flags []string
+		want  string
+	}{
+		{nil, "1\n"}, // a line of titles
+		{[]string{"--shared-ipc"}, "2\n"},
+	} {
+		b := newBed(t, 0, test.flags...)
+		if r := b.run(t, "python3", "-c", "import ctypes; print(ctypes.CDLL(None).semget(77, 1, 0o1600) >= 0)"); r.stdout != "True\n" {
+			t.Fatalf("%q: %+v", test.flags, r)
+		}
+		if r := b.sh(t, "grep -c . /proc/sysvipc/sem"); r.stdout != test.want {
+			t.Errorf("%q: lines of semaphores: %+v, want %q", test.flags, r, test.want)
+		}
+	}
+}
+
 // TestLocksAreBounded: what a program locks of files is counted for nobody, so the agent
 // ends it.
 func TestLocksAreBounded(t *testing.T) {

@@ -32,6 +32,9 @@ import (
 // bedInit is set for the test binary that builds the bed and becomes the agent.
 const bedInit = "ROCKPOOL_AGENT_BED"
 
+// bedFlags are more of the agent's.
+const bedFlags = "ROCKPOOL_AGENT_BED_FLAGS"
+
 var agentBinary string // built once by TestMain
 
 func TestMain(m *testing.M) {
@@ -110,7 +113,8 @@ func becomeAgent(dir string) error {
 			must(unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0), "drop")
 		}
 	}
-	return unix.Exec("/agent", []string{"/agent", "serve", "--fd", "3", "--open-files", strconv.Itoa(bedFiles)}, []string{"PATH=/usr/bin"})
+	argv := append([]string{"/agent", "serve", "--fd", "3", "--open-files", strconv.Itoa(bedFiles)}, strings.Fields(os.Getenv(bedFlags))...)
+	return unix.Exec("/agent", argv, []string{"PATH=/usr/bin"})
 }
 
 // bedFiles is how many open files a process of the bed can have.
@@ -126,7 +130,7 @@ type bed struct {
 
 // newBed starts an agent whose runner has at most so many processes; 0 is any
 // number.
-func newBed(t testing.TB, processes int) *bed {
+func newBed(t testing.TB, processes int, flags ...string) *bed {
 	t.Helper()
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -148,7 +152,7 @@ func newBed(t testing.TB, processes int) *bed {
 	gate, open, err := os.Pipe()
 	must(err)
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{bedInit + "=" + dir}
+	cmd.Env = []string{bedInit + "=" + dir, bedFlags + "=" + strings.Join(flags, " ")}
 	cmd.Stderr = testWriter{t}
 	cmd.ExtraFiles = []*os.File{file, gate}
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1_000_000_000, Size: 65536}}

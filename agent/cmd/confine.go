@@ -50,9 +50,8 @@ func confine(forks, ownNetwork bool) (l *launcher, gaps []error) {
 	return l, gaps
 }
 
-// refuseCores has the kernel write no core files. With a limit of 1
-// byte it also sends none to a program that takes cores by a pipe; with 0 it would
-// (core(5)). The limit can't be raised again where it was 0 before.
+// refuseCores has the kernel write no core files. With a limit of 1 byte it also pipes
+// none to a program; with 0 the kernel still pipes cores to a program (core(5)). The limit can't be raised again where it was 0 before.
 func refuseCores() error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	if err == unix.EPERM {

@@ -33,6 +33,7 @@ const (
 	invalid     = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 	noFamily    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 	noProtocol  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
+	noType      = unix.SECCOMP_RET_ERRNO | uint32(unix.ESOCKTNOSUPPORT)
 	noRequest   = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOTTY)
 	noSupport   = unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)
 	noMemory    = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOMEM)
@@ -181,7 +182,8 @@ func loadFilters(forks, ownNetwork bool) error {
 			go countNetlink(listener) // for as long as the program runs
 			return nil
 		}
-		// Linux before 5.7 has no such listener, and who traces the agent may have one.
+		// EINVAL: Linux before 5.7 has no such listener. EBUSY: a filter that was loaded
+		// before has a listener already, such as a container runtime's.
 		if err != unix.EINVAL && err != unix.EBUSY {
 			return err
 		}

@@ -10,7 +10,8 @@ const (
 	byFlags     = byArguments + 1 + iota
 	byRequest   // of ioctl
 	byPersona   // of personality
-	byFamily    // of socket and socketpair
+	byFamily    // of socket
+	byPair      // of socketpair: its family
 	byOption    // of setsockopt
 	byOperation // of seccomp
 	byControl   // of prctl
@@ -26,7 +27,7 @@ const (
 
 var judgedCalls = map[uint32]judgement{
 	unix.SYS_CLONE: byFlags, unix.SYS_IOCTL: byRequest, unix.SYS_PERSONALITY: byPersona,
-	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byFamily, unix.SYS_SETSOCKOPT: byOption,
+	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byPair, unix.SYS_SETSOCKOPT: byOption,
 	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
 	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
 	unix.SYS_SETXATTR: unsupported, unix.SYS_LSETXATTR: unsupported, unix.SYS_FSETXATTR: unsupported, unix.SYS_SETXATTRAT: unsupported,
@@ -53,14 +54,14 @@ const (
 // terminalRequests change what a terminal is, or what others read from it.
 var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
 
+// moduleRequests have the kernel run modprobe, whoever asks, where nobody has loaded the
+// driver: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
+var moduleRequests = []uint32{0x8982, 0x8983, unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, 0x8980, 0x8981}
+
 // fileRequests are the classes of what a disk's file system is asked for, below
 // /usr: maps of blocks, which are read from the disk for that, and clones. A
 // runner's own file systems have none of it.
 var fileRequests = []uint32{'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8}
-
-// protocols are those of IPv4 and IPv6 sockets. Others have the kernel load modules,
-// or have been the way into it.
-var protocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}
 
 // socketOptions are those that take memory of the kernel which no control
 // group counts, by level.
@@ -87,6 +88,7 @@ func (p *program) judgeArguments(j judgement) {
 	case byRequest:
 		p.load(argument(1))
 		p.ifOneOf(terminalRequests, refuse)
+		p.ifOneOf(moduleRequests, noRequest)
 		p.mask(requestClass)
 		p.ifOneOf(fileRequests, noRequest)
 	case byPersona:
@@ -97,6 +99,12 @@ func (p *program) judgeArguments(j judgement) {
 			ret(refuse))
 	case byFamily:
 		p.judgeFamily()
+		return
+	case byPair: // of the families that programs have, only this one has pairs
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.AF_UNIX}, allow)
+		p.ifOneOf([]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, noSupport)
+		p.code = append(p.code, ret(noFamily))
 		return
 	case byOption:
 		for _, of := range socketOptions {
@@ -152,21 +160,40 @@ func (p *program) judgeFamily() {
 		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // what lists interfaces and addresses
 		ret(p.netlink),
 		ret(noFamily),
-		jump(unix.BPF_JEQ, unix.AF_INET, 2, 0),
-		jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0),
-		ret(noFamily))
-	p.load(argument(1))
-	p.mask(socketType)
-	p.code = append(p.code, jump(unix.BPF_JGT, unix.SOCK_RAW, 0, 1), ret(noProtocol)) // raw ones need a capability
-	p.load(argument(2))
-	for i, protocol := range protocols {
-		p.code = append(p.code, jump(unix.BPF_JEQ, protocol, uint8(len(protocols)-i), 0))
-	}
-	p.code = append(p.code, ret(noProtocol), ret(allow))
+		jump(unix.BPF_JEQ, unix.AF_INET, 0, 0))
+	at := len(p.code)
+	p.judgeProtocol(unix.IPPROTO_ICMP)
+	p.code[at-1].Jf = uint8(len(p.code) - at)
+	p.unless(unix.AF_INET6, noFamily)
+	p.judgeProtocol(unix.IPPROTO_ICMPV6)
 }
 
-// judgeNewLimit keeps the limit of core files as the agent set it: lowered to 0 it
-// would be none to a program of the machine's that takes cores (core(5)). A program
+// judgeProtocol judges the type and the protocol of a socket of IPv4 or IPv6 together. For
+// each pair that nobody registered the kernel runs modprobe twice, as root of the machine;
+// others have been the way into kernels.
+func (p *program) judgeProtocol(icmp uint32) {
+	p.load(argument(1))
+	p.mask(socketType)
+	for _, of := range []struct {
+		kind      uint32
+		protocols []uint32
+	}{
+		{unix.SOCK_STREAM, []uint32{0, unix.IPPROTO_TCP}},
+		{unix.SOCK_DGRAM, []uint32{0, unix.IPPROTO_UDP, icmp}},
+	} {
+		at := len(p.code)
+		p.code = append(p.code, jump(unix.BPF_JEQ, of.kind, 0, 0))
+		p.load(argument(2))
+		p.ifOneOf(of.protocols, allow)
+		p.code = append(p.code, ret(noProtocol))
+		p.code[at].Jf = uint8(len(p.code) - at - 1)
+	}
+	p.ifOneOf([]uint32{unix.SOCK_RAW}, refuse) // it needs a capability
+	p.code = append(p.code, ret(noType))
+}
+
+// judgeNewLimit keeps the limit of core files as the agent set it: with 0 the kernel
+// still pipes cores to a program of the machine's (core(5)). A program
 // that asks for no cores has what it asks for. One that wants the old limit too gets
 // EPERM, since a filter can't write it.
 func (p *program) judgeNewLimit() {

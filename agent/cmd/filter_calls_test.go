@@ -113,8 +113,11 @@ func judges(t *testing.T, what string, arch uint32, judged *table) {
 		case byPersona:
 			at(0, 0x0400000, refuse) // READ_IMPLIES_EXEC
 		case byFamily:
-			good[0] = unix.AF_INET
+			good[0], good[1] = unix.AF_INET, unix.SOCK_STREAM
 			at(0, unix.AF_PACKET, noFamily)
+		case byPair:
+			good[0] = unix.AF_UNIX
+			at(0, unix.AF_INET, noSupport)
 		case byOption:
 			at(1, unix.SOL_SOCKET, refuse)
 			bad[2] = unix.SO_ATTACH_FILTER

@@ -11,7 +11,9 @@ import (
 // Two things have to happen to a command between its fork and its exec, which
 // syscall.ForkExec can't do: it gets a limit of open files, which isn't the agent's,
 // and gives up calls that the agent itself needs. So this fork is our own. Apart from
-// that it does what syscall.ForkExec does, in its order, as far as commands need it.
+// that it does what syscall.ForkExec does, as far as commands need it, but in another
+// order: it changes the user and the directory last. Once it has the user, commands of
+// the same user can stop it, and hold up the start.
 //
 // In version 2 of cgroups a thread can't be in another group than its process. There
 // the kernel puts the command into its group as it is made, with clone3, which takes no

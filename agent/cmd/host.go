@@ -50,7 +50,7 @@ func newHost(workspace string, launcher *launcher) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{files: f, locks: locks, reaper: newReaper(), launcher: launcher, fork: forkPlainly, null: null, marking: canMark(), ownIPC: ownsIPC()}
+	h := &host{files: f, locks: locks, reaper: newReaper(), launcher: launcher, fork: forkPlainly, null: null, marking: canMark()}
 	h.sharing = h.marking && ofMachine()
 	if !h.marking {
 		fmt.Fprintln(os.Stderr, "agent: can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution")

@@ -28,7 +28,7 @@ const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--gro
        agent serve --outside PATH [--processes N] [--workspace DIR]
                                                              serve, in a runner with a kernel of its own, on a
                                                              socket at PATH that only the machine can use
-       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network]
+       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc]
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
                                                              ($NOMAD_SECRETS_DIR/agent.sock)
@@ -58,6 +58,7 @@ func run(args []string) error {
 		flags.BoolVar(&o.degraded, "degraded", false, "serve although some confinement can't be had")
 		flags.StringVar(&o.groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on; unified: it is one, of version 2 of cgroups")
 		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
+		flags.BoolVar(&o.sharesIPC, "shared-ipc", false, "leave shared memory, semaphores and queues of System V: other tasks have the same")
 		outside := flags.String("outside", "", "make a listening socket here instead, for who isn't of this kernel")
 		flags.IntVar(&o.files, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
 		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
@@ -118,6 +119,7 @@ type options struct {
 	degraded  bool   // also without some of the confinement
 	noRoot    bool   // no command may be root
 	shares    bool   // the network is the machine's
+	sharesIPC bool   // the namespace of what System V has is another task's, too
 	task      bool   // a task of Nomad's, where the confinement must hold whoever is PID 1
 
 	inner *innerCounts // nil: the machine counts forks that are refused
@@ -216,6 +218,7 @@ func serveOn(listener net.Listener, o options) error {
 		return err
 	}
 	host.noRoot, host.inner, host.connections = o.noRoot, o.inner, network
+	host.ownIPC = ownsIPC() && !o.sharesIPC
 	fork := func(group int) forkExec { return forkInto(group, o.files) }
 	switch {
 	case forks:

@@ -14,8 +14,9 @@ import (
 // initialIPC is the number of the machine's own namespace of these (PROC_IPC_INIT_INO).
 const initialIPC = 0xEFFFFFFF
 
-// ownsIPC reports whether the namespace of these objects is this runner's alone: the
-// agent is its first process, and it isn't the machine's.
+// ownsIPC reports whether the namespace of these objects can be this runner's alone: the
+// agent is its first process, and it isn't the machine's. A container can still have
+// joined another one's: whoever starts the agent says so (--shared-ipc).
 func ownsIPC() bool {
 	var stat unix.Stat_t
 	return os.Getpid() == 1 && unix.Stat("/proc/self/ns/ipc", &stat) == nil && stat.Ino != initialIPC
@@ -79,8 +80,8 @@ func removeAllSegments() {
 	}
 }
 
-// removeAs calls remove as a user: only who made such an object may remove it. The
-// thread stays root's to who would signal it, and is root's again afterwards.
+// removeAs calls remove as a user: only who made such an object may remove it. The real
+// and saved user stay 0, so users can't signal the thread.
 func removeAs(user uint32, remove func()) {
 	runtime.LockOSThread()
 	const same = ^uintptr(0)

@@ -134,10 +134,14 @@ func fillBuffers(network string, mib int) {
 		}
 	}
 	say("holds", strconv.Itoa(took>>20), "MiB")
-	if took >= 16<<20 {
-		time.Sleep(time.Second) //nolint:forbidigo // the agent looks at it meanwhile
+	if took>>20 >= mostHeld {
+		hold() // the agent ends it
 	}
 }
+
+// mostHeld is how many MiB of buffers are more than the kernel lets a runner of the corpus
+// have (version 1 of cgroups), and more than the agent does (version 2).
+const mostHeld = 60
 
 // A sender sends to a buffer until no more is taken, or so much was.
 type sender func(piece []byte, most int) (took int)
@@ -399,15 +403,16 @@ func seccompByName() error {
 	return raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))()
 }
 
-// lineDiscipline makes a terminal another kind of device.
+// lineDiscipline makes a terminal the kind of device that it is: this succeeds on any
+// kernel, and loads no driver.
 func lineDiscipline() error {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	const slip = 1
-	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, slip)
+	const terminal = 0 // N_TTY
+	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal)
 }
 
 // fileUsers gives a file a list of who may use it (posix_acl_xattr(5)).
@@ -437,11 +442,24 @@ func fileRequest(request uintptr) call {
 	}
 }
 
+// networkRequest asks the kernel about its networks.
+func networkRequest(request uintptr) call {
+	return func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))()
+	}
+}
+
 // accountCalls are made by `prober call NAME`, too.
 func accountCalls() map[string]call {
 	const (
 		flowLabels = 32         // IPV6_FLOWLABEL_MGR
 		fiemap     = 0xc020660b // FS_IOC_FIEMAP
+		vlan       = 0x8982     // SIOCGIFVLAN
 	)
 	return map[string]call{
 		"filter-packets":  attachFilter,
@@ -467,5 +485,13 @@ func accountCalls() map[string]call {
 		"udplite":         socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
 		"sctp":            socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
 		"dccp":            socket(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+		"stream-udp":      socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_UDP),
+		"datagram-tcp":    socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_TCP),
+		"icmp-of-other":   socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMP),
+		"raw-any":         socket(unix.AF_INET, unix.SOCK_RAW, 0),
+		"packet-type":     socket(unix.AF_INET, unix.SOCK_PACKET, 0),
+		"vlan":            networkRequest(vlan),
+		"bridges":         networkRequest(unix.SIOCGIFBR),
+		"new-bridge":      networkRequest(unix.SIOCBRADDBR),
 	}
 }

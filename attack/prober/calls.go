@@ -167,7 +167,6 @@ func tryCall(names []string) {
 	}
 }
 
-// cloneUser makes a process in a user namespace of its own, which ends at once.
 // cloneWith makes a process that ends at once.
 func cloneWith(flags uintptr) error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)

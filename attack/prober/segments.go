@@ -2,7 +2,6 @@ package main
 
 import (
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +35,6 @@ func sendSegments(connections, segments int) {
 			_, _ = unix.SendmsgN(fd, []byte{0}, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		}
 	}
-	time.Sleep(3 * time.Second) //nolint:forbidigo // it holds them for who looks
 	say("sent", strconv.Itoa(segments), "on each")
+	hold()
 }

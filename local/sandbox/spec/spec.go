@@ -140,7 +140,7 @@ var rlimits = []specs.POSIXRlimit{
 	{Type: "RLIMIT_MSGQUEUE", Soft: 0, Hard: 0},
 	{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
 	{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096},
-	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // 0 would be no limit to a program that takes cores (core(5))
+	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // with 0 the kernel still pipes cores to a program (core(5))
 	{Type: "RLIMIT_NICE", Soft: 0, Hard: 0},
 	{Type: "RLIMIT_RTPRIO", Soft: 0, Hard: 0},
 }
