@@ -42,15 +42,9 @@ func openConnections() (*connections, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_SOCK_DIAG)
 	switch err {
 	case nil:
+		c.diag = fd
 	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM: // the kernel may have it
 		return nil, os.NewSyscallError("sock_diag", err)
-	default:
-		return c, nil
-	}
-	c.diag = fd
-	if _, err := c.ask(); err != nil { // it knows the socket, but not TCP
-		_ = unix.Close(fd)
-		c.diag = -1
 	}
 	return c, nil
 }
