@@ -1,14 +1,22 @@
 package main
 
 import (
+	"os"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// sendSegments sends up to so many segments of one byte on each of some connections that
-// nobody accepts, one on each in turn: the kernel doesn't join what was answered in between.
-func sendSegments(connections, segments int) {
+// smallHeld is how many MiB small segments take at least if the agent doesn't end them: twice
+// what it lets them have. Some kernels join them, so that they take less by themselves.
+const smallHeld = 32
+
+// sendSegments sends segments of one byte for up to so many seconds, on some connections that
+// nobody accepts, one on each in turn: few kernels join what was answered in between. It says
+// how much memory the machine's connections took meanwhile, and holds smallHeld of it.
+func sendSegments(connections, seconds int) {
 	listener, at, err := bound(unix.SOCK_STREAM)
 	if err == nil {
 		_ = unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferSize) // which they inherit
@@ -30,11 +38,30 @@ func sendSegments(connections, segments int) {
 		say("sent nothing", result(err))
 		return
 	}
-	for range segments {
+	before := connectionMemory()
+	held := 0
+	for began := time.Now(); held < smallHeld && time.Since(began) < time.Duration(seconds)*time.Second; {
 		for _, fd := range all {
 			_, _ = unix.SendmsgN(fd, []byte{0}, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		}
+		held = connectionMemory() - before
 	}
-	say("sent", strconv.Itoa(segments), "on each")
-	hold()
+	say("holds", strconv.Itoa(held), "MiB")
+	if held >= smallHeld {
+		hold() // the agent ends it
+	}
+}
+
+// connectionMemory is how many MiB the buffers of all of the machine's connections of TCP
+// take, as any network of it says.
+func connectionMemory() int {
+	text, _ := os.ReadFile("/proc/self/net/sockstat")
+	_, after, _ := strings.Cut(string(text), "\nTCP: ")
+	line, _, _ := strings.Cut(after, "\n")
+	fields := strings.Fields(line)
+	if len(fields) == 0 {
+		return 0
+	}
+	pages, _ := strconv.Atoi(fields[len(fields)-1]) // "inuse 5 … mem 2"
+	return pages * os.Getpagesize() >> 20
 }
