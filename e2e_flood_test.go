@@ -292,15 +292,15 @@ func readText(t *testing.T, path string) string {
 }
 
 // TestE2EUnreadAnswers starts a server in 1.5 GiB, and asks it from a few addresses for
-// 60 answers of 48 MB of output that nobody reads. It refuses what it has no memory
+// 60 answers of 48 MB of output, or of 8 MB a hundred times, that nobody reads. It refuses what it has no memory
 // for, and answers others meanwhile.
 func TestE2EUnreadAnswers(t *testing.T) {
 	p, _ := serveInGroup(t)
 	var run struct {
 		Run struct{ Execution struct{ ID string } }
 	}
-	const print = "head -c 8388608 /dev/zero | tr '\\0' x"
-	p.call(t, `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, object{"in": object{"environmentId": "shell", "waitFor": 60, "shell": print}}, &run)
+	const prints = "head -c 8388608 /dev/zero | tr '\\0' x"
+	p.call(t, `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, object{"in": object{"environmentId": "shell", "waitFor": 60, "shell": prints}}, &run)
 	id := run.Run.Execution.ID
 	p.call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) { state } }`, object{"id": id}, nil)
 	address, err := url.Parse(p.url)
@@ -309,15 +309,19 @@ func TestE2EUnreadAnswers(t *testing.T) {
 	}
 	f := &flood{server: address.Host}
 	t.Cleanup(f.end)
-	query := `{"query":"{`
+	queries := [2]string{`{"query":"{`, fmt.Sprintf(`{"query":"{ execution(id: \"%s\") { output(maxBytes: 8388608) { chunks {`, id)}
 	for i := range 6 {
-		query += fmt.Sprintf(` a%d: execution(id: \"%s\") { output(maxBytes: 8388608) { chunks { text } } }`, i, id)
+		queries[0] += fmt.Sprintf(` a%d: execution(id: \"%s\") { output(maxBytes: 8388608) { chunks { text } } }`, i, id)
 	}
-	query += `}"}`
+	for i := range 99 {
+		queries[1] += fmt.Sprintf(` a%d: text`, i)
+	}
+	queries[0] += `}"}`
+	queries[1] += `} } } }"}`
 	var answered sync.WaitGroup
 	var short atomic.Int64
 	for i := range 60 {
-		conn := f.dial(t, i, 3)
+		conn, query := f.dial(t, i, 3), queries[i%2]
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		answered.Go(func() {
 			if _, err := fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", f.server, len(query), query); err != nil {

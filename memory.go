@@ -19,8 +19,8 @@ import (
 const goShare = 90
 
 // serverMemory returns how many bytes of memory this server has: the smallest limit
-// of its control group and those above, or that of the machine. grouped says which. With
-// an error it isn't known whether a group has a limit.
+// of its control group and those above, or that of the machine. grouped says which. The
+// error says why a group's limit can't be read.
 func serverMemory() (bytes int64, grouped bool, err error) {
 	bytes = math.MaxInt64
 	if machine, err := memlimit.FromSystem(); err == nil {

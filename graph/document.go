@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -50,10 +51,34 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same, and says where
 	}
+	if defers(doc) {
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "answers come whole here: leave @defer out"))
+	}
 	if message := measure(doc); message != "" {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
 	}
 	return nil
+}
+
+// defers reports whether a part of the answer is to come later. No transport here sends
+// one, and its resolvers would run on after the operation.
+func defers(doc *ast.QueryDocument) bool {
+	return slices.ContainsFunc(doc.Operations, func(o *ast.OperationDefinition) bool { return deferring(o.SelectionSet) }) ||
+		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return deferring(f.SelectionSet) })
+}
+
+func deferring(set ast.SelectionSet) bool {
+	return slices.ContainsFunc(set, func(selection ast.Selection) bool {
+		switch s := selection.(type) {
+		case *ast.Field:
+			return deferring(s.SelectionSet)
+		case *ast.InlineFragment:
+			return s.Directives.ForName("defer") != nil || deferring(s.SelectionSet)
+		case *ast.FragmentSpread:
+			return s.Directives.ForName("defer") != nil
+		}
+		return false
+	})
 }
 
 // hasLongName looks for one outside of strings and comments.

@@ -57,6 +57,8 @@ func TestAbuseIsRefusedEarly(t *testing.T) {
 	}{
 		"300 aliases of 1,000 items":   {body("{ " + many(300, "a%d: runners(first: 1000) { nodes { id state } } ") + "}"), 200, "LIMIT_EXCEEDED"},
 		"50 aliases of 1,000 items":    {body("{ " + many(50, "a%d: runners(first: 1000) { nodes { id state } } ") + "}"), 200, "LIMIT_EXCEEDED"},
+		"a deferred part":              {body("{ environments { id ... @defer { pool { idle } } } }"), 200, "INVALID_INPUT"},
+		"a deferred fragment":          {body("{ environments { ...e @defer } } fragment e on Environment { id }"), 200, "INVALID_INPUT"},
 		"19,000 bad fields":            {body("{ " + many(19_000, "bad%d ") + "}"), 200, "LIMIT_EXCEEDED"},
 		"20,000 bad fields":            {body("{ " + many(20_000, "bad%d ") + "}"), 200, "LIMIT_EXCEEDED"},
 		"15,000 times the same field":  {body("{ " + strings.Repeat("version ", 15_000) + "}"), 200, "LIMIT_EXCEEDED"},

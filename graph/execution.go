@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
@@ -134,13 +136,35 @@ func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string, 
 	return handed, nil
 }
 
+// asText is what a chunk's text takes, in bytes for each of the chunk: the text, as JSON in
+// a buffer that grows, and in the answer. Text of control characters takes three times as much.
+const asText = 4
+
+// textsOf returns how often an operation asks for each chunk of a page as text, or in
+// base64.
+func textsOf(ctx context.Context) (n int64) {
+	op := graphql.GetOperationContext(ctx)
+	for _, field := range graphql.CollectFieldsCtx(ctx, nil) {
+		if field.Name != "chunks" {
+			continue
+		}
+		for _, of := range graphql.CollectFields(op, field.Selections, nil) {
+			if of.Name == "text" || of.Name == "base64" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {
 	if maxBytes != nil {
 		if err := runtime.Between("maxBytes", int64(*maxBytes), 1, maxOutputBytes, "bytes"); err != nil {
 			return model.OutputPage{}, err
 		}
 	}
-	charge := func(bytes int64) error { return transport.Charge(ctx, 2*bytes) } // as bytes, and as text
+	each := 1 + asText*textsOf(ctx)
+	charge := func(bytes int64) error { return transport.Charge(ctx, each*bytes) }
 	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
 	return model.NewOutputPage(chunks, cursor, end), err
 }

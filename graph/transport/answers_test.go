@@ -14,6 +14,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -66,6 +67,14 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 			if got := p.read(); !strings.Contains(got, `"id":"1","type":"error"`) || !strings.Contains(got, "--body-memory") {
 				t.Errorf("one on a WebSocket: %.200s", got)
 			}
+			if name == "WebSocket" { // the writer still has it when nobody wants it any more
+				_, _ = unread.(net.Conn).Write(masked(`{"id":"1","type":"complete"}`))
+				_, _ = unread.(net.Conn).Write(masked(`{"id":"2","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
+				wait.For(t, "the complete was read", func() bool { return b.open.Load() == 1 })
+				if got := peers.Usage().BodyBytes; got < largeAnswer-freeBody {
+					t.Errorf("after its complete %d bytes are held", got)
+				}
+			}
 			_ = unread.Close()
 			peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 			if response, _ := b.do(t, "POST", "", `{"query":"query large { x }"}`); response.StatusCode != http.StatusOK {
@@ -109,28 +118,37 @@ func TestOperationsTakeTheirComplexity(t *testing.T) {
 	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 0 {
 		t.Errorf("without a complexity: %v, %d bytes", err, peers.Usage().BodyBytes)
 	}
-	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 1000})
-	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes-freeBody {
+	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: freeFields + 1000})
+	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes {
 		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
 	}
-	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 4000})
+	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: freeFields + 4000})
 	if err := h.execute(op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than there is: %v", err)
 	}
 	h.release()
-	ctx := h.charging(t.Context())
-	for range 16 {
-		if err := Charge(ctx, 2<<10); err != nil {
-			t.Fatal(err)
+	for kind, code := range map[ast.Operation]runtime.Code{ast.Query: runtime.CodeQuotaExceeded, ast.Mutation: runtime.CodeLimitExceeded} {
+		op.context.Operation = &ast.OperationDefinition{Operation: kind}
+		ctx := graphql.WithOperationContext(h.charging(t.Context()), op.context)
+		for range 16 {
+			if err := Charge(ctx, 2<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := peers.Usage().BodyBytes; got != 32<<10-freeBody {
+			t.Errorf("%d bytes are charged", got)
+		}
+		if err := Charge(ctx, 1<<20); runtime.CodeOf(err) != code {
+			t.Errorf("more than there is for a %s: %v", kind, err)
+		}
+		if err := h.answered(kind, make([]byte, 20<<10)); err != nil || peers.Usage().BodyBytes != 20<<10-freeBody {
+			t.Errorf("with an answer of 20 KiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+		}
+		h.release()
+		if err := Charge(ctx, 1<<10); err == nil || peers.Usage().BodyBytes != 0 {
+			t.Errorf("after its end: %v, %d bytes", err, peers.Usage().BodyBytes)
 		}
 	}
-	if got := peers.Usage().BodyBytes; got != 32<<10-freeBody {
-		t.Errorf("%d bytes are charged", got)
-	}
-	if err := Charge(ctx, 1<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("more than there is: %v", err)
-	}
-	h.release()
 	if err := Charge(context.Background(), 1<<30); err != nil || peers.Usage().BodyBytes != 0 {
 		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
 	}

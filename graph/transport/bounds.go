@@ -21,7 +21,7 @@ type Bounds struct {
 	Subscriptions      int   // of one peer
 	TokenOperations    int   // of all who show the token, or of all where there is none
 	TokenSubscriptions int   // likewise
-	Bodies             int64 // bytes of memory for all bodies and messages beyond freeBody each
+	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond freeBody each
 	PeerBodies         int64 // of these, what one peer may have
 }
 
@@ -53,10 +53,10 @@ var refusals = [bounds]string{
 	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
-	PeerBodies:         "the requests of this address take as much memory as those of one may (half of --body-memory, or one of the largest): try again when some have ended",
+	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
 	TokenOperations:    "all callers together have as many operations at once as they may have (--token-operations): try again when some have ended",
 	TokenSubscriptions: "all callers together have as many subscriptions as they may have (--token-subscriptions): end some",
-	Bodies:             "the requests of all callers take as much memory as they may (--body-memory): try again later",
+	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
 
 func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
@@ -191,7 +191,7 @@ func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 type Usage struct {
 	Peers       int
 	Connections int64
-	BodyBytes   int64 // bytes of memory for bodies and messages
+	BodyBytes   int64 // bytes of memory for bodies, messages and answers
 	BodyLimit   int64
 	Refused     map[Bound]int64
 }

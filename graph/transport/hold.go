@@ -20,6 +20,7 @@ const (
 	freeBody   = 16 << 10 // of each request and answer isn't counted: the number of operations bounds it
 	valueBytes = 352      // of memory for each JSON value, beside its text: an object in an object takes most
 	fieldBytes = 512      // of memory for each unit of complexity, while an operation is carried out: 40,000 fields of runners took 515 each
+	freeFields = 2048     // units of each operation aren't counted: it may wait long for what it asks
 
 	// Decoding takes up to five times the text for a moment. What is above largeBody
 	// waits for a turn, and those whose turn it is have at most this together: an
@@ -33,12 +34,15 @@ const (
 func LeastBodies(maxBody int64) int64 { return maxBody + maxValues*valueBytes }
 
 // A hold is what one request or message has taken of the bounds. It is for one
-// goroutine at a time. The zero value holds nothing and is bounded by nothing.
+// goroutine at a time; resolvers take turns by charges. The zero value holds nothing and
+// is bounded by nothing.
 type hold struct {
-	peers *Peers
-	peer  *caller
-	bytes int64
-	one   func(t *takings) *budget // operation or subscription; nil: neither yet
+	peers   *Peers
+	peer    *caller
+	bytes   int64
+	one     func(t *takings) *budget // operation or subscription; nil: neither yet
+	working int64                    // of bytes: what carrying out the operation takes
+	charges *charges                 // nil: resolvers take nothing
 }
 
 func operations(t *takings) *budget    { return &t.operations }
@@ -129,50 +133,84 @@ func (h *hold) execute(op operation) error {
 	if stats == nil {
 		return nil
 	}
-	return h.grow(int64(stats.Complexity)*fieldBytes - freeBody)
+	return h.work(int64(stats.Complexity-freeFields) * fieldBytes)
 }
 
-// answered takes the memory of an answer until it is written.
-func (h *hold) answered(kind ast.Operation, answer []byte) error {
-	err := h.grow(int64(len(answer)) - freeBody)
-	if err != nil && kind == ast.Mutation {
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): ask for the rest by smaller queries")
+// work takes n bytes of memory until there is an answer.
+func (h *hold) work(n int64) error {
+	err := h.grow(n)
+	if err == nil {
+		h.working += max(n, 0)
 	}
 	return err
 }
 
-// charged counts what resolvers take for an answer. They may do so at once.
-type charged struct {
+// answered takes the memory of an answer until it is written, and gives back that of the
+// work.
+func (h *hold) answered(kind ast.Operation, answer []byte) error {
+	if err := h.grow(int64(len(answer)) - freeBody); err != nil {
+		return withoutAnswer(kind, err)
+	}
+	h.shrink(h.working)
+	h.working = 0
+	return nil
+}
+
+// withoutAnswer returns the error for an operation whose answer finds no memory. Nobody should repeat
+// a mutation that was carried out.
+func withoutAnswer(kind ast.Operation, err error) error {
+	if kind != ast.Mutation {
+		return err
+	}
+	return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): ask for the rest by smaller queries")
+}
+
+// charges are what an operation's resolvers take, which may do so at once.
+type charges struct {
 	mu    sync.Mutex
-	h     *hold
+	h     *hold // nil: it was released
 	bytes int64 // with those that are free
 }
 
-type chargedKey struct{}
+type chargesKey struct{}
 
 // charging returns a context whose operation takes memory by Charge.
 func (h *hold) charging(ctx context.Context) context.Context {
-	return context.WithValue(ctx, chargedKey{}, &charged{h: h})
+	h.charges = &charges{h: h}
+	return context.WithValue(ctx, chargesKey{}, h.charges)
 }
 
-// Charge takes so many bytes of [Bounds].Bodies for the answer of ctx's operation,
-// until it is written. Where there are too few it returns QUOTA_EXCEEDED.
+// Charge takes so many bytes of [Bounds].Bodies for the operation of ctx, until it has
+// its answer. Where there are too few it returns QUOTA_EXCEEDED, for a mutation
+// LIMIT_EXCEEDED. Resolvers may call it at once.
 func Charge(ctx context.Context, bytes int64) error {
-	c, ok := ctx.Value(chargedKey{}).(*charged)
+	c, ok := ctx.Value(chargesKey{}).(*charges)
 	if !ok {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.h == nil {
+		return context.Canceled // nobody waits for the answer any more
+	}
 	before := max(c.bytes-freeBody, 0)
 	c.bytes += bytes
-	return c.h.grow(max(c.bytes-freeBody, 0) - before)
+	if err := c.h.work(max(c.bytes-freeBody, 0) - before); err != nil {
+		return withoutAnswer(graphql.GetOperationContext(ctx).Operation.Operation, err)
+	}
+	return nil
 }
 
 // release gives back all.
 func (h *hold) release() {
+	if h.charges != nil {
+		h.charges.mu.Lock()
+		defer h.charges.mu.Unlock()
+		h.charges.h = nil
+	}
 	h.uncount()
 	h.shrink(h.bytes)
+	h.working = 0
 }
 
 // move returns another hold of all that h has, which has nothing any more.

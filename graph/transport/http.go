@@ -181,6 +181,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	op, refused := prepare(ctx, exec, params, r.Header)
 	if refused != nil {
+		h.release()
 		answer(w, kind, failed, refused)
 		return
 	}
@@ -196,6 +197,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	if err := h.execute(op); err != nil {
+		h.release()
 		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 		return
 	}
@@ -203,7 +205,8 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	body := AppendResponse(nil, orFailure(ctx, next(ctx)))
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
-		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK), err)
+		status := statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
+		answer(w, kind, status, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
 		return
 	}
 	write(w, kind, http.StatusOK, body)

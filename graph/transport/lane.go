@@ -100,10 +100,22 @@ func (l *lane) free() bool {
 	return l.bytes < l.budget
 }
 
-// drained waits until all of the lane was written. Nothing is pushed any more.
-func (l *lane) drained(ctx context.Context, patience time.Duration) {
-	l.budget = 1
-	_ = l.room(ctx, patience) // a peer that takes nothing is cut off by the writer
+// below waits until fewer than so many bytes of the lane wait, or until ctx ends: the
+// writer cuts off a peer that takes nothing.
+func (l *lane) below(ctx context.Context, bytes int) {
+	for {
+		l.box.mu.Lock()
+		waiting := l.bytes
+		l.box.mu.Unlock()
+		if waiting < bytes {
+			return
+		}
+		select {
+		case <-l.taken:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // push puts an answer into the lane; it never blocks.

@@ -167,8 +167,9 @@ func (*once) Close() {}
 
 // pump sends a stream's answers to a lane until the end (nil), or until ctx
 // ends. It waits for room before it asks for the next, so that the newest is
-// sent where only that counts. Another error is the operation's last word.
-func (s Settings) pump(ctx context.Context, stream Stream, lane *lane) (err error) {
+// sent where only that counts. Another error is the operation's last word. once says
+// that there is one answer: then it doesn't wait until that is written.
+func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = s.Recover(ctx, panicked)
@@ -195,6 +196,9 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane) (err erro
 		}
 		cursor = message.Cursor
 		lane.push(message)
+		if once {
+			return nil
+		}
 	}
 }
 

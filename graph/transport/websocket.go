@@ -73,6 +73,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	}
 	ws.SetReadLimit(initLimit)
 	c.ws, c.conn = ws, hijack.conn
+	c.refusals = c.out.lane("", c.Budget)
 	if of := c.holdOf(r.Context()).peer; of != nil { // operations may end later than their connection
 		c.Peers.hold(of)
 		defer c.Peers.forget(of)
@@ -104,6 +105,8 @@ type connection struct {
 	inits   chan struct{}  // closed with connection_init
 	acked   bool           // the reader's
 	slots   chan struct{}  // holds one for each operation that isn't wholly written
+
+	refusals *lane // of operations that didn't begin
 
 	mu    sync.Mutex // guards lanes
 	lanes map[string]*subscriber
@@ -316,7 +319,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	if err == nil {
 		err = h.operate()
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(ctx)
 	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
 	switch there, full := c.remember(id, s); {
 	case there:
@@ -326,13 +329,9 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
 	}
 	if err != nil {
-		// The next message is read only when this is written: what is refused costs no
-		// goroutine, and nothing piles up for a peer that doesn't read.
-		defer cancel()
+		cancel()
 		c.forget(id, s)
-		s.lane.put(c.failed(ctx, err))
-		s.lane.drained(ctx, c.Patience)
-		return nil
+		return c.sayRefused(ctx, s.lane.envelope, err)
 	}
 	// Whoever asks much and reads nothing isn't heard any more.
 	select {
@@ -346,12 +345,23 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		defer func() { <-c.slots }()
 		defer h.release() // once the answer is written
 		defer cancel()
-		last := c.operate(ctx, s.lane, params, h)
+		last := c.operate(running, s.lane, params, h)
 		if c.forget(id, s) { // else the client has completed it
 			s.lane.put(last)
 		}
-		s.lane.drained(ctx, c.Patience)
+		s.lane.below(ctx, 1) // also after a complete: the writer may have what it dropped
 	})
+	return nil
+}
+
+// sayRefused answers an operation that doesn't begin. What is refused costs no goroutine;
+// the next message is read only when little of this waits for the peer to read.
+func (c *connection) sayRefused(ctx context.Context, of envelope, err error) error {
+	payload := c.failed(ctx, err).payload
+	text := make([]byte, 0, len(of.err)+len(payload)+1)
+	text = append(append(append(text, of.err...), payload...), '}')
+	c.refusals.put(parcel{kind: parcelRaw, payload: frame(opText, text)})
+	c.refusals.below(ctx, c.Budget)
 	return nil
 }
 
@@ -379,12 +389,15 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 			return c.failed(ctx, err)
 		}
 	}
-	if err := h.execute(op); err != nil {
-		return c.failed(ctx, err)
+	once := op.kind() != ast.Subscription
+	if once {
+		if err := h.execute(op); err != nil {
+			return c.failed(ctx, err)
+		}
 	}
 	stream := c.open(ctx, op, h, "")
 	defer stream.Close()
-	if err := c.pump(ctx, stream, l); err != nil {
+	if err := c.pump(ctx, stream, l, once); err != nil {
 		return c.failed(ctx, err)
 	}
 	return parcel{kind: parcelComplete}
