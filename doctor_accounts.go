@@ -68,7 +68,7 @@ func accounts() []finding {
 			"a runner can reserve memory that it doesn't use, and the machine then refuses others theirs: vm.overcommit_memory is 2"))
 	}
 	if alone, err := kernelSetting("net.core.high_order_alloc_disable"); err == nil && alone == 0 {
-		found = append(found, warn("memory", "sudo sysctl -w net.core.high_order_alloc_disable=1\nand for good, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
+		found = append(found, warn("network buffers", "sudo sysctl -w net.core.high_order_alloc_disable=1\nand for good, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
 			"a runner's packets of one byte can each hold 32 KiB that the kernel counts for nobody; with net.core.high_order_alloc_disable=1 it is 4 KiB"))
 	}
 	if options, err := os.ReadFile("/proc/cmdline"); err == nil {
