@@ -115,6 +115,7 @@ func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 // open starts an operation. An error of the source becomes a stream's only
 // answer, as one of a resolver does.
 func (s Settings) open(ctx context.Context, op operation, h *hold, after string) Stream {
+	ctx = h.charging(ctx)
 	if op.kind() == ast.Subscription && s.Source != nil {
 		stream, err := s.Source(ctx, op.exec, op.context, after)
 		if err != nil {
@@ -126,9 +127,9 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 		}
 	}
 	if op.kind() == ast.Subscription {
-		h = &hold{} // what waits of it is bounded by its budget
+		h = &hold{} // what its resolvers took stays until it ends; its budget bounds what waits
 	}
-	next, ctx := op.exec.DispatchOperation(h.charging(ctx), op.context)
+	next, ctx := op.exec.DispatchOperation(ctx, op.context)
 	return responses{next, ctx, op.kind(), h}
 }
 

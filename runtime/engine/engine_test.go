@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,6 +311,20 @@ func TestLateAndResumingWatchers(t *testing.T) {
 	}
 	if pages < 10 {
 		t.Errorf("%d pages of 256 KiB", pages)
+	}
+	full, charged := errors.New("full"), 0
+	once := func(int64) error { // there is memory for one event
+		if charged++; charged > 1 {
+			return full
+		}
+		return nil
+	}
+	short, next, end, err := b.Output(t.Context(), x.ID, "", 1<<20, once)
+	if err != nil || end || len(short) != 1 || next != short[0].Cursor {
+		t.Errorf("with memory for one event: %d events, end %t, %v", len(short), end, err)
+	}
+	if _, _, _, err := b.Output(t.Context(), x.ID, next, 1<<20, once); !errors.Is(err, full) {
+		t.Errorf("with memory for none: %v", err)
 	}
 }
 
