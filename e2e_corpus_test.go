@@ -325,9 +325,9 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	}
 }
 
-// TestE2EFilterRefusesEachCall takes the filter away, and has the kernel answer all calls
+// TestE2EAttacksNeedTheFilter takes the filter away, and has the kernel answer all calls
 // of the class otherwise than the filter does, but for those that it answers alike.
-func TestE2EFilterRefusesEachCall(t *testing.T) {
+func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	need.Attacks(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
