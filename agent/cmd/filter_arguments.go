@@ -54,8 +54,8 @@ const (
 // terminalRequests change what a terminal is, or what others read from it.
 var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
 
-// moduleRequests have the kernel run modprobe, whoever asks, where nobody has loaded the
-// driver: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
+// moduleRequests make the kernel run modprobe for any caller where the driver isn't
+// loaded: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
 var moduleRequests = []uint32{0x8982, 0x8983, unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, 0x8980, 0x8981}
 
 // fileRequests are the classes of what a disk's file system is asked for, below

@@ -16,7 +16,7 @@ const initialIPC = 0xEFFFFFFF
 
 // ownsIPC reports whether the namespace of these objects can be this runner's alone: the
 // agent is its first process, and it isn't the machine's. A container can still have
-// joined another one's: whoever starts the agent says so (--shared-ipc).
+// joined another one's: the server passes --shared-ipc then.
 func ownsIPC() bool {
 	var stat unix.Stat_t
 	return os.Getpid() == 1 && unix.Stat("/proc/self/ns/ipc", &stat) == nil && stat.Ino != initialIPC

@@ -333,7 +333,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		c.forget(id, s)
 		return c.sayRefused(ctx, s.lane.envelope, err)
 	}
-	// Whoever asks much and reads nothing isn't heard any more.
+	// From a peer that asks much and reads nothing, nothing more is read.
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():

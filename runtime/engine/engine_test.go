@@ -312,12 +312,10 @@ func TestLateAndResumingWatchers(t *testing.T) {
 	if pages < 10 {
 		t.Errorf("%d pages of 256 KiB", pages)
 	}
-	full, charged := errors.New("full"), 0
-	once := func(int64) error { // there is memory for one event
-		if charged++; charged > 1 {
-			return full
-		}
-		return nil
+	full, memory := errors.New("full"), []error{nil} // for one event
+	once := func(int64) (err error) {
+		err, memory = memory[0], []error{full}
+		return err
 	}
 	short, next, end, err := b.Output(t.Context(), x.ID, "", 1<<20, once)
 	if err != nil || end || len(short) != 1 || next != short[0].Cursor {
