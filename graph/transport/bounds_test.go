@@ -257,6 +257,7 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 		if status != http.StatusTooManyRequests || !strings.Contains(answer, test.subscription) || header.Get("Retry-After") == "" {
 			t.Errorf("a subscription by events: %d %s %v", status, answer, header)
 		}
+		wait.For(t, "what was refused has ended", func() bool { return peers.token.operations.used.Load() == 0 })
 		var posters []poster
 		for range 2 {
 			posters = append(posters, b.poster(t, 1, 100))
