@@ -42,6 +42,9 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 		return events, err
 	}
 	encode := newOutputEncoder(op, field)
+	if encode.texts() > maxTexts {
+		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "an event's text and base64 may be selected %d times in all: leave aliases out", maxTexts))
+	}
 	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
@@ -137,6 +140,20 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 }
 
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
+
+// maxTexts bounds what waits for a watcher that doesn't read: six times an event's data,
+// for each.
+const maxTexts = 2
+
+// texts is how often an event's data is written.
+func (e *outputEncoder) texts() (n int) {
+	for _, field := range e.fields {
+		if field.name == "text" || field.name == "base64" {
+			n++
+		}
+	}
+	return n
+}
 
 // selection is the same for encoders that encode the same.
 func (e *outputEncoder) selection() string {

@@ -9,8 +9,10 @@
 package graph
 
 import (
+	"context"
 	"net/http"
 
+	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
@@ -64,6 +66,10 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 			return err.Message
 		}
 		return ""
+	}
+	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
+	settings.Fields = func(op *graphql.OperationContext) int {
+		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
 	}
 	settings = settings.WithDefaults()
 

@@ -11,6 +11,16 @@ import (
 // length of a page, and 1 for each KiB of output. maxComplexity then bounds an
 // answer to some megabytes, and what aliases can multiply.
 func complexity() generated.ComplexityRoot {
+	c := fields()
+	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
+		return 1 + child + outputBytes(maxBytes)>>10
+	}
+	return c
+}
+
+// fields says how many fields an answer may have, with what a field's work costs, but
+// without output: its resolver takes the memory for what there is.
+func fields() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, first *int, _ *string, _ *bool) int {
 		return page(child, first)
@@ -32,9 +42,6 @@ func complexity() generated.ComplexityRoot {
 	}
 	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string) int {
 		return uploading + child
-	}
-	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
-		return 1 + child + outputBytes(maxBytes)>>10
 	}
 	return c
 }

@@ -114,16 +114,22 @@ func TestUnreadOperationsCount(t *testing.T) {
 func TestOperationsTakeTheirComplexity(t *testing.T) {
 	peers := NewPeers(Bounds{Bodies: 1 << 20})
 	h := &hold{peers: peers}
+	fields := 0
+	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
-	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 0 {
+	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 0 {
 		t.Errorf("without a complexity: %v, %d bytes", err, peers.Usage().BodyBytes)
 	}
-	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: freeFields + 1000})
-	if err := h.execute(op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes {
+	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 50_000})
+	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 0 {
+		t.Errorf("without many fields: %v, %d bytes", err, peers.Usage().BodyBytes)
+	}
+	fields = freeFields + 1000
+	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes {
 		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
 	}
-	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: freeFields + 4000})
-	if err := h.execute(op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+	fields = freeFields + 4000
+	if err := settings.execute(h, op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than there is: %v", err)
 	}
 	h.release()
@@ -153,6 +159,64 @@ func TestOperationsTakeTheirComplexity(t *testing.T) {
 		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
 	}
 }
+
+// TestAnswersAreAPartOfTheWork: what was worked for is answered, however little memory
+// is left. A longer answer takes the rest.
+func TestAnswersAreAPartOfTheWork(t *testing.T) {
+	peers := NewPeers(Bounds{Bodies: 1 << 20})
+	h := &hold{peers: peers}
+	ctx := h.charging(t.Context())
+	if err := Charge(ctx, 1<<20+freeBody); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.answered(ast.Query, make([]byte, 500<<10)); err != nil || peers.Usage().BodyBytes != 500<<10-freeBody {
+		t.Errorf("with an answer of 500 KiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+	}
+	h.release()
+	ctx = h.charging(t.Context())
+	if err := Charge(ctx, 300<<10+freeBody); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("an answer of 2 MiB: %v", err)
+	}
+	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || peers.Usage().BodyBytes != 1<<20-freeBody {
+		t.Errorf("with an answer of 1 MiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+	}
+	h.release()
+	if peers.Usage().BodyBytes != 0 {
+		t.Errorf("%d bytes are held at the end", peers.Usage().BodyBytes)
+	}
+}
+
+// TestSubscriptionsGiveBack what each answer took before the next, or one that has many
+// would have no more memory in the end.
+func TestSubscriptionsGiveBack(t *testing.T) {
+	peers := NewPeers(Bounds{Bodies: 1 << 20})
+	h := &hold{peers: peers}
+	settings := Settings{}.WithDefaults()
+	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
+	left := 10
+	stream := following(func() (Message, error) {
+		if left--; left < 0 {
+			return Message{}, io.EOF
+		}
+		return Message{Payload: []byte("{}")}, Charge(ctx, 700<<10)
+	})
+	if err := settings.pump(ctx, stream, newOutbox().lane("", settings.Budget), h, false); err != nil {
+		t.Error(err)
+	}
+	h.release()
+	if peers.Usage().BodyBytes != 0 {
+		t.Errorf("%d bytes are held at the end", peers.Usage().BodyBytes)
+	}
+}
+
+// following is a stream.
+type following func() (Message, error)
+
+func (f following) Next(context.Context) (Message, error) { return f() }
+func (following) Close()                                  {}
 
 // TestMessagesHaveAnEnd: one that trickles holds its memory for bodyTime at most.
 func TestMessagesHaveAnEnd(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 const (
 	freeBody   = 16 << 10 // of each request and answer isn't counted: the number of operations bounds it
 	valueBytes = 352      // of memory for each JSON value, beside its text: an object in an object takes most
-	fieldBytes = 512      // of memory for each unit of complexity, while an operation is carried out: 40,000 fields of runners took 515 each
-	freeFields = 2048     // units of each operation aren't counted: it may wait long for what it asks
+	fieldBytes = 512      // of memory for each field, while an operation is carried out and in its answer: 40,000 fields of runners took 515 each
+	freeFields = 64       // of each operation aren't counted: its number bounds them
 
 	// Decoding takes up to five times the text for a moment. What is above largeBody
 	// waits for a turn, and those whose turn it is have at most this together: an
@@ -127,13 +127,14 @@ func (h *hold) shrink(n int64) {
 	h.bytes -= n
 }
 
-// execute takes what carrying out an operation needs, as its complexity has it.
-func (h *hold) execute(op operation) error {
+// execute takes what an operation's fields need. What its resolvers read they take by
+// Charge: an operation that waits for output holds no memory for it.
+func (s Settings) execute(h *hold, op operation) error {
 	stats := extension.GetComplexityStats(graphql.WithOperationContext(context.Background(), op.context))
-	if stats == nil {
+	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
 		return nil
 	}
-	return h.work(int64(stats.Complexity-freeFields) * fieldBytes)
+	return h.work(int64(s.Fields(op.context)-freeFields) * fieldBytes)
 }
 
 // work takes n bytes of memory until there is an answer.
@@ -145,15 +146,25 @@ func (h *hold) work(n int64) error {
 	return err
 }
 
-// answered takes the memory of an answer until it is written, and gives back that of the
-// work.
+// answered holds the memory of an answer until it is written. It is a part of what the
+// work took; the rest is given back.
 func (h *hold) answered(kind ast.Operation, answer []byte) error {
-	if err := h.grow(int64(len(answer)) - freeBody); err != nil {
+	left := h.working - max(int64(len(answer))-freeBody, 0)
+	if err := h.grow(-left); err != nil {
 		return withoutAnswer(kind, err)
 	}
-	h.shrink(h.working)
+	h.shrink(left)
 	h.working = 0
 	return nil
+}
+
+// again begins a subscription's next answer. Those before it were written, but for
+// Budget bytes.
+func (h *hold) again() {
+	h.charges.mu.Lock()
+	defer h.charges.mu.Unlock()
+	h.shrink(h.working)
+	h.working, h.charges.bytes = 0, 0
 }
 
 // withoutAnswer returns the error for an operation whose answer finds no memory. Nobody should repeat

@@ -196,7 +196,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		answer(w, kind, failed, &graphql.Response{Errors: gqlerror.List{err}})
 		return
 	}
-	if err := h.execute(op); err != nil {
+	if err := s.execute(h, op); err != nil {
 		h.release()
 		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 		return

@@ -125,6 +125,9 @@ func FuzzAppendString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		text := AppendString([]byte("x"), in)[1:]
+		if int64(len(text)) > StringBytes(in) {
+			t.Fatalf("%q became %d bytes, of at most %d", in, len(text), StringBytes(in))
+		}
 		var back string
 		if err := json.Unmarshal(text, &back); err != nil || !utf8.Valid(text) {
 			t.Fatalf("%q became %q: %v", in, text, err)

@@ -193,6 +193,22 @@ func AppendString(to, text []byte) []byte {
 	return append(append(to, text[start:]...), '"')
 }
 
+// StringBytes is what AppendString writes at most.
+func StringBytes(text []byte) int64 {
+	n := 2 + len(text)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c >= utf8.RuneSelf:
+			n += len("\uFFFD") - 1
+		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
+			n++
+		case c < ' ':
+			n += len(`\u0000`) - 1
+		}
+	}
+	return int64(n)
+}
+
 // plain reports whether eight bytes stand in a JSON string as they are, which
 // most output does: ASCII without control characters, quotes and backslashes.
 // The subtractions borrow into a byte's highest bit if it is less than what it

@@ -58,7 +58,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		}
 	}
 	if refused == nil && op.kind() != ast.Subscription {
-		if err := h.execute(op); err != nil {
+		if err := t.execute(h, op); err != nil {
 			h.release()
 			t.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 			return
@@ -98,7 +98,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		}
 		stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, refused == nil && op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
+		if err := t.pump(ctx, stream, l, h, refused == nil && op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
 			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})

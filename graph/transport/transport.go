@@ -56,6 +56,9 @@ type Settings struct {
 	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
 	// beyond one request and one WebSocket.
 	Peers *Peers
+	// Fields returns how many fields an operation's answer may have. Nil: they aren't
+	// counted.
+	Fields func(op *graphql.OperationContext) int
 
 	MaxBody       int64         // bytes of a body, and of a WebSocket's message
 	MaxOperations int           // on one WebSocket at a time
@@ -127,7 +130,7 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 		}
 	}
 	if op.kind() == ast.Subscription {
-		h = &hold{} // what its resolvers took stays until it ends; its budget bounds what waits
+		h = &hold{} // pump gives back what its resolvers took
 	}
 	next, ctx := op.exec.DispatchOperation(ctx, op.context)
 	return responses{next, ctx, op.kind(), h}
@@ -169,8 +172,9 @@ func (*once) Close() {}
 // pump sends a stream's answers to a lane until the end (nil), or until ctx
 // ends. It waits for room before it asks for the next, so that the newest is
 // sent where only that counts. Another error is the operation's last word. once says
-// that there is one answer: then it doesn't wait until that is written.
-func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, once bool) (err error) {
+// that there is one answer: then it doesn't wait until that is written. Of others it
+// gives back what one took before it asks for the next.
+func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = s.Recover(ctx, panicked)
@@ -187,6 +191,9 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, once bool
 				return slowConsumer(cursor)
 			}
 			return err
+		}
+		if !once {
+			h.again()
 		}
 		message, err := stream.Next(ctx)
 		if errors.Is(err, io.EOF) {

@@ -391,13 +391,13 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	}
 	once := op.kind() != ast.Subscription
 	if once {
-		if err := h.execute(op); err != nil {
+		if err := c.execute(h, op); err != nil {
 			return c.failed(ctx, err)
 		}
 	}
 	stream := c.open(ctx, op, h, "")
 	defer stream.Close()
-	if err := c.pump(ctx, stream, l, once); err != nil {
+	if err := c.pump(ctx, stream, l, h, once); err != nil {
 		return c.failed(ctx, err)
 	}
 	return parcel{kind: parcelComplete}

@@ -313,7 +313,7 @@ func TestLateAndResumingWatchers(t *testing.T) {
 		t.Errorf("%d pages of 256 KiB", pages)
 	}
 	full, memory := errors.New("full"), []error{nil} // for one event
-	once := func(int64) (err error) {
+	once := func([]byte) (err error) {
 		err, memory = memory[0], []error{full}
 		return err
 	}

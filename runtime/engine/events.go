@@ -262,9 +262,9 @@ const (
 
 // Output returns what is there now after a cursor: events of output, and of its
 // loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
-// whether the execution has ended and this is its last output. It calls charge with what each event takes in memory: an
+// whether the execution has ended and this is its last output. It calls charge with each event's data: an
 // error ends the page, and is returned where that would be empty.
-func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(bytes int64) error) (chunks []Event, next string, end bool, err error) {
+func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
 		return nil, "", false, err
 	}
@@ -287,7 +287,7 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
 				return chunks, next, false, nil
 			}
-			if err := charge(int64(len(event.Data) + chunkBytes)); err != nil {
+			if err := charge(event.Data); err != nil {
 				if len(chunks) > 0 {
 					return chunks, next, false, nil
 				}
