@@ -196,8 +196,8 @@ func AppendString(to, text []byte) []byte {
 // StringBytes is what AppendString writes at most.
 func StringBytes(text []byte) int64 {
 	n := 2 + len(text)
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
+	for _, c := range text {
+		switch {
 		case c >= utf8.RuneSelf:
 			n += len("\uFFFD") - 1
 		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
