@@ -11,6 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/parser"
 
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -217,15 +218,16 @@ func (m *meter) expand(set ast.SelectionSet) extent {
 	return all
 }
 
-// A documentCache keeps validated documents, but none that is long: a thousand
-// of those would be all the memory there is.
+// A documentCache keeps validated documents, but none that is long: all together they
+// take 64 MiB at most.
 type documentCache struct {
 	graphql.Cache[*ast.QueryDocument]
 }
 
 const (
-	cachedDocuments = 1_000
+	cachedDocuments = 250
 	cachedLength    = 16 << 10
+	cachedTokens    = 1_000 // which take some 256 KiB: see transport.Tokens
 )
 
 func newDocumentCache() documentCache {
@@ -234,7 +236,7 @@ func newDocumentCache() documentCache {
 
 // Add implements graphql.Cache.
 func (c documentCache) Add(ctx context.Context, text string, doc *ast.QueryDocument) {
-	if len(text) <= cachedLength {
+	if len(text) <= cachedLength && transport.Tokens(text) <= cachedTokens {
 		c.Cache.Add(ctx, text, doc)
 	}
 }

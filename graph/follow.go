@@ -43,7 +43,7 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 	}
 	encode := newOutputEncoder(op, field)
 	if encode.texts() > maxTexts {
-		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "an event's text and base64 may be selected %d times in all: leave aliases out", maxTexts))
+		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's text and base64 at most %d times in all, aliases included", maxTexts))
 	}
 	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
@@ -141,11 +141,11 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
-// maxTexts bounds what waits for a watcher that doesn't read: six times an event's data,
-// for each.
+// maxTexts bounds what waits for a watcher that stalls: as JSON, a text takes up to six
+// times the event's data.
 const maxTexts = 2
 
-// texts is how often an event's data is written.
+// texts returns how many times an event's data is written.
 func (e *outputEncoder) texts() (n int) {
 	for _, field := range e.fields {
 		if field.name == "text" || field.name == "base64" {

@@ -18,8 +18,8 @@ func complexity() generated.ComplexityRoot {
 	return c
 }
 
-// fields says how many fields an answer may have, with what a field's work costs, but
-// without output: its resolver takes the memory for what there is.
+// fields is complexity without the bytes of output: its resolver takes memory for these
+// when it reads them.
 func fields() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, first *int, _ *string, _ *bool) int {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -43,9 +44,10 @@ type Key struct {
 }
 
 const (
-	keep  = 1 << 20 // bytes that a feed keeps for those of its members that are behind
-	extra = 512     // bytes that any event costs beside what is encoded: there are ones without output
-	ahead = 4       // events that a feed reads before its fastest member
+	keep  = 1 << 20   // bytes that a feed keeps at most for those of its members that are behind
+	all   = 64 * keep // bytes that all feeds keep, beside the newest event of each
+	extra = 512       // bytes that any event costs beside what is encoded: there are ones without output
+	ahead = 4         // events that a feed reads before its fastest member
 
 	// What comes in small pieces is gathered for so long, and a little longer
 	// for each member: a message for a thousand costs 30 ms of one CPU.
@@ -56,12 +58,14 @@ const (
 
 // Feeds are those that have members now. The zero value is ready.
 type Feeds struct {
-	mu   sync.Mutex // guards live, and the feeds' members
-	live map[Key]*feed
+	count atomic.Int64 // of those that are live
+	mu    sync.Mutex   // guards live, and the feeds' members
+	live  map[Key]*feed
 }
 
 // A feed is one goroutine that reads for all its members.
 type feed struct {
+	feeds   *Feeds
 	source  Source
 	encode  func(engine.Event) []byte
 	cancel  context.CancelFunc
@@ -92,11 +96,11 @@ type node struct {
 func (n *node) cost() int { return extra + len(n.item.Encoded) }
 
 // newFeed starts a feed after a cursor that its source is at.
-func newFeed(source Source, cursor string, encode func(engine.Event) []byte) *feed {
+func newFeed(feeds *Feeds, source Source, cursor string, encode func(engine.Event) []byte) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	start := &node{ready: make(chan struct{})}
 	f := &feed{
-		source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
+		feeds: feeds, source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
 		moved: make(chan struct{}, 1),
 		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start}, bytes: start.cost(),
 	}
@@ -175,7 +179,8 @@ func (f *feed) append(next *node) {
 		f.newest = next.item.Event.Cursor
 		f.places[f.newest] = next
 	}
-	for f.bytes > keep && f.oldest != next {
+	most := min(keep, all/max(int(f.feeds.count.Load()), 1))
+	for f.bytes > most && f.oldest != next {
 		f.drop()
 	}
 }
@@ -326,11 +331,12 @@ func (w *Watcher) wait(ctx context.Context) error {
 	w.feeds.mu.Lock()
 	f := w.feeds.live[w.key]
 	if f == nil {
-		f = newFeed(w.source, w.cursor, w.encode)
+		f = newFeed(w.feeds, w.source, w.cursor, w.encode)
 		if w.feeds.live == nil {
 			w.feeds.live = map[Key]*feed{}
 		}
 		w.feeds.live[w.key] = f
+		w.feeds.count.Add(1)
 		w.source = nil
 		f.mu.Lock()
 		w.enter(f, f.places[w.cursor])
@@ -365,6 +371,7 @@ func (w *Watcher) leave() {
 	last := f.members == 0
 	if last {
 		delete(w.feeds.live, w.key)
+		w.feeds.count.Add(-1)
 	}
 	f.mu.Lock()
 	f.crowd = f.members

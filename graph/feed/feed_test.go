@@ -299,10 +299,48 @@ func TestSlowMembersHoldNothing(t *testing.T) {
 	})
 }
 
+// TestManyFeedsShare what may be kept: each keeps little where there are many.
+func TestManyFeedsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var feeds Feeds
+		p := newProgram()
+		for i := range 4 * all / keep {
+			w, err := feeds.Watch(Key{Selection: strconv.Itoa(i)}, "", p.open, encode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			go func() {
+				for {
+					if _, err := w.Next(t.Context()); err != nil {
+						return
+					}
+				}
+			}()
+			synctest.Wait() // it is at the end
+		}
+		for range 2 * keep / engine.MaxEvent {
+			p.print(make([]byte, engine.MaxEvent))
+			synctest.Wait()
+		}
+		kept := 0
+		for _, f := range feeds.live {
+			f.mu.Lock()
+			kept += f.bytes
+			f.mu.Unlock()
+		}
+		if len(feeds.live) != 4*all/keep || kept > all || kept < all/2 {
+			t.Errorf("%d feeds keep %d bytes", len(feeds.live), kept)
+		}
+		p.end()
+		synctest.Wait()
+	})
+}
+
 // Sizes of a terminal have no output to be counted by, and there can be many.
 func TestEventsWithoutOutputAreNotKeptForEver(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
-	f := &feed{tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
+	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {
 		size := engine.Event{Kind: engine.EventResized, Cursor: strconv.Itoa(i)}
 		f.append(&node{item: Item{Event: size}, ready: make(chan struct{})})

@@ -3,10 +3,13 @@ package transport
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,9 +112,9 @@ func TestUnreadOperationsCount(t *testing.T) {
 	wait.For(t, "none counts", func() bool { return peers.token.operations.used.Load() == 0 })
 }
 
-// TestOperationsTakeTheirComplexity before they are carried out, and what their
+// TestOperationsTakeTheirFields before they are carried out, and what their
 // resolvers charge.
-func TestOperationsTakeTheirComplexity(t *testing.T) {
+func TestOperationsTakeTheirFields(t *testing.T) {
 	peers := NewPeers(Bounds{Bodies: 1 << 20})
 	h := &hold{peers: peers}
 	fields := 0
@@ -160,8 +163,8 @@ func TestOperationsTakeTheirComplexity(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAPartOfTheWork: what was worked for is answered, however little memory
-// is left. A longer answer takes the rest.
+// TestAnswersAreAPartOfTheWork: an answer that fits what its work took is never refused.
+// A longer one takes only the difference.
 func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	peers := NewPeers(Bounds{Bodies: 1 << 20})
 	h := &hold{peers: peers}
@@ -177,8 +180,8 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	if err := Charge(ctx, 300<<10+freeBody); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("an answer of 2 MiB: %v", err)
+	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || peers.Usage().BodyBytes != 0 {
+		t.Errorf("an answer of 2 MiB: %v, %d bytes", err, peers.Usage().BodyBytes)
 	}
 	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || peers.Usage().BodyBytes != 1<<20-freeBody {
 		t.Errorf("with an answer of 1 MiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
@@ -186,6 +189,44 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	h.release()
 	if peers.Usage().BodyBytes != 0 {
 		t.Errorf("%d bytes are held at the end", peers.Usage().BodyBytes)
+	}
+}
+
+// TestDocumentsTakeTheirTokens, whichever way they come, until the operation has ended.
+func TestDocumentsTakeTheirTokens(t *testing.T) {
+	peers := NewPeers(Bounds{Bodies: 1 << 20})
+	h := &hold{peers: peers}
+	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
+	body, _ := json.Marshal(map[string]string{"query": document})
+	const want = (1009 - freeTokens) * tokenBytes
+	if _, err := h.decodeParams(t.Context(), body); err != nil || h.bytes != want {
+		t.Errorf("by POST: %v, %d bytes of %d", err, h.bytes, want)
+	}
+	h.release()
+	request := httptest.NewRequest(http.MethodGet, "/graphql?query="+url.QueryEscape(document), nil)
+	if _, err := addressParams(request, h); err != nil || h.bytes != want {
+		t.Errorf("by GET: %v, %d bytes of %d", err, h.bytes, want)
+	}
+	h.release()
+	body, _ = json.Marshal(map[string]string{"query": strings.Repeat("1 ", 5000)})
+	if _, err := h.decodeParams(t.Context(), body); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("more than there is: %v", err)
+	}
+}
+
+// TestSubscriptionsTakeTheirLargestAnswer, once, beyond what may wait of any.
+func TestSubscriptionsTakeTheirLargestAnswer(t *testing.T) {
+	h := &hold{peers: NewPeers(Bounds{Bodies: 1 << 20})}
+	for _, test := range []struct{ answer, held int64 }{{90 << 10, 0}, {300 << 10, 200 << 10}, {100, 200 << 10}, {400 << 10, 300 << 10}} {
+		if err := h.keep(make([]byte, test.answer), 100<<10); err != nil || h.bytes != test.held {
+			t.Errorf("after an answer of %d bytes %d are held, not %d: %v", test.answer, h.bytes, test.held, err)
+		}
+	}
+	settings := Settings{}.WithDefaults()
+	h.charging(t.Context())
+	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
+	if err := settings.pump(t.Context(), large, newOutbox().lane("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("more than there is: %v", err)
 	}
 }
 

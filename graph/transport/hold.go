@@ -10,6 +10,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/lexer"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -19,8 +20,12 @@ import (
 const (
 	freeBody   = 16 << 10 // of each request and answer isn't counted: the number of operations bounds it
 	valueBytes = 352      // of memory for each JSON value, beside its text: an object in an object takes most
-	fieldBytes = 512      // of memory for each field, while an operation is carried out and in its answer: 40,000 fields of runners took 515 each
-	freeFields = 64       // of each operation aren't counted: its number bounds them
+	fieldBytes = 512      // of memory for each field, while an operation is carried out: 40,000 fields of runners took 515 each
+	tokenBytes = 256      // of memory for each token of a document: a list's numbers take 216 each
+
+	// These are free in each operation. The bound of operations covers them.
+	freeFields = 64
+	freeTokens = 128
 
 	// Decoding takes up to five times the text for a moment. What is above largeBody
 	// waits for a turn, and those whose turn it is have at most this together: an
@@ -42,6 +47,7 @@ type hold struct {
 	bytes   int64
 	one     func(t *takings) *budget // operation or subscription; nil: neither yet
 	working int64                    // of bytes: what carrying out the operation takes
+	largest int64                    // of bytes: what a subscription's largest answer takes
 	charges *charges                 // nil: resolvers take nothing
 }
 
@@ -127,8 +133,8 @@ func (h *hold) shrink(n int64) {
 	h.bytes -= n
 }
 
-// execute takes what an operation's fields need. What its resolvers read they take by
-// Charge: an operation that waits for output holds no memory for it.
+// execute takes what an operation's fields need, before it starts. Resolvers take what
+// they read by Charge, when they read it: who waits for output holds no memory for it.
 func (s Settings) execute(h *hold, op operation) error {
 	stats := extension.GetComplexityStats(graphql.WithOperationContext(context.Background(), op.context))
 	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
@@ -146,20 +152,32 @@ func (h *hold) work(n int64) error {
 	return err
 }
 
-// answered holds the memory of an answer until it is written. It is a part of what the
-// work took; the rest is given back.
+// answered replaces the work's memory by the answer's, which is held until that is
+// written. It takes more only where the answer is larger than the work.
 func (h *hold) answered(kind ast.Operation, answer []byte) error {
-	left := h.working - max(int64(len(answer))-freeBody, 0)
+	work := h.working
+	left := work - max(int64(len(answer))-freeBody, 0)
+	h.working = 0
 	if err := h.grow(-left); err != nil {
+		h.shrink(work)
 		return withoutAnswer(kind, err)
 	}
 	h.shrink(left)
-	h.working = 0
 	return nil
 }
 
-// again begins a subscription's next answer. Those before it were written, but for
-// Budget bytes.
+// keep takes the memory of a subscription's largest answer, beyond what is free, until
+// the subscription ends: one may wait, and gqlgen keeps its buffer.
+func (h *hold) keep(answer []byte, free int) error {
+	more := int64(len(answer)-free) - h.largest
+	err := h.grow(more)
+	if err == nil {
+		h.largest += max(more, 0)
+	}
+	return err
+}
+
+// again gives back what resolvers took for a subscription's last answer.
 func (h *hold) again() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
@@ -294,7 +312,26 @@ func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParam
 		params, err = decodeParams(text)
 		return err
 	})
-	return params, err
+	if err != nil {
+		return nil, err
+	}
+	return params, h.parse(params.Query)
+}
+
+// parse takes what a document needs beside its text.
+func (h *hold) parse(document string) error {
+	return h.grow(int64(Tokens(document)-freeTokens) * tokenBytes)
+}
+
+// Tokens returns how many tokens a document has, to its end or its first error.
+func Tokens(document string) (n int) {
+	tokens := lexer.New(&ast.Source{Input: document})
+	for {
+		if token, err := tokens.ReadToken(); err != nil || token.Kind == lexer.EOF {
+			return n
+		}
+		n++
+	}
 }
 
 // turn does what takes several times size bytes for a moment.

@@ -127,7 +127,7 @@ func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 			}
 		}
 	}
-	return params, nil
+	return params, h.parse(params.Query)
 }
 
 // refuse answers a request that is no operation.

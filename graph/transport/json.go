@@ -193,13 +193,15 @@ func AppendString(to, text []byte) []byte {
 	return append(append(to, text[start:]...), '"')
 }
 
-// StringBytes is what AppendString writes at most.
+// StringBytes returns how many bytes AppendString writes at most.
 func StringBytes(text []byte) int64 {
-	n := 2 + len(text)
+	n, valid := 2+len(text), utf8.Valid(text)
 	for _, c := range text {
 		switch {
 		case c >= utf8.RuneSelf:
-			n += len("\uFFFD") - 1
+			if !valid {
+				n += len("\uFFFD") - 1
+			}
 		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
 			n++
 		case c < ' ':

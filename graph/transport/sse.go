@@ -98,7 +98,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		}
 		stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, h, refused == nil && op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
+		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
 			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
@@ -151,20 +151,21 @@ func (e *events) parcel(p parcel) error {
 		return e.write(e.scratch)
 	}
 	e.scratch = append(e.scratch, "event: next\ndata: "...) // a payload is one line: strings hold no line end
-	e.scratch = append(append(e.scratch, p.payload...), "\n\n"...)
-	return e.write(e.scratch)
+	return e.write(e.scratch, p.payload, []byte("\n\n"))
 }
 
-func (e *events) write(text []byte) error {
-	for {
-		piece := text[:min(len(text), writePiece)]
-		// A writer that can't have a deadline is a test's.
-		_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
-		if _, err := e.w.Write(piece); err != nil {
-			return err
-		}
-		if text = text[len(piece):]; len(text) == 0 {
-			return e.control.Flush()
+// write writes texts as they are, for a copy of an answer would take as much again.
+func (e *events) write(texts ...[]byte) error {
+	for _, text := range texts {
+		for len(text) > 0 {
+			piece := text[:min(len(text), writePiece)]
+			// A writer that can't have a deadline is a test's.
+			_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
+			if _, err := e.w.Write(piece); err != nil {
+				return err
+			}
+			text = text[len(piece):]
 		}
 	}
+	return e.control.Flush()
 }

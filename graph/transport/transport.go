@@ -172,8 +172,8 @@ func (*once) Close() {}
 // pump sends a stream's answers to a lane until the end (nil), or until ctx
 // ends. It waits for room before it asks for the next, so that the newest is
 // sent where only that counts. Another error is the operation's last word. once says
-// that there is one answer: then it doesn't wait until that is written. Of others it
-// gives back what one took before it asks for the next.
+// that there is one answer: then it doesn't wait until that is written. Else it gives
+// back what one answer took before it asks for the next.
 func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -201,6 +201,11 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 		}
 		if err != nil {
 			return err
+		}
+		if !once {
+			if err := h.keep(message.Payload, s.Budget); err != nil {
+				return err
+			}
 		}
 		cursor = message.Cursor
 		lane.push(message)

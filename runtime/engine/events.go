@@ -262,8 +262,8 @@ const (
 
 // Output returns what is there now after a cursor: events of output, and of its
 // loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
-// whether the execution has ended and this is its last output. It calls charge with each event's data: an
-// error ends the page, and is returned where that would be empty.
+// whether the execution has ended and this is its last output. It calls charge with the data of each event of output: an
+// error ends the page, and is returned only where that is empty.
 func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
 		return nil, "", false, err
@@ -295,6 +295,9 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 			}
 			chunks = append(chunks, event)
 		case event.Kind == EventLost:
+			if len(chunks) == maxChunks {
+				return chunks, next, false, nil
+			}
 			chunks = append(chunks, event)
 		}
 		next = event.Cursor

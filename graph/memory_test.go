@@ -1,0 +1,76 @@
+package graph
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+)
+
+// TestOperationsTakeWhatTheyRead, and nothing for what they might read: a page of output
+// is shorter where JSON makes it longer.
+func TestOperationsTakeWhatTheyRead(t *testing.T) {
+	fake := clustertest.NewFake()
+	peers := transport.NewPeers(transport.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, Options{Settings: Settings{Peers: peers}})
+	b.limitless("e")
+	const bytes = 300_000
+	id := b.start(in{"runnerId": b.claim("e"), "shell": `head -c 300000 /dev/zero | tr '\0' '\1'`})
+	b.ask(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state output(maxBytes: 8388608) { end } } }`, in{"id": id}, &struct{}{})
+
+	page := func(chunk string) (got struct {
+		Execution struct {
+			Output struct {
+				Chunks []struct{ Stream, Text string }
+				End    bool
+			}
+		}
+	}) {
+		b.ask(`query($id: ID!) { execution(id: $id) { output(maxBytes: 8388608) { chunks { `+chunk+` } end } } }`, in{"id": id}, &got)
+		if held := peers.Usage().BodyBytes; held != 0 {
+			t.Errorf("%d bytes are held for a page of %s", held, chunk)
+		}
+		return got
+	}
+	if got := page("stream").Execution.Output; !got.End {
+		t.Errorf("without its text there are %d chunks of %d bytes", len(got.Chunks), bytes)
+	}
+	text := page("stream text").Execution.Output
+	if text.End || len(text.Chunks) == 0 || strings.Trim(text.Chunks[0].Text, "\x01") != "" {
+		t.Errorf("with its text there are %d chunks, and the end is among them: %t", len(text.Chunks), text.End)
+	}
+	if code, _ := b.ask(`{ runners(first: 1000) { nodes { id state environmentId } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
+		t.Errorf("3000 fields: %v", code)
+	}
+}
+
+// TestCostOfAPage counts aliases, and what they are named.
+func TestCostOfAPage(t *testing.T) {
+	data := []byte("a\x01\n")
+	const encoded = len(`"a\u0001\n"`)
+	for selection, want := range map[string]int{
+		"chunks { stream }":                    3 + chunkMemory + fieldMemory + 3*len("stream"),
+		"chunks { t: text u: text }":           3 + chunkMemory + 2*(fieldMemory+3+3+3*encoded),
+		"chunks { text } chunks { b: base64 }": 3 + chunkMemory + 2*fieldMemory + 3*len("textb") + 3 + 3*encoded + 4*4,
+		"cursor":                               3 + chunkMemory,
+	} {
+		doc, errs := gqlparser.LoadQueryWithRules(schema(), `{ execution(id: 1) { output { `+selection+` } } }`, rules.NewDefaultRules())
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		op := &graphql.OperationContext{Doc: doc, Operation: doc.Operations[0]}
+		ctx := graphql.WithOperationContext(context.Background(), op)
+		field := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Query"})[0]
+		field = graphql.CollectFields(op, field.Selections, []string{"Execution"})[0]
+		ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: field})
+		if got := costOfPage(ctx).of(data); got != int64(want) {
+			t.Errorf("%s takes %d bytes, not %d", selection, got, want)
+		}
+	}
+}
