@@ -111,6 +111,7 @@ lint: ## run the linters
 
 generate: ## generate the API's code from schema.graphqls
 	@$(FAST) go tool gqlgen generate
+	@cd examples/go && $(FAST) go generate
 
 baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)
 	@BREAKING=$(BREAKING) scripts/conformance baseline

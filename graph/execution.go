@@ -27,9 +27,9 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 		return model.ExecutionConnection{}, err
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst)}
-	found, total, err := r.engine.Executions(ctx, filter, page.First+1, runtime.ExecutionID(page.After))
+	found, err := r.engine.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After))
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
-	return pagination.Loaded(found, key, page, total), err
+	return pagination.Of(found.Executions, key, found.More, found.Total), err
 }
 
 func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error) {

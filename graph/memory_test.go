@@ -21,7 +21,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	b := newBedWith(t, fake, fake, Options{Settings: Settings{Peers: peers}})
 	b.limitless("e")
 	const bytes = 300_000
-	id := b.start(in{"runnerId": b.claim("e"), "shell": `head -c 300000 /dev/zero | tr '\0' '\1'`})
+	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
 	b.ask(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state output(maxBytes: 8388608) { end } } }`, in{"id": id}, &struct{}{})
 
 	page := func(chunk string) (got struct {
@@ -42,7 +42,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 		t.Errorf("without its text there are %d chunks of %d bytes", len(got.Chunks), bytes)
 	}
 	text := page("stream text").Execution.Output
-	if text.End || len(text.Chunks) == 0 || strings.Trim(text.Chunks[0].Text, "\x01") != "" {
+	if text.End || len(text.Chunks) == 0 || strings.Trim(text.Chunks[0].Text, "\x00") != "" {
 		t.Errorf("with its text there are %d chunks, and the end is among them: %t", len(text.Chunks), text.End)
 	}
 	if code, _ := b.ask(`{ runners(first: 1000) { nodes { id state environmentId } } }`, nil, nil); code != "QUOTA_EXCEEDED" {

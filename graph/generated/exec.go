@@ -2842,7 +2842,7 @@ type Query {
     environmentId: ID
     "Only those in one of these states; null: in any."
     states: [ExecutionState!]
-    "At most this many, 1 to 1000. Default: 100."
+    "At most this many, 1 to 1000; fewer where their commands are long. Default: 100."
     first: Int
     "Only those after this cursor of an earlier page."
     after: String
@@ -3001,7 +3001,7 @@ type Subscription {
   """
   The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
   No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-  LIMIT_EXCEEDED for a selection that has an event's ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` more than twice in all.
+  LIMIT_EXCEEDED if the selection has ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` more than twice in total, aliases included.
   """
   executionEvents(
     "The execution's id. It may be pending, running or ended."

@@ -113,6 +113,12 @@ func Loaded[T any](items []T, key func(T) string, page Page, total int) Connecti
 	if more {
 		items = items[:page.First]
 	}
+	return Of(items, key, more, total)
+}
+
+// Of returns a page of these items, of total in all. more says that there are some after
+// them.
+func Of[T any](items []T, key func(T) string, more bool, total int) Connection[T] {
 	return Connection[T]{Nodes: items, TotalCount: total, key: key, more: more}
 }
 

@@ -455,8 +455,8 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if _, total, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || total != 0 {
-		t.Errorf("refused starts left %d executions, %v", total, err)
+	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || page.Total != 0 {
+		t.Errorf("refused starts left %d executions, %v", page.Total, err)
 	}
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "none"})
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")

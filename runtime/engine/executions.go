@@ -169,14 +169,14 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 
 // Executions returns the first ones after an id, oldest or newest first, and how many
 // match in all.
-func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (page []runtime.Execution, total int, err error) {
-	page, total, err = e.store.Executions(ctx, filter, first, after)
-	for i, x := range page {
+func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (store.ExecutionPage, error) {
+	page, err := e.store.Executions(ctx, filter, first, after)
+	for i, x := range page.Executions {
 		if s := e.session(x.ID); s != nil {
-			page[i] = s.execution() // newer than what is stored
+			page.Executions[i] = s.execution() // newer than what is stored
 		}
 	}
-	return page, total, err
+	return page, err
 }
 
 // openLog returns a reader of an execution's output.

@@ -118,9 +118,19 @@ type ExecutionFilter struct {
 	NewestFirst   bool
 }
 
-// Executions returns the first ones after an id, oldest first or, with
-// NewestFirst, newest first, and how many there are in all.
-func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) ([]runtime.Execution, int, error) {
+// maxPageBytes bounds the records of a page. Each may have a command of 1 MiB.
+const maxPageBytes = 16 << 20
+
+// An ExecutionPage is a part of those that a filter selects.
+type ExecutionPage struct {
+	Executions []runtime.Execution
+	More       bool // there are some after these
+	Total      int  // in all pages
+}
+
+// Executions returns at most the first ones after an id, oldest first or, with
+// NewestFirst, newest first. It returns fewer where their records are long.
+func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) (ExecutionPage, error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
 		where, args = where+" AND runner = ?", append(args, q.RunnerID)
@@ -134,17 +144,38 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 			args = append(args, state)
 		}
 	}
-	var total int
-	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM executions WHERE "+where, args...).Scan(&total); err != nil {
-		return nil, 0, typed(err, "count executions")
+	var page ExecutionPage
+	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM executions WHERE "+where, args...).Scan(&page.Total); err != nil {
+		return ExecutionPage{}, typed(err, "count executions")
 	}
 	order := " AND id > ? ORDER BY id LIMIT ?"
 	if q.NewestFirst {
 		order = " AND (id < ? OR ? = '') ORDER BY id DESC LIMIT ?"
 		args = append(args, after)
 	}
-	page, err := s.executions(ctx, "list executions", "SELECT id, value FROM executions WHERE "+where+order, append(args, after, first)...)
-	return page, total, err
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, value FROM executions WHERE "+where+order, append(args, after, first+1)...)
+	if err != nil {
+		return ExecutionPage{}, typed(err, "list executions")
+	}
+	defer rows.Close()
+	for bytes, n := 0, 0; rows.Next(); n++ {
+		if page.More = n == first || bytes > maxPageBytes; page.More {
+			break
+		}
+		var id runtime.ExecutionID
+		var value []byte
+		var x runtime.Execution
+		if err := rows.Scan(&id, &value); err != nil {
+			return ExecutionPage{}, typed(err, "list executions")
+		}
+		if err := json.Unmarshal(value, &x); err != nil {
+			s.unreadable.note(id, err)
+			continue
+		}
+		bytes += len(value)
+		page.Executions = append(page.Executions, x)
+	}
+	return page, typed(rows.Err(), "list executions")
 }
 
 // A SpentKey is the idempotency key of a claim whose runner is gone.

@@ -140,17 +140,17 @@ func TestExecutionsArePaged(t *testing.T) {
 		var ids []string
 		filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}, NewestFirst: newestFirst}
 		for after := runtime.ExecutionID(""); ; {
-			page, total, err := s.Executions(t.Context(), filter, 3, after)
-			if err != nil || total != 10 {
-				t.Fatal(total, err)
+			page, err := s.Executions(t.Context(), filter, 5, after)
+			if err != nil || page.Total != 10 || len(page.Executions) != 5 {
+				t.Fatalf("%+v, %v", page, err)
 			}
-			for _, x := range page {
+			for _, x := range page.Executions {
 				ids = append(ids, string(x.ID))
 			}
-			if len(page) < 3 {
+			if !page.More {
 				break
 			}
-			after = page[len(page)-1].ID
+			after = page.Executions[4].ID
 		}
 		if got := strings.Join(ids, " "); got != want {
 			t.Errorf("newest first %t: %s", newestFirst, got)
@@ -158,6 +158,30 @@ func TestExecutionsArePaged(t *testing.T) {
 	}
 	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
 		t.Error(err)
+	}
+}
+
+// TestPagesOfLongExecutionsAreShort: a few thousand commands may be gigabytes.
+func TestPagesOfLongExecutionsAreShort(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	const each, all = 1 << 20, 40
+	for i := range all {
+		x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", State: runtime.ExecutionFinished, Command: []string{strings.Repeat("x", each)}}
+		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	for after, more := runtime.ExecutionID(""), true; more; {
+		page, err := s.Executions(t.Context(), ExecutionFilter{}, 1000, after)
+		n := len(page.Executions)
+		if err != nil || page.Total != all || n == 0 || n > maxPageBytes/each+1 {
+			t.Fatalf("%d of %d, %v", n, page.Total, err)
+		}
+		seen, after, more = seen+n, page.Executions[n-1].ID, page.More
+	}
+	if seen != all {
+		t.Errorf("%d of %d were seen", seen, all)
 	}
 }
 

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,29 +30,4 @@ func (s *Store) Unreadable() []string {
 	s.unreadable.mu.Lock()
 	defer s.unreadable.mu.Unlock()
 	return slices.Sorted(maps.Values(s.unreadable.rows))
-}
-
-// executions returns the executions of a statement that selects id and value.
-// Those that can't be read are noted, and skipped.
-func (s *Store) executions(ctx context.Context, doing, statement string, args ...any) ([]runtime.Execution, error) {
-	rows, err := s.reads.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
-	var all []runtime.Execution
-	for rows.Next() {
-		var id runtime.ExecutionID
-		var value []byte
-		var x runtime.Execution
-		if err := rows.Scan(&id, &value); err != nil {
-			return nil, typed(err, doing)
-		}
-		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(id, err)
-			continue
-		}
-		all = append(all, x)
-	}
-	return all, typed(rows.Err(), doing)
 }
