@@ -52,10 +52,10 @@ const maxHead = 16 << 10
 
 // What one of each takes at most, of a quarter of the memory: a connection some 30
 // KiB for its goroutine and buffers, and 26 for the largest head; an operation
-// what is free of its body, document and fields, some 80 KiB, its goroutine, and mostly
-// no files, which need a buffer of 64 KiB; a subscription twice transport.DefaultBudget
-// for a reader that stalls. All connections share that quarter; operations and
-// subscriptions of one peer do.
+// what is free of its body, document, fields and answer, 112 KiB, and its goroutine; an
+// upload has a buffer of 64 KiB instead of most of these; a subscription twice
+// transport.DefaultBudget for a reader that stalls. All connections share that quarter;
+// operations and subscriptions of one peer do.
 const (
 	memoryOfConnection = 4 * 64 << 10
 	memoryOfOperation  = 4 * 128 << 10

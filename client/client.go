@@ -197,8 +197,16 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 }
 
 // Passing reports whether err is of a connection that broke, of a server that
-// is starting or stopping, or of a reader that was too slow for it.
+// is starting or stopping or serves as much as it may, or of a reader that was too slow
+// for it.
 func Passing(err error) bool {
 	var refused *Error
-	return !errors.As(err, &refused) || refused.Extensions.Code == runtime.CodeClusterUnavailable || refused.Extensions.Code == runtime.CodeSlowConsumer
+	if !errors.As(err, &refused) {
+		return true
+	}
+	switch refused.Extensions.Code {
+	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:
+		return true
+	}
+	return false
 }

@@ -19,7 +19,6 @@ import (
 // time with the square of some of them. GraphiQL's introspection has 15 levels
 // and, fragments counted each time, some 300 fields.
 const (
-	maxTokens      = 20_000
 	maxFields      = 1_000 // as written
 	maxExpanded    = 2_000 // with fragments counted wherever they are spread
 	maxLevels      = 20
@@ -48,7 +47,7 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if hasLongName(params.Query) {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes", maxName))
 	}
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, maxTokens)
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, transport.MaxTokens)
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same, and says where
 	}
@@ -218,8 +217,7 @@ func (m *meter) expand(set ast.SelectionSet) extent {
 	return all
 }
 
-// A documentCache keeps validated documents, but none that is long: all together they
-// take 64 MiB at most.
+// A documentCache keeps short validated documents, 64 MiB at most in total.
 type documentCache struct {
 	graphql.Cache[*ast.QueryDocument]
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -107,7 +108,7 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 	case strings.HasPrefix(gql.Message, "exceeded maximum nesting depth"):
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", maxTokens)
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", transport.MaxTokens)
 	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":

@@ -21,13 +21,18 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
+// recordMemory is what an execution takes for each byte of its record: it is read,
+// decoded, and its command written as JSON, in a buffer that grows.
+const recordMemory = 5
+
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst)}
-	found, err := r.engine.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After))
+	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
+	found, err := r.engine.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
 	return pagination.Of(found.Executions, key, found.More, found.Total), err
 }

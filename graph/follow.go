@@ -42,8 +42,8 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 		return events, err
 	}
 	encode := newOutputEncoder(op, field)
-	if encode.texts() > maxTexts {
-		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's text and base64 at most %d times in all, aliases included", maxTexts))
+	if name := encode.twice(); name != "" {
+		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name))
 	}
 	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
@@ -141,18 +141,17 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
-// maxTexts bounds what waits for a watcher that stalls: as JSON, a text takes up to six
-// times the event's data.
-const maxTexts = 2
-
-// texts returns how many times an event's data is written.
-func (e *outputEncoder) texts() (n int) {
+// twice returns which form of an event's data is selected more than once; "": none is.
+// As JSON, a text takes up to six times the data.
+func (e *outputEncoder) twice() string {
+	seen := map[string]bool{}
 	for _, field := range e.fields {
-		if field.name == "text" || field.name == "base64" {
-			n++
+		if data := field.name == "text" || field.name == "base64"; data && seen[field.name] {
+			return field.name
 		}
+		seen[field.name] = true
 	}
-	return n
+	return ""
 }
 
 // selection is the same for encoders that encode the same.

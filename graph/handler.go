@@ -76,7 +76,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	documents := newDocumentCache()
 	exec := executor.New(generated.NewExecutableSchema(generated.Config{Resolvers: resolver, Complexity: complexity()}))
 	exec.SetQueryCache(documents)
-	exec.SetParserTokenLimit(maxTokens)
+	exec.SetParserTokenLimit(transport.MaxTokens)
 	exec.SetErrorPresenter(presenter.Present)
 	exec.SetRecoverFunc(presenter.Recover)
 	exec.SetDisableSuggestion(options.NoIntrospection)

@@ -312,7 +312,7 @@ func (v *FollowExecutionEventsExecutionStarted) GetCursor() string { return v.Cu
 type FollowResponse struct {
 	// The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
 	// No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-	// LIMIT_EXCEEDED if the selection has `text` and `base64` more than twice in total, aliases included.
+	// LIMIT_EXCEEDED if the selection has `text` or `base64` more than once, aliases included.
 	ExecutionEvents FollowExecutionEventsExecutionEvent `json:"-"`
 }
 

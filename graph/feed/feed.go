@@ -58,7 +58,7 @@ const (
 
 // Feeds are those that have members now. The zero value is ready.
 type Feeds struct {
-	count atomic.Int64 // of those that are live
+	bytes atomic.Int64 // that all of them keep
 	mu    sync.Mutex   // guards live, and the feeds' members
 	live  map[Key]*feed
 }
@@ -105,6 +105,7 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(engine.Even
 		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start}, bytes: start.cost(),
 	}
 	start.item.Event.Cursor = cursor
+	feeds.bytes.Add(int64(start.cost()))
 	go f.run(ctx)
 	return f
 }
@@ -179,8 +180,8 @@ func (f *feed) append(next *node) {
 		f.newest = next.item.Event.Cursor
 		f.places[f.newest] = next
 	}
-	most := min(keep, all/max(int(f.feeds.count.Load()), 1))
-	for f.bytes > most && f.oldest != next {
+	f.feeds.bytes.Add(int64(next.cost()))
+	for f.oldest != next && (f.bytes > keep || f.feeds.bytes.Load() > all) {
 		f.drop()
 	}
 }
@@ -191,6 +192,7 @@ func (f *feed) drop() {
 	old := f.oldest
 	f.oldest = old.next
 	f.bytes -= old.cost()
+	f.feeds.bytes.Add(int64(-old.cost()))
 	if f.places[old.item.Event.Cursor] == old {
 		delete(f.places, old.item.Event.Cursor)
 	}
@@ -336,7 +338,6 @@ func (w *Watcher) wait(ctx context.Context) error {
 			w.feeds.live = map[Key]*feed{}
 		}
 		w.feeds.live[w.key] = f
-		w.feeds.count.Add(1)
 		w.source = nil
 		f.mu.Lock()
 		w.enter(f, f.places[w.cursor])
@@ -371,7 +372,6 @@ func (w *Watcher) leave() {
 	last := f.members == 0
 	if last {
 		delete(w.feeds.live, w.key)
-		w.feeds.count.Add(-1)
 	}
 	f.mu.Lock()
 	f.crowd = f.members
@@ -380,6 +380,7 @@ func (w *Watcher) leave() {
 	if last {
 		f.cancel()
 		<-f.done
+		f.feeds.bytes.Add(int64(-f.bytes))
 	}
 }
 

@@ -3001,7 +3001,7 @@ type Subscription {
   """
   The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
   No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-  LIMIT_EXCEEDED if the selection has ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` more than twice in total, aliases included.
+  LIMIT_EXCEEDED if the selection has ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, aliases included.
   """
   executionEvents(
     "The execution's id. It may be pending, running or ended."

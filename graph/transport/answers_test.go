@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -214,14 +215,24 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsTakeTheirLargestAnswer, once, beyond what may wait of any.
-func TestSubscriptionsTakeTheirLargestAnswer(t *testing.T) {
+// TestSubscriptionsTakeTheirAnswers: each while it waits, and the buffer of the largest.
+func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	h := &hold{peers: NewPeers(Bounds{Bodies: 1 << 20})}
-	for _, test := range []struct{ answer, held int64 }{{90 << 10, 0}, {300 << 10, 200 << 10}, {100, 200 << 10}, {400 << 10, 300 << 10}} {
-		if err := h.keep(make([]byte, test.answer), 100<<10); err != nil || h.bytes != test.held {
-			t.Errorf("after an answer of %d bytes %d are held, not %d: %v", test.answer, h.bytes, test.held, err)
+	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
+	if err := h.work(1 << 10); err != nil { // its fields
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ answer, buffer int64 }{{30 << 10, 0}, {132 << 10, 200 << 10}, {100, 200 << 10}, {232 << 10, 400 << 10}} {
+		answer := make([]byte, test.answer)
+		want := 1<<10 + test.buffer + max(test.answer-DefaultBudget, 0) + 20<<10
+		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || h.bytes != want {
+			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, h.bytes, want, err)
+		}
+		if h.again(); h.bytes != 1<<10+test.buffer {
+			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, h.bytes, 1<<10+test.buffer)
 		}
 	}
+	h.release()
 	settings := Settings{}.WithDefaults()
 	h.charging(t.Context())
 	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })

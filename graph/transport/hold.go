@@ -47,7 +47,8 @@ type hold struct {
 	bytes   int64
 	one     func(t *takings) *budget // operation or subscription; nil: neither yet
 	working int64                    // of bytes: what carrying out the operation takes
-	largest int64                    // of bytes: what a subscription's largest answer takes
+	waiting int64                    // of bytes: a subscription's answer that isn't written yet
+	largest int64                    // of bytes: the buffer of a subscription's largest answer
 	charges *charges                 // nil: resolvers take nothing
 }
 
@@ -134,7 +135,8 @@ func (h *hold) shrink(n int64) {
 }
 
 // execute takes what an operation's fields need, before it starts. Resolvers take what
-// they read by Charge, when they read it: who waits for output holds no memory for it.
+// they read by Charge, when they read it: an operation that waits for output holds no
+// memory for it.
 func (s Settings) execute(h *hold, op operation) error {
 	stats := extension.GetComplexityStats(graphql.WithOperationContext(context.Background(), op.context))
 	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
@@ -166,10 +168,20 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	return nil
 }
 
-// keep takes the memory of a subscription's largest answer, beyond what is free, until
-// the subscription ends: one may wait, and gqlgen keeps its buffer.
-func (h *hold) keep(answer []byte, free int) error {
-	more := int64(len(answer)-free) - h.largest
+// wait takes the memory of a subscription's answer above DefaultBudget, until again.
+func (h *hold) wait(answer []byte) error {
+	more := int64(len(answer) - DefaultBudget)
+	err := h.grow(more)
+	if err == nil {
+		h.waiting += max(more, 0)
+	}
+	return err
+}
+
+// keep takes, until the subscription ends, the memory of the buffer in which gqlgen
+// writes each answer: twice the largest, above DefaultBudget.
+func (h *hold) keep(answer []byte) error {
+	more := int64(2*len(answer)-DefaultBudget) - h.largest
 	err := h.grow(more)
 	if err == nil {
 		h.largest += max(more, 0)
@@ -177,12 +189,15 @@ func (h *hold) keep(answer []byte, free int) error {
 	return err
 }
 
-// again gives back what resolvers took for a subscription's last answer.
+// again gives back what a subscription's last answer took: resolvers, and the answer,
+// which has been written.
 func (h *hold) again() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
-	h.shrink(h.working)
-	h.working, h.charges.bytes = 0, 0
+	charged := max(h.charges.bytes-freeBody, 0)
+	h.shrink(charged + h.waiting)
+	h.working -= charged
+	h.waiting, h.charges.bytes = 0, 0
 }
 
 // withoutAnswer returns the error for an operation whose answer finds no memory. Nobody should repeat
@@ -239,7 +254,7 @@ func (h *hold) release() {
 	}
 	h.uncount()
 	h.shrink(h.bytes)
-	h.working = 0
+	h.working, h.waiting, h.largest = 0, 0, 0
 }
 
 // move returns another hold of all that h has, which has nothing any more.
@@ -323,15 +338,18 @@ func (h *hold) parse(document string) error {
 	return h.grow(int64(Tokens(document)-freeTokens) * tokenBytes)
 }
 
-// Tokens returns how many tokens a document has, to its end or its first error.
+// MaxTokens bounds a document; the executor refuses a longer one.
+const MaxTokens = 20_000
+
+// Tokens returns how many tokens a document has, to its end, its first error or MaxTokens.
 func Tokens(document string) (n int) {
 	tokens := lexer.New(&ast.Source{Input: document})
-	for {
+	for ; n < MaxTokens; n++ {
 		if token, err := tokens.ReadToken(); err != nil || token.Kind == lexer.EOF {
-			return n
+			break
 		}
-		n++
 	}
+	return n
 }
 
 // turn does what takes several times size bytes for a moment.

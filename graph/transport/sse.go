@@ -57,7 +57,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 			return
 		}
 	}
-	if refused == nil && op.kind() != ast.Subscription {
+	if refused == nil {
 		if err := t.execute(h, op); err != nil {
 			h.release()
 			t.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
@@ -167,5 +167,6 @@ func (e *events) write(texts ...[]byte) error {
 			text = text[len(piece):]
 		}
 	}
+	_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
 	return e.control.Flush()
 }

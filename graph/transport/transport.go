@@ -129,9 +129,6 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 			return stream
 		}
 	}
-	if op.kind() == ast.Subscription {
-		h = &hold{} // pump gives back what its resolvers took
-	}
 	next, ctx := op.exec.DispatchOperation(ctx, op.context)
 	return responses{next, ctx, op.kind(), h}
 }
@@ -150,6 +147,9 @@ func (r responses) Next(context.Context) (Message, error) {
 		return Message{}, io.EOF
 	}
 	answer := AppendResponse(nil, response)
+	if r.kind == ast.Subscription {
+		return Message{Payload: answer}, r.h.keep(answer)
+	}
 	return Message{Payload: answer}, r.h.answered(r.kind, answer)
 }
 
@@ -172,8 +172,8 @@ func (*once) Close() {}
 // pump sends a stream's answers to a lane until the end (nil), or until ctx
 // ends. It waits for room before it asks for the next, so that the newest is
 // sent where only that counts. Another error is the operation's last word. once says
-// that there is one answer: then it doesn't wait until that is written. Else it gives
-// back what one answer took before it asks for the next.
+// that there is one answer: then it doesn't wait until that is written. For a
+// subscription it gives back one answer's memory before it asks for the next.
 func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -203,7 +203,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 			return err
 		}
 		if !once {
-			if err := h.keep(message.Payload, s.Budget); err != nil {
+			if err := h.wait(message.Payload); err != nil {
 				return err
 			}
 		}

@@ -389,15 +389,12 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 			return c.failed(ctx, err)
 		}
 	}
-	once := op.kind() != ast.Subscription
-	if once {
-		if err := c.execute(h, op); err != nil {
-			return c.failed(ctx, err)
-		}
+	if err := c.execute(h, op); err != nil {
+		return c.failed(ctx, err)
 	}
 	stream := c.open(ctx, op, h, "")
 	defer stream.Close()
-	if err := c.pump(ctx, stream, l, h, once); err != nil {
+	if err := c.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil {
 		return c.failed(ctx, err)
 	}
 	return parcel{kind: parcelComplete}

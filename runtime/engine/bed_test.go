@@ -36,6 +36,8 @@ type bed struct {
 // free charges nothing for output.
 func free([]byte) error { return nil }
 
+func unbounded(int) error { return nil }
+
 func newBed(t testing.TB) *bed {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}

@@ -455,7 +455,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || page.Total != 0 {
+	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, "", unbounded); err != nil || page.Total != 0 {
 		t.Errorf("refused starts left %d executions, %v", page.Total, err)
 	}
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "none"})

@@ -169,8 +169,8 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 
 // Executions returns the first ones after an id, oldest or newest first, and how many
 // match in all.
-func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (store.ExecutionPage, error) {
-	page, err := e.store.Executions(ctx, filter, first, after)
+func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
+	page, err := e.store.Executions(ctx, filter, first, after, charge)
 	for i, x := range page.Executions {
 		if s := e.session(x.ID); s != nil {
 			page.Executions[i] = s.execution() // newer than what is stored

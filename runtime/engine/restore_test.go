@@ -445,7 +445,7 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	if want := (&follower{lines: 40}).want(); events[1].Kind != EventLost || int(events[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
 		t.Errorf("%q, %+v", output, events)
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, ""); err != nil || len(page.Executions) != 1 {
+	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, "", unbounded); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -118,9 +119,6 @@ type ExecutionFilter struct {
 	NewestFirst   bool
 }
 
-// maxPageBytes bounds the records of a page. Each may have a command of 1 MiB.
-const maxPageBytes = 16 << 20
-
 // An ExecutionPage is a part of those that a filter selects.
 type ExecutionPage struct {
 	Executions []runtime.Execution
@@ -129,8 +127,10 @@ type ExecutionPage struct {
 }
 
 // Executions returns at most the first ones after an id, oldest first or, with
-// NewestFirst, newest first. It returns fewer where their records are long.
-func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) (ExecutionPage, error) {
+// NewestFirst, newest first. Those that can't be read are noted, and skipped. It calls
+// charge with the size of each record, in bytes: an error ends the page, and is returned
+// only where that is empty.
+func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
 		where, args = where+" AND runner = ?", append(args, q.RunnerID)
@@ -150,32 +150,52 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	order := " AND id > ? ORDER BY id LIMIT ?"
 	if q.NewestFirst {
-		order = " AND (id < ? OR ? = '') ORDER BY id DESC LIMIT ?"
-		args = append(args, after)
+		order = " AND id < ? ORDER BY id DESC LIMIT ?"
+		after = cmp.Or(after, "\U0010FFFF") // above all ids
 	}
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, value FROM executions WHERE "+where+order, append(args, after, first+1)...)
-	if err != nil {
-		return ExecutionPage{}, typed(err, "list executions")
-	}
-	defer rows.Close()
-	for bytes, n := 0, 0; rows.Next(); n++ {
-		if page.More = n == first || bytes > maxPageBytes; page.More {
-			break
-		}
-		var id runtime.ExecutionID
-		var value []byte
-		var x runtime.Execution
-		if err := rows.Scan(&id, &value); err != nil {
+	statement := "SELECT id, value FROM executions WHERE " + where + order
+	for seen, wanted := 1, 1; seen == wanted && !page.More; {
+		wanted = first - len(page.Executions) + 1 // again, if some couldn't be read
+		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(args, []any{after, wanted})...)
+		if err != nil {
 			return ExecutionPage{}, typed(err, "list executions")
 		}
+		seen, after, err = s.readPage(rows, &page, first, charge)
+		if err != nil {
+			return ExecutionPage{}, err
+		}
+	}
+	return page, nil
+}
+
+// readPage adds to a page until it is full or rows end. It returns how many rows it saw,
+// and the id of the last.
+func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		var value []byte
+		var x runtime.Execution
+		if err := rows.Scan(&last, &value); err != nil {
+			return 0, "", typed(err, "list executions")
+		}
+		seen++
+		if page.More = len(page.Executions) == first; page.More {
+			return seen, last, nil
+		}
+		if err := charge(len(value)); err != nil {
+			page.More = len(page.Executions) > 0
+			if page.More {
+				err = nil
+			}
+			return seen, last, err
+		}
 		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(id, err)
+			s.unreadable.note(last, err)
 			continue
 		}
-		bytes += len(value)
 		page.Executions = append(page.Executions, x)
 	}
-	return page, typed(rows.Err(), "list executions")
+	return seen, last, typed(rows.Err(), "list executions")
 }
 
 // A SpentKey is the idempotency key of a claim whose runner is gone.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -140,7 +141,7 @@ func TestExecutionsArePaged(t *testing.T) {
 		var ids []string
 		filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}, NewestFirst: newestFirst}
 		for after := runtime.ExecutionID(""); ; {
-			page, err := s.Executions(t.Context(), filter, 5, after)
+			page, err := s.Executions(t.Context(), filter, 5, after, func(int) error { return nil })
 			if err != nil || page.Total != 10 || len(page.Executions) != 5 {
 				t.Fatalf("%+v, %v", page, err)
 			}
@@ -161,27 +162,54 @@ func TestExecutionsArePaged(t *testing.T) {
 	}
 }
 
-// TestPagesOfLongExecutionsAreShort: a few thousand commands may be gigabytes.
-func TestPagesOfLongExecutionsAreShort(t *testing.T) {
+// TestPagesEndWhereMemoryDoes, and go on behind executions that can't be read.
+func TestPagesEndWhereMemoryDoes(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
-	const each, all = 1 << 20, 40
-	for i := range all {
-		x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", State: runtime.ExecutionFinished, Command: []string{strings.Repeat("x", each)}}
+	for i := range 20 {
+		x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", State: runtime.ExecutionFinished, Command: []string{strings.Repeat("x", 10_000)}}
 		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	seen := 0
-	for after, more := runtime.ExecutionID(""), true; more; {
-		page, err := s.Executions(t.Context(), ExecutionFilter{}, 1000, after)
-		n := len(page.Executions)
-		if err != nil || page.Total != all || n == 0 || n > maxPageBytes/each+1 {
-			t.Fatalf("%d of %d, %v", n, page.Total, err)
-		}
-		seen, after, more = seen+n, page.Executions[n-1].ID, page.More
+	if _, err := s.writes.ExecContext(t.Context(), "UPDATE executions SET value = CAST('none' AS BLOB) WHERE id BETWEEN '05' AND '11' OR id = '19'"); err != nil {
+		t.Fatal(err)
 	}
-	if seen != all {
-		t.Errorf("%d of %d were seen", seen, all)
+	full := errors.New("full")
+	for _, test := range []struct {
+		name          string
+		first, memory int
+		newestFirst   bool
+		after         runtime.ExecutionID
+		want          string
+		more          bool
+	}{
+		{"first of all", 3, 1 << 20, false, "", "00 01 02", true},
+		{"over many that can't be read", 3, 1 << 20, false, "03", "04 12 13", true},
+		{"after these", 2, 1 << 20, false, "13", "14 15", true},
+		{"to the end, which can't be read", 3, 1 << 20, false, "15", "16 17 18", true},
+		{"behind the end", 3, 1 << 20, false, "18", "", false},
+		{"newest first", 3, 1 << 20, true, "", "18 17 16", true},
+		{"newest first, over many that can't be read", 9, 1 << 20, true, "13", "12 04 03 02 01 00", false},
+		{"memory for two", 10, 25_000, false, "", "00 01", true},
+		{"all that there are", 100, 1 << 20, false, "11", "12 13 14 15 16 17 18", false},
+	} {
+		left := test.memory
+		page, err := s.Executions(t.Context(), ExecutionFilter{NewestFirst: test.newestFirst}, test.first, test.after, func(bytes int) error {
+			if left -= bytes; left < 0 {
+				return full
+			}
+			return nil
+		})
+		var ids []string
+		for _, x := range page.Executions {
+			ids = append(ids, string(x.ID))
+		}
+		if got := strings.Join(ids, " "); err != nil || got != test.want || page.More != test.more || page.Total != 20 {
+			t.Errorf("%s: %s, more %t, of %d, %v", test.name, got, page.More, page.Total, err)
+		}
+	}
+	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 3, "", func(int) error { return full }); !errors.Is(err, full) {
+		t.Errorf("memory for none: %v", err)
 	}
 }
 
