@@ -228,6 +228,9 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || h.bytes != want {
 			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, h.bytes, want, err)
 		}
+		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+			t.Errorf("more than there is: %v", err)
+		}
 		if h.again(); h.bytes != 1<<10+test.buffer {
 			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, h.bytes, 1<<10+test.buffer)
 		}

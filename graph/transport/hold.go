@@ -237,11 +237,10 @@ func Charge(ctx context.Context, bytes int64) error {
 	if c.h == nil {
 		return context.Canceled // nobody waits for the answer any more
 	}
-	before := max(c.bytes-freeBody, 0)
-	c.bytes += bytes
-	if err := c.h.work(max(c.bytes-freeBody, 0) - before); err != nil {
+	if err := c.h.work(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
 		return withoutAnswer(graphql.GetOperationContext(ctx).Operation.Operation, err)
 	}
+	c.bytes += bytes
 	return nil
 }
 
