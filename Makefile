@@ -43,7 +43,7 @@ sandbox:
 
 prober:
 	@echo 'build the prober'
-	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o attack/bin/prober ./attack/prober
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags='-s -w' -o doctor/attack/bin/prober ./doctor/attack/prober
 
 web:
 	@scripts/web build

@@ -12,7 +12,9 @@ import (
 
 	"github.com/rockpool/rockpool/bench"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/nomad/bare"
+	"github.com/rockpool/rockpool/server"
 )
 
 type benchCommand struct {
@@ -50,12 +52,12 @@ func (c *benchCommand) Run(s cli.Streams) error {
 	case c.ServeFloors:
 		return bench.ServeFloors(s.In, s.Out)
 	case c.List:
-		if c.Cluster == clusterNomad {
+		if c.Cluster == config.ClusterNomad {
 			return bench.List(s.Out, bench.NomadRows())
 		}
 		return bench.List(s.Out, bench.Rows())
 	case c.Rounds < 0 || c.Rounds > 1000:
-		return &settingError{"rounds", strconv.Itoa(c.Rounds), "1 to 1000"}
+		return &config.Error{Flag: "rounds", Value: strconv.Itoa(c.Rounds), Allowed: "1 to 1000"}
 	case os.Geteuid() != 0:
 		return errors.New("the bench starts servers, which need root to isolate programs: run it as root, for example with sudo")
 	}
@@ -86,7 +88,7 @@ func (c *benchCommand) Run(s cli.Streams) error {
 	case err != nil && !interrupted:
 		return err
 	}
-	report.Version = version()
+	report.Version = server.Version()
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)
 		encoder.SetIndent("", "  ")
@@ -105,7 +107,7 @@ func (c *benchCommand) Run(s cli.Streams) error {
 
 // nomad returns the Nomad whose servers are measured, or nil.
 func (c *benchCommand) nomad() (*bench.Nomad, error) {
-	if c.Cluster != clusterNomad {
+	if c.Cluster != config.ClusterNomad {
 		if c.Image != "" || c.AgentPath != "" {
 			return nil, errors.New("--image and --agent-path are for --cluster nomad")
 		}

@@ -11,24 +11,28 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rockpool/rockpool/bench"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server"
 )
 
 // A benchEngine is a server in the bench's own process, asked without the API.
 type benchEngine struct {
-	*Server
+	*server.Server
 	end   context.CancelFunc
 	ended chan error
 }
 
 func openBenchEngine(ctx context.Context, data, cgroups string) (bench.Engine, error) {
-	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: bench.CPUOvercommit, MemoryOvercommit: bench.MemoryOvercommit, KeepEvaluations: 300, KeepAllocations: 300, CgroupParent: cgroups, LogLevel: "warn", LogFormat: "console"}
-	if err := config.Check(); err != nil {
+	settings := config.Default()
+	settings.Listen, settings.Data, settings.CgroupParent, settings.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
+	settings.CPUOvercommit, settings.MemoryOvercommit = bench.CPUOvercommit, bench.MemoryOvercommit
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	b := &benchEngine{Server: NewServer(config, zap.NewNop()), ended: make(chan error, 1)}
+	b := &benchEngine{Server: server.New(settings, zap.NewNop()), ended: make(chan error, 1)}
 	if err := b.Open(ctx); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rockpool/rockpool/chaos"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config"
 )
 
 type chaosCommand struct {
@@ -40,11 +41,11 @@ Exit codes: 0 when all was as it must be; 125 when it wasn't, or nothing could b
 func (c *chaosCommand) Run(s cli.Streams) error {
 	switch {
 	case c.For < 10*time.Second || c.For > 3*time.Minute:
-		return &settingError{"for", c.For.String(), "10s to 3m"} // the disk has room for so much
+		return &config.Error{Flag: "for", Value: c.For.String(), Allowed: "10s to 3m"} // the disk has room for so much
 	case c.Every < 200*time.Millisecond || c.Every > time.Minute:
-		return &settingError{"every", c.Every.String(), "200ms to 1m"}
+		return &config.Error{Flag: "every", Value: c.Every.String(), Allowed: "200ms to 1m"}
 	case c.Clients < 1 || c.Clients > 16:
-		return &settingError{"clients", strconv.Itoa(c.Clients), "1 to 16"}
+		return &config.Error{Flag: "clients", Value: strconv.Itoa(c.Clients), Allowed: "1 to 16"}
 	case os.Geteuid() != 0:
 		return errors.New("chaos starts servers, which need root to isolate programs: run it as root, for example with sudo")
 	}

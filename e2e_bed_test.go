@@ -15,8 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -46,13 +48,13 @@ var e2eCgroups = fmt.Sprintf("rockpool/e2e-%d", os.Getpid())
 var shared sharedServer
 
 type sharedServer struct {
-	once   sync.Once
-	bed    bed
-	server *Server
-	log    keptLog
-	err    error
-	end    context.CancelFunc
-	ended  chan error
+	once  sync.Once
+	bed   bed
+	srv   *server.Server
+	log   keptLog
+	err   error
+	end   context.CancelFunc
+	ended chan error
 }
 
 // A bed is a server and a client of it.
@@ -76,26 +78,34 @@ func e2e(t testing.TB) bed {
 	return shared.bed
 }
 
+// testSettings are those of a server for tests, whose runners end with it.
+func testSettings(data, cgroups string) config.Config {
+	c := config.Default()
+	c.Listen, c.Data, c.CgroupParent, c.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
+	c.AlertTimeout, c.Disk.Read = 1, 0
+	return c
+}
+
 func (s *sharedServer) start() error {
 	data, err := os.MkdirTemp("", "rockpool-e2e-")
 	if err != nil {
 		return err
 	}
-	config := Config{Listen: "127.0.0.1:0", Data: data, MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups, LogLevel: "info", LogFormat: "console"}
-	if err := config.Check(); err != nil {
+	settings := testSettings(data, e2eCgroups)
+	if err := settings.Check(); err != nil {
 		return err
 	}
-	server := NewServer(config, s.log.logger())
-	server.first = firstEnvironments
-	if err := server.Open(context.Background()); err != nil {
+	srv := server.New(settings, s.log.logger())
+	srv.First = server.FirstEnvironments
+	if err := srv.Open(context.Background()); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(context.Background())
-	s.server = server
+	s.srv = srv
 	s.end, s.ended = end, make(chan error, 1)
-	go func() { s.ended <- server.Run(ctx) }()
-	<-server.Engine.Restored()
-	s.bed = bed{Client: client.New(server.URL()), url: server.URL(), data: data}
+	go func() { s.ended <- srv.Run(ctx) }()
+	<-srv.Engine.Restored()
+	s.bed = bed{Client: client.New(srv.URL()), url: srv.URL(), data: data}
 	return nil
 }
 

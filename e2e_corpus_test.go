@@ -16,62 +16,67 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/attack"
-	"github.com/rockpool/rockpool/attack/world"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // attackedBed runs a server of its own, whose programs are these, while use
 // runs; nil are those that were built in.
-func attackedBed(t *testing.T, name string, programs *programs, permit []string, use func(ctx context.Context, server *Server, around *world.World)) {
+func attackedBed(t *testing.T, name string, programs *server.Programs, permit []string, use func(ctx context.Context, srv *server.Server, around *world.World)) {
 	t.Helper()
-	config := attackedConfig(t, name)
-	around, err := apart(t.Context(), &config)
+	settings := attackedConfig(t, name)
+	around, err := doctor.OfferWorld(t.Context(), &settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer around.Close()
-	config.Networks.Permit = permit
-	attackedServer(t, config, programs, func(ctx context.Context, server *Server) { use(ctx, server, around) })
+	settings.Networks.Permit = permit
+	attackedServer(t, settings, programs, func(ctx context.Context, srv *server.Server) { use(ctx, srv, around) })
 }
 
 // attackedConfig are settings of a server whose runners read so little from disks that
 // any disk gives more.
-func attackedConfig(t *testing.T, name string) Config {
-	return Config{Listen: "127.0.0.1:0", Data: dataDir(t), MaxBody: 32 << 20, CPUOvercommit: 250, MemoryOvercommit: 8, KeepEvaluations: 300, KeepAllocations: 300, AlertThreshold: 0.5, AlertTimeout: 1, CgroupParent: e2eCgroups + "-" + name, Disk: DiskConfig{Read: 4}, LogLevel: "info", LogFormat: "console"}
+func attackedConfig(t *testing.T, name string) config.Config {
+	c := testSettings(dataDir(t), e2eCgroups+"-"+name)
+	c.Disk.Read = 4
+	return c
 }
 
 // attackedServer runs a server with these settings while use runs.
-func attackedServer(t *testing.T, config Config, programs *programs, use func(ctx context.Context, server *Server)) {
+func attackedServer(t *testing.T, settings config.Config, programs *server.Programs, use func(ctx context.Context, srv *server.Server)) {
 	t.Helper()
-	if err := config.Check(); err != nil {
+	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
 	log := new(keptLog)
 	explain(t, log)
-	server := NewServer(config, log.logger())
-	server.programs = programs
-	if err := server.Open(t.Context()); err != nil {
+	srv := server.New(settings, log.logger())
+	srv.Programs = programs
+	if err := srv.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
+	go func() { ended <- srv.Run(ctx) }()
 	defer func() {
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if left := leftovers(config.Data, config.CgroupParent); len(left) > 0 {
+		if left := leftovers(settings.Data, settings.CgroupParent); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
 	}()
-	<-server.Engine.Restored()
-	use(t.Context(), server)
+	<-srv.Engine.Restored()
+	use(t.Context(), srv)
 }
 
 // attackedByDoctor has the doctor carry out all attacks that are for a tier, which
@@ -134,7 +139,7 @@ func TestE2EAttacks(t *testing.T) {
 	report.Held--
 	report.Results[0].Held = false
 	for _, r := range []attack.Report{report, clean} {
-		if err := keepReport(data, r); err != nil {
+		if err := doctor.Record(r).Store(data); err != nil {
 			t.Fatal(err)
 		}
 		told = toldAttacks(t, p.bed)
@@ -142,7 +147,7 @@ func TestE2EAttacks(t *testing.T) {
 			t.Errorf("after one wasn't held off, and a report of %s, health is %+v", r.Tier, told)
 		}
 	}
-	if err := os.WriteFile(reportFile(data, runtime.IsolationNamespaces), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "attacks-namespaces.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if told = toldAttacks(t, p.bed); told.Attacks != nil || !strings.Contains(told.part("attacks"), "DEGRADED") {
@@ -184,8 +189,8 @@ func toldAttacks(t *testing.T, b bed) toldHealth {
 func TestE2EAccountsAreBounded(t *testing.T) {
 	need.Sandboxes(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Class != attack.Accounts || a.Reach != attack.Offline })
-	attackedServer(t, attackedConfig(t, "accounts"), nil, func(ctx context.Context, server *Server) {
-		report, err := attackServer(ctx, server.config, server.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+	attackedServer(t, attackedConfig(t, "accounts"), nil, func(ctx context.Context, srv *server.Server) {
+		report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
 			if r.Skipped != "" {
 				need.Lacks(t, "%q isn't tried: %s", r.Name, r.Skipped)
 			}
@@ -287,12 +292,12 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 			if rows[0].Defence != test.defence {
 				t.Errorf("%q is held off by %s", test.row, rows[0].Defence)
 			}
-			var with *programs
+			var with *server.Programs
 			if test.without != "" {
-				with = new(programs)
-				with.agent, with.helper = sandboxtest.Without(t, test.without)
+				with = new(server.Programs)
+				with.Agent, with.Helper = sandboxtest.Without(t, test.without)
 			}
-			attackedBed(t, "without", with, test.permit, func(ctx context.Context, server *Server, around *world.World) {
+			attackedBed(t, "without", with, test.permit, func(ctx context.Context, srv *server.Server, around *world.World) {
 				if test.defence == attack.OwnIPC {
 					defer removeSegments(t)
 				}
@@ -303,7 +308,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				var last attack.Result
 				succeeded := regexp.MustCompile("(?m)" + test.seen)
 				succeeds := func() bool {
-					report, err := attackServer(ctx, server.config, server.Client(), around, runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
+					report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), around, runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
 						last = r
 						t.Logf("held %v: %s\n%s", r.Held, r.Why, r.Seen)
 					})
@@ -332,11 +337,11 @@ func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
 	})
-	with := new(programs)
-	with.agent, with.helper = sandboxtest.Without(t, "filter")
+	with := new(server.Programs)
+	with.Agent, with.Helper = sandboxtest.Without(t, "filter")
 	alike := answeredAlike()
-	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, server *Server) {
-		_, err := attackServer(ctx, server.config, server.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, srv *server.Server) {
+		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
 			switch name := strings.TrimPrefix(r.Name, "call "); {
 			case !r.Judged && !r.Held:
 				t.Errorf("%q: %s", r.Name, r.Why)
@@ -414,48 +419,5 @@ func TestCorpusIsWhole(t *testing.T) {
 			t.Errorf("%q is held off by %q, which no test takes away", row.Name, row.Defence)
 		}
 		names[row.Name] = true
-	}
-}
-
-// TestKeepReport: links that the data directory's owner planted lead root
-// nowhere, and a report replaces that of its own tier only.
-func TestKeepReport(t *testing.T) {
-	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	at := reportFile(data, runtime.IsolationNamespaces)
-	for _, link := range []string{at, at + ".new", filepath.Join(data, "attacks.json.new")} {
-		if err := os.Symlink(victim, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	failed := attack.Report{At: now, Tier: runtime.IsolationNamespaces, Tried: 2, Held: 1, Results: []attack.Result{{Name: "one", Held: true}, {Name: "other"}}}
-	clean := attack.Report{At: now.Add(time.Hour), Tier: runtime.IsolationGVisor, Tried: 1, Held: 1}
-	for _, report := range []attack.Report{failed, clean} {
-		if err := keepReport(data, report); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if text, err := os.ReadFile(victim); err != nil || string(text) != "as it was" {
-		t.Errorf("a link led to %q, %v", text, err)
-	}
-	if info, err := os.Lstat(at); err != nil || info.Mode() != 0o644 {
-		t.Errorf("the report is %v, %v", info, err)
-	}
-	last, err := lastAttacks(data)
-	if err != nil || last == nil || last.Isolation != runtime.IsolationNamespaces || !slices.Equal(last.Failed, []string{"other"}) {
-		t.Errorf("with one tier not held and the other held later, it comes to %+v, %v", last, err)
-	}
-	failed.Held, failed.Results = 2, failed.Results[:1]
-	if err := keepReport(data, failed); err != nil {
-		t.Fatal(err)
-	}
-	if last, err := lastAttacks(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
-		t.Errorf("with both held, it comes to %+v, %v, not the last", last, err)
-	}
-	if entries, err := os.ReadDir(data); err != nil || len(entries) != 4 {
-		t.Errorf("%v are left, %v", entries, err)
 	}
 }

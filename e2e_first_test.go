@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -56,16 +57,16 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 // it has its answer.
 func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	need.Sandboxes(t)
-	config := valid(t)
-	config.CgroupParent = fmt.Sprintf("rockpool/e2e-first-%d", os.Getpid())
-	if err := config.Check(); err != nil {
+	settings := testSettings(t.TempDir(), e2eCgroups)
+	settings.CgroupParent = fmt.Sprintf("rockpool/e2e-first-%d", os.Getpid())
+	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
 	log := new(keptLog)
 	explain(t, log)
-	server := NewServer(config, log.logger())
-	server.socket = filepath.Join(sandboxtest.OpenDir(t), "s") // an address that is known before the start
-	first, err := firstEnvironments()
+	srv := server.New(settings, log.logger())
+	srv.Socket = filepath.Join(sandboxtest.OpenDir(t), "s") // an address that is known before the start
+	first, err := server.FirstEnvironments()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	slices.Sort(want)
 	var opened atomic.Bool
 	asked, answered := make(chan struct{}), make(chan struct{})
-	server.first = func() ([]runtime.Environment, error) {
+	srv.First = func() ([]runtime.Environment, error) {
 		<-asked
 		if opened.Load() {
 			<-answered
@@ -85,14 +86,14 @@ func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	}
 
 	ctx, end := context.WithCancel(context.Background())
-	c, got := server.Client(), make(chan firstAnswer, 1)
+	c, got := srv.Client(), make(chan firstAnswer, 1)
 	var once sync.Once
 	go func() {
 		answer := askUntilAnswered(ctx, c, func() { once.Do(func() { close(asked) }) })
 		close(answered)
 		got <- answer
 	}()
-	err = server.Open(t.Context())
+	err = srv.Open(t.Context())
 	opened.Store(true)
 	if err != nil {
 		end()
@@ -101,13 +102,13 @@ func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	}
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(running) }()
+	go func() { ended <- srv.Run(running) }()
 	t.Cleanup(func() {
 		end()
 		stop()
 		err := <-ended
 		c.CloseIdle()
-		if left := leftovers(config.Data, config.CgroupParent); err != nil || len(left) > 0 {
+		if left := leftovers(settings.Data, settings.CgroupParent); err != nil || len(left) > 0 {
 			t.Errorf("the server ended with %v and left %q", err, left)
 		}
 	})

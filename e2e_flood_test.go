@@ -23,6 +23,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -216,7 +217,7 @@ func (f *flood) end() {
 // others meanwhile, and gives the memory back afterwards.
 func TestE2EFloodOfBodies(t *testing.T) {
 	p, used := serveInGroup(t)
-	if log := p.stderr.String(); !strings.Contains(log, strconv.Itoa(floodMemory/100*goShare)) {
+	if log := p.stderr.String(); !strings.Contains(log, strconv.Itoa(floodMemory/100*server.GoShare)) {
 		t.Errorf("the log doesn't tell the server's GOMEMLIMIT:\n%s", log)
 	}
 	before := p.held(t)
@@ -264,7 +265,7 @@ func TestE2EFloodOfBodies(t *testing.T) {
 			t.Errorf("one was answered %v", other)
 		}
 		f.end()
-		wait.For(t, "the memory is given back", func() bool { return p.held(t) < before+spareMemory+spareMemory/2 })
+		wait.For(t, "the memory is given back", func() bool { return p.held(t) < before+server.SpareMemory+server.SpareMemory/2 })
 		t.Logf("%d MiB held afterwards, the group uses %s", p.held(t)>>20, readText(t, used))
 	}
 	p.finish(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -25,32 +26,32 @@ func withGVisor(t *testing.T) bed {
 	t.Helper()
 	need.Sandboxes(t)
 	groups := fmt.Sprintf("rockpool/e2e-gvisor-%d", os.Getpid())
-	config := valid(t)
-	config.CgroupParent, config.AlertThreshold, config.LogLevel = groups, 0.5, "info"
-	config.Runtimes.GVisor = sandboxtest.GVisor(t)
-	if err := config.Check(); err != nil {
+	settings := testSettings(t.TempDir(), e2eCgroups)
+	settings.CgroupParent, settings.AlertThreshold, settings.LogLevel = groups, 0.5, "info"
+	settings.Runtimes.GVisor = sandboxtest.GVisor(t)
+	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
 	log := new(keptLog)
 	explain(t, log)
-	server := NewServer(config, log.logger())
-	if err := server.Open(t.Context()); err != nil {
+	srv := server.New(settings, log.logger())
+	if err := srv.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	b := bed{Client: client.New(server.URL()), url: server.URL(), data: config.Data, groups: groups}
+	go func() { ended <- srv.Run(ctx) }()
+	b := bed{Client: client.New(srv.URL()), url: srv.URL(), data: settings.Data, groups: groups}
 	t.Cleanup(func() {
 		end()
 		err := <-ended
 		b.CloseIdle()
-		if left := leftovers(config.Data, groups); err != nil || len(left) > 0 {
+		if left := leftovers(settings.Data, groups); err != nil || len(left) > 0 {
 			t.Errorf("the server ended with %v and left %q", err, left)
 		}
 	})
 	t.Cleanup(func() { b.askEvents(t) })
-	<-server.Engine.Restored()
+	<-srv.Engine.Restored()
 	return b
 }
 

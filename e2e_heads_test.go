@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -66,7 +67,7 @@ func TestE2EFloodOfHeads(t *testing.T) {
 	}
 	p.call(t, `{ version }`, nil, nil)
 	// The collector lets as much again be in use before it looks.
-	if each := (p.held(t) - before) / heads; each > memoryOfConnection/4*2 {
+	if each := (p.held(t) - before) / heads; each > server.MemoryOfConnection/4*2 {
 		t.Errorf("an unfinished head takes %d bytes of the server", each)
 	} else {
 		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
@@ -85,6 +86,6 @@ func TestE2EFloodOfHeads(t *testing.T) {
 	for _, conn := range held {
 		_ = conn.Close()
 	}
-	wait.For(t, "the memory is given back", func() bool { return p.held(t) < before+spareMemory+spareMemory/2 })
+	wait.For(t, "the memory is given back", func() bool { return p.held(t) < before+server.SpareMemory+server.SpareMemory/2 })
 	p.finish(t)
 }

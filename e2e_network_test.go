@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/rockpool/rockpool/attack"
-	"github.com/rockpool/rockpool/attack/world"
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
@@ -100,7 +101,7 @@ func answersAt(address string) bool {
 // networksLeft returns links and tables of runners.
 func networksLeft(t *testing.T) (left []string) {
 	t.Helper()
-	left = runnersLinks()
+	left = doctor.RunnersLinks()
 	conn, err := nftables.New()
 	if err != nil {
 		t.Fatal(err)
@@ -216,4 +217,9 @@ func TestE2ENetwork(t *testing.T) {
 	if left := networksLeft(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
+}
+
+func linked(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
 }

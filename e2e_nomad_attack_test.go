@@ -12,7 +12,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/attack"
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -59,7 +60,7 @@ func (m nomadMachine) Garble(ctx context.Context, runner string, bytes []byte) e
 	if err != nil || len(sockets) != 1 {
 		return fmt.Errorf("the agent's socket is at %v, %w", sockets, err)
 	}
-	return garble(ctx, sockets[0], bytes)
+	return doctor.Garble(ctx, sockets[0], bytes)
 }
 
 // TestE2EAttacksOnNomad carries out what the agent and the API hold off in tasks
@@ -69,9 +70,9 @@ func TestE2EAttacksOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}})
 	for _, test := range []struct{ driver, image, prober string }{{"docker", nomadtest.Image, "/usr/local/bin/prober"}, {"raw_exec", "", ""}} {
 		t.Run(test.driver, func(t *testing.T) {
-			config := newNomadConfig(t, n)
-			config.Nomad.Driver, config.Nomad.Prefix = test.driver, "rockpool-"+test.driver
-			b, _ := serveNomad(t, config)
+			settings := newNomadConfig(t, n)
+			settings.Nomad.Driver, settings.Nomad.Prefix = test.driver, "rockpool-"+test.driver
+			b, _ := serveNomad(t, settings)
 			rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 				return !a.In(runtime.IsolationCluster) || test.driver == "raw_exec" && !a.Harmless()
 			})

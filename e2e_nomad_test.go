@@ -14,14 +14,16 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // newNomadConfig returns settings for a server on a Nomad of the tests, with the
 // driver raw_exec.
-func newNomadConfig(t *testing.T, n *nomadtest.Nomad) Config {
+func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -31,37 +33,36 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) Config {
 		}
 		return path
 	}
-	config := valid(t)
-	config.Listen, config.AdvertiseURL, config.Cluster = n.Spare(), "http://"+n.Spare(), clusterNomad
-	config.TokenFile = write("token", "correct-horse-battery")
-	config.AlertThreshold, config.AlertTimeout = 0.5, 1
+	settings := testSettings(t.TempDir(), e2eCgroups)
+	settings.Listen, settings.AdvertiseURL, settings.Cluster = n.Spare(), "http://"+n.Spare(), config.ClusterNomad
+	settings.TokenFile = write("token", "correct-horse-battery")
+	settings.AlertThreshold, settings.AlertTimeout = 0.5, 1
 	ca, cert, key := n.TLS()
-	config.Nomad = NomadConfig{
-		Address: n.Address(), Namespace: n.Namespace(), CACert: ca, ClientCert: cert, ClientKey: key,
-		Prefix: "rockpool", Driver: "raw_exec", MemoryReserve: 1, Priority: 50, Bridges: 80, Calls: 16,
-		LockTTL: 120, // a busy machine may hold up its renewal
-	}
+	settings.OnStop = config.StopKeeps
+	with := &settings.Nomad
+	with.Address, with.Namespace, with.CACert, with.ClientCert, with.ClientKey, with.Driver = n.Address(), n.Namespace(), ca, cert, key, "raw_exec"
+	with.LockTTL = 120 // a busy machine may hold up its renewal
 	if n.Token() != "" {
-		config.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
+		settings.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
 	}
-	return config
+	return settings
 }
 
 // serveNomad runs a server until the returned function is called, or the test
 // ends.
-func serveNomad(t *testing.T, config Config) (bed, func()) {
+func serveNomad(t *testing.T, settings config.Config) (bed, func()) {
 	t.Helper()
-	if err := config.Check(); err != nil {
+	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(config, zaptest.NewLogger(t))
-	if err := server.Open(t.Context()); err != nil {
+	srv := server.New(settings, zaptest.NewLogger(t))
+	if err := srv.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	b := bed{Client: server.Client(), url: server.URL(), data: config.Data}
+	go func() { ended <- srv.Run(ctx) }()
+	b := bed{Client: srv.Client(), url: srv.URL(), data: settings.Data}
 	stopped := false
 	stop := func() {
 		if stopped {
@@ -82,9 +83,9 @@ var onRawExec = object{"image": runtime.DefaultImage, "isolation": "NONE", "reso
 
 func TestE2ENomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
-	config := newNomadConfig(t, n)
-	config.Nomad.UIURL = "https://nomad.example.org/"
-	b, stop := serveNomad(t, config)
+	settings := newNomadConfig(t, n)
+	settings.Nomad.UIURL = "https://nomad.example.org/"
+	b, stop := serveNomad(t, settings)
 	input := object{"id": "shell", "poolSize": 1}
 	for key, value := range onRawExec {
 		input[key] = value
@@ -122,7 +123,7 @@ func TestE2ENomad(t *testing.T) {
 
 	// A server that starts again knows the runner, its claim, and what is in it.
 	stop()
-	b, _ = serveNomad(t, config)
+	b, _ = serveNomad(t, settings)
 	if r := b.shell(t, runner, "ls"); r.stream("STDOUT") != "f\n" {
 		t.Errorf("%+v", r)
 	}
@@ -132,7 +133,7 @@ func TestE2ENomad(t *testing.T) {
 	if err := stranger.Ask(t.Context(), `{ version }`, nil, nil); err == nil {
 		t.Error("served without a token")
 	}
-	for file, want := range map[string]int{config.TokenFile: 0, config.Nomad.TokenFile: cli.CodeOurs} {
+	for file, want := range map[string]int{settings.TokenFile: 0, settings.Nomad.TokenFile: cli.CodeOurs} {
 		var out, errs bytes.Buffer
 		if code := execute([]string{"env", "list", "--server", b.url, "--token-file", file}, nil, &out, &errs); code != want || strings.Contains(out.String(), "shell") != (want == 0) {
 			t.Errorf("%d: %s%s", code, out.String(), errs.String())
@@ -150,8 +151,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	if err := n.KillServer(); err != nil {
 		t.Fatal(err)
 	}
-	config := newNomadConfig(t, n)
-	b, _ := serveNomad(t, config)
+	settings := newNomadConfig(t, n)
+	b, _ := serveNomad(t, settings)
 	var out struct {
 		Health struct {
 			Status     string
@@ -179,8 +180,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 
 func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
-	config := newNomadConfig(t, n)
-	config.Nomad.Template = writeSettings(t, `job "runner" {
+	settings := newNomadConfig(t, n)
+	settings.Nomad.Template = writeSettings(t, `job "runner" {
 		type = "service"
 		group "runner" {
 			task "runner" {
@@ -188,10 +189,10 @@ func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
 			}
 		}
 	}`)
-	if err := config.Check(); err != nil {
+	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
-	err := NewServer(config, zaptest.NewLogger(t)).Open(t.Context())
+	err := server.New(settings, zaptest.NewLogger(t)).Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--nomad-template") || !strings.Contains(err.Error(), "batch") {
 		t.Errorf("%v", err)
 	}
@@ -199,12 +200,12 @@ func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
 
 func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
-	config := newNomadConfig(t, n)
+	settings := newNomadConfig(t, n)
 	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
 		file := writeSettings(t, fmt.Sprintf("cluster: nomad\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
-			config.AdvertiseURL, config.Nomad.Address, config.Nomad.TokenFile, driver))
+			settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
 		var out, errs bytes.Buffer
-		code := execute([]string{"doctor", "--config", file, "--server", config.AdvertiseURL}, nil, &out, &errs)
+		code := execute([]string{"doctor", "--config", file, "--server", settings.AdvertiseURL}, nil, &out, &errs)
 		if code != want || !strings.Contains(out.String(), "OK    policy") || !strings.Contains(out.String(), "http_max_conns_per_client") {
 			t.Errorf("%s: %d\n%s%s", driver, code, out.String(), errs.String())
 		}

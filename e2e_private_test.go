@@ -146,26 +146,3 @@ func TestE2EPrivateServerStartsBesideWhatStays(t *testing.T) {
 		t.Errorf("%s: %v", left, err)
 	}
 }
-
-func TestPrivateConfigReadsTheSettings(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "data: /srv/pool\ncgroup-parent: rockpool/mine\nlisten: 0.0.0.0:80\non-stop: keep\nparallel: 3\nlog-level: warn\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"ROCKPOOL_DATA", "ROCKPOOL_CGROUP_PARENT", "ROCKPOOL_LOG_LEVEL"} {
-		t.Setenv(name, "")
-		_ = os.Unsetenv(name)
-	}
-	t.Setenv("ROCKPOOL_CONFIG", file)
-	c, err := privateConfig("")
-	if err != nil || c.Data != "/srv/pool" || c.CgroupParent != "rockpool/mine" || c.Parallel != 3 || c.LogLevel != "warn" || c.Listen != "127.0.0.1:0" || c.OnStop != stopRemoves {
-		t.Errorf("%+v %v", c, err)
-	}
-	if err := os.WriteFile(file, []byte("parallel: 65\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := privateConfig(""); err == nil || !strings.Contains(err.Error(), file+":1: parallel") {
-		t.Errorf("%v", err)
-	}
-}

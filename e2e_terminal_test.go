@@ -205,7 +205,7 @@ func TestE2ELargeFile(t *testing.T) {
 	b := e2e(t)
 	b.put(t, object{"id": "large", "poolSize": 1, "resources": object{"workspaceMiB": 160, "memoryMiB": 384}})
 	runner := runtime.RunnerID(b.claim(t, "large"))
-	engine := shared.server.Engine
+	engine := shared.srv.Engine
 	const size = 50 << 20
 	for _, told := range []int64{size, -1} {
 		sum := sha256.New()

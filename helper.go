@@ -15,12 +15,14 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/server"
 )
 
 type helperCommand struct {
@@ -31,9 +33,9 @@ type helperCommand struct {
 	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
 
-	Disk     DiskConfig     `embed:"" prefix:"disk-"`
-	Networks OfferConfig    `embed:"" prefix:"network-"`
-	Runtimes RuntimesConfig `embed:""`
+	Disk     config.Disk     `embed:"" prefix:"disk-"`
+	Networks config.Offer    `embed:"" prefix:"network-"`
+	Runtimes config.Runtimes `embed:""`
 }
 
 // Help is what rockpool helper --help says beyond the flags.
@@ -45,10 +47,6 @@ func (helperCommand) Help() string {
 
 It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
 }
-
-// imageWorker is the program that has imageWorkerCommand: this one, whatever is in
-// its file by now.
-const imageWorker = "/proc/self/exe"
 
 // An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
 // work on an image.
@@ -72,7 +70,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 
 // Run becomes rockpool-sandbox.
 func (c *helperCommand) Run(cli.Streams) error {
-	config, err := c.config()
+	helps, err := c.daemon()
 	if err != nil {
 		return err
 	}
@@ -82,66 +80,67 @@ func (c *helperCommand) Run(cli.Streams) error {
 	if err := c.install(); err != nil {
 		return err
 	}
-	text, err := json.Marshal(config)
+	text, err := json.Marshal(helps)
 	if err != nil {
 		return err
 	}
-	program := filepath.Join(config.Dir, daemon.Program)
+	program := filepath.Join(helps.Dir, daemon.Program)
 	err = syscall.Exec(program, []string{daemon.Program, helper.Listen, string(text)}, []string{})
 	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
 }
 
-// config checks the flags.
-func (c *helperCommand) config() (daemon.Config, error) {
+// daemon checks the flags, and returns what they come to.
+func (c *helperCommand) daemon() (daemon.Config, error) {
 	uid, err := strconv.ParseUint(c.User, 10, 31)
 	if err != nil {
 		found, err := user.Lookup(c.User)
 		if err != nil {
-			return daemon.Config{}, &settingError{"user", c.User, "a user of this machine: make one with `useradd --system rockpool`"}
+			return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user of this machine: make one with `useradd --system rockpool`"}
 		}
 		if uid, err = strconv.ParseUint(found.Uid, 10, 31); err != nil {
 			return daemon.Config{}, err
 		}
 	}
 	if uid == 0 {
-		return daemon.Config{}, &settingError{"user", c.User, "a user other than root, whose server needs no helper that listens"}
+		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root, whose server needs no helper that listens"}
 	}
 	for flag, path := range map[string]string{"socket": c.Socket, "state": c.State, "data": c.Data} {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
-			return daemon.Config{}, &settingError{flag, path, "an absolute path without .. or a / at its end"}
+			return daemon.Config{}, &config.Error{Flag: flag, Value: path, Allowed: "an absolute path without .. or a / at its end"}
 		}
 	}
 	parent := "/" + c.CgroupParent
 	if !helper.ValidParent(parent) {
-		return daemon.Config{}, &settingError{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
+		return daemon.Config{}, &config.Error{Flag: "cgroup-parent", Value: c.CgroupParent, Allowed: "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
 	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
 		data = there
 	}
-	config := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
-	if config.Worker, err = os.Executable(); err != nil {
+	helps := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
+	if helps.Worker, err = os.Executable(); err != nil {
 		return daemon.Config{}, err
 	}
-	if err := c.Runtimes.check(); err != nil {
+	runtimes, err := server.Runtimes(c.Runtimes)
+	if err != nil {
 		return daemon.Config{}, err
 	}
-	config.Runtimes = c.Runtimes.parsed
-	if err := c.Disk.check(); err != nil {
+	helps.Runtimes = runtimes
+	if err := c.Disk.Check(); err != nil {
 		return daemon.Config{}, err
 	}
-	config.DiskRead = c.Disk.bytes()
+	helps.DiskRead = server.DiskRead(c.Disk)
 	if c.Network {
-		offer, err := c.Networks.offer()
+		offer, err := server.Offer(c.Networks)
 		if err != nil {
 			return daemon.Config{}, err
 		}
-		config.Network = &offer
+		helps.Network = &offer
 	}
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
-		config.Socket = "" // sd_listen_fds(3): descriptor 3
+		helps.Socket = "" // sd_listen_fds(3): descriptor 3
 	}
-	return config, nil
+	return helps, nil
 }
 
 // install puts the helper and the agent where only root can.

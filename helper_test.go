@@ -34,7 +34,7 @@ func TestHelperSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := command.config()
+	config, err := command.daemon()
 	if err != nil || config.UID != 61234 || config.Images != data+"/local/images" || config.Parent != "/rockpool/x" || config.Socket != "/run/rockpool/sandbox.sock" {
 		t.Errorf("%+v, %v", config, err)
 	}
@@ -42,13 +42,13 @@ func TestHelperSettings(t *testing.T) {
 	if command, err = parseHelper(t, "--user", "61234", "--oci-runtimes", "runc=/usr/bin/runc"); err != nil {
 		t.Fatal(err)
 	}
-	config, err = command.config()
+	config, err = command.daemon()
 	if all := config.Runtimes; err != nil || len(all) != 2 || all["gvisor"].Path != "/usr/local/bin/runsc" || all["runc"].Path != "/usr/bin/runc" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	t.Setenv("LISTEN_FDS", "1")
 	t.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
-	if config, err = command.config(); err != nil || config.Socket != "" {
+	if config, err = command.daemon(); err != nil || config.Socket != "" {
 		t.Errorf("with a socket of systemd's: %+v, %v", config, err)
 	}
 	for wrong, allowed := range map[string]string{
@@ -59,7 +59,7 @@ func TestHelperSettings(t *testing.T) {
 		arguments := []string{"--user", "61234", wrong}
 		command, err := parseHelper(t, arguments...)
 		if err == nil {
-			_, err = command.config()
+			_, err = command.daemon()
 		}
 		if err == nil || !strings.Contains(err.Error(), allowed) {
 			t.Errorf("%s: %v", wrong, err)

@@ -1,14 +1,22 @@
 // Rockpool runs other people's programs in isolated runners. This package is
-// the program: the server's commands and settings, and the wiring of it all.
+// the program: its commands, each over the packages that do the work.
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/server"
 )
 
 const description = `Rockpool runs other people's programs, each in an isolated runner that is warm already.
@@ -24,7 +32,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine, which needs root, or on Nomad."`
 	Helper      helperCommand      `cmd:"" help:"Make the sandboxes of a server that isn't root; only this is, then."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
-	Doctor      doctorCommand      `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
+	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
 	Bench       benchCommand       `cmd:"" help:"Measure servers of its own beside what they can't be faster than. Needs root."`
 	Chaos       chaosCommand       `cmd:"" hidden:"" help:"Kill a server of its own again and again, and judge that nothing is lost. Needs root."`
 	cli.Commands
@@ -49,5 +57,71 @@ func probePidfds() {
 // execute runs one command and returns the program's exit code.
 func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Execute(&commands{}, description, arguments, cli.Streams{In: in, Out: out, Err: errs},
-		kong.Vars{"version": version()}, kong.Bind(cli.Private{Use: usePrivate}))
+		kong.Vars{"version": server.Version()}, kong.Bind(cli.Private{Use: usePrivate}))
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(s cli.Streams) error {
+	_, err := fmt.Fprintln(s.Out, "rockpool", server.Version())
+	return err
+}
+
+// usePrivate is cli.Private's: a server that has one of the first environments
+// and keeps no runner of it warm, since one is all that is asked for.
+func usePrivate(ctx context.Context, environment string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
+	input, err := privateEnvironment(environment)
+	if err != nil {
+		return err
+	}
+	settings, err := config.Private("")
+	if err != nil {
+		return err
+	}
+	logger, err := server.Logger(settings)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", cli.DefaultServer)
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
+	var used error
+	err = server.RunPrivate(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
+		if lost := srv.Lost(); lost != "" {
+			say("%s", lost)
+		}
+		if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
+			return err
+		}
+		reached := srv.Client()
+		defer reached.CloseIdle()
+		used = use(ctx, reached)
+		return nil
+	})
+	if ctx.Err() != nil && used == nil {
+		return cli.ExitError(cli.CodeInterrupted)
+	}
+	var exit cli.ExitError
+	if errors.As(used, &exit) && err != nil {
+		_, _ = fmt.Fprintf(s.Err, "rockpool: end the server of this run: %v\n", err)
+		return exit
+	}
+	return errors.Join(used, err)
+}
+
+func privateEnvironment(id string) (engine.PutEnvironmentInput, error) {
+	var names []string
+	for _, s := range server.Starters() {
+		if !s.Installed() {
+			continue
+		}
+		if string(s.ID) == id {
+			input := s.Input()
+			none := 0
+			input.PoolSize = &none
+			return input, nil
+		}
+		names = append(names, string(s.ID))
+	}
+	return engine.PutEnvironmentInput{}, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", cli.DefaultServer, id, names)
 }

@@ -130,16 +130,6 @@ type Health struct {
 	Attacks    *Attacks // what came of the last ones on this machine; nil: there were none
 }
 
-// Attacks are what came of carrying out the corpus of attacks.
-type Attacks struct {
-	At        time.Time
-	Version   string // of the server that was attacked
-	Isolation runtime.Isolation
-	Tried     int
-	Held      int
-	Failed    []string // the names of those that weren't held off
-}
-
 // ComponentHealth is the state of one part, since when, and why.
 type ComponentHealth struct {
 	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "attacks", "pool ID"

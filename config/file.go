@@ -1,0 +1,191 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// A File is a YAML file of settings; its keys are the flags' names. A
+// flag and a variable win over it.
+type File struct {
+	Path   string // "": there is none
+	values map[string]setting
+}
+
+type setting struct {
+	value any
+	line  int
+}
+
+// settingsPaths are the usual places, in order.
+func settingsPaths() []string {
+	home := os.Getenv("XDG_CONFIG_HOME")
+	if home == "" {
+		home = filepath.Join(os.Getenv("HOME"), ".config")
+	}
+	var paths []string
+	if filepath.IsAbs(home) {
+		paths = append(paths, filepath.Join(home, "rockpool", "config.yaml"))
+	}
+	return append(paths, "/etc/rockpool/config.yaml")
+}
+
+// ReadFile reads the named file, or else the first of the usual places that exists. An
+// error names file, line and key.
+func ReadFile(named string, flags []*kong.Flag) (File, error) {
+	if named != "" {
+		text, err := os.ReadFile(named)
+		if err != nil {
+			return File{}, fmt.Errorf("read the settings: %w", err)
+		}
+		return parseFile(named, text, flags)
+	}
+	for _, path := range settingsPaths() {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return File{}, fmt.Errorf("read the settings: %w", err)
+		}
+		return parseFile(path, text, flags)
+	}
+	return File{}, nil
+}
+
+// Len returns how many settings the file has.
+func (s File) Len() int { return len(s.values) }
+
+func parseFile(path string, text []byte, flags []*kong.Flag) (File, error) {
+	s := File{Path: path, values: map[string]setting{}}
+	parsed, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(parsed.Docs) > 1 {
+		return s, fmt.Errorf("%s: it must be one document", path)
+	}
+	for _, doc := range parsed.Docs {
+		pairs, err := pairsOf(doc.Body)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, pair := range pairs {
+			if err := s.take(pair, flags); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// pairsOf returns the keys and values of a file; one of comments alone has
+// none.
+func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
+	switch node := body.(type) {
+	case nil, *ast.NullNode, *ast.CommentGroupNode:
+		return nil, nil
+	case *ast.MappingNode:
+		return node.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{node}, nil
+	default:
+		return nil, fmt.Errorf("line %d: it must be settings, one per line as KEY: VALUE", node.GetToken().Position.Line)
+	}
+}
+
+func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
+	line := pair.Key.GetToken().Position.Line
+	key := pair.Key.GetToken().Value
+	var names []string
+	for _, flag := range flags {
+		if flag.Hidden || flag.Name == "help" || flag.Name == "config" {
+			continue
+		}
+		if flag.Name != key {
+			names = append(names, flag.Name)
+			continue
+		}
+		value, wanted := settingValue(pair.Value, flag.Target.Type())
+		if wanted != "" {
+			return fmt.Errorf("%s:%d: %s must be %s, not %s", s.Path, line, key, wanted, strings.TrimSpace(pair.Value.String()))
+		}
+		if value != nil {
+			s.values[key] = setting{value, line}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s:%d: there is no setting %q; there are %s", s.Path, line, key, strings.Join(names, ", "))
+}
+
+// settingValue returns a value as kong takes it, or what would be one. Null is
+// none, as if the key weren't there.
+func settingValue(node ast.Node, kind reflect.Type) (value any, wanted string) {
+	if _, null := node.(*ast.NullNode); null {
+		return nil, ""
+	}
+	switch {
+	case kind.Kind() == reflect.Slice:
+		list, ok := node.(*ast.SequenceNode)
+		if !ok {
+			return nil, "a list"
+		}
+		all := []any{}
+		for _, item := range list.Values {
+			one, wanted := settingValue(item, kind.Elem())
+			if wanted != "" || one == nil {
+				return nil, "a list, each of it text"
+			}
+			all = append(all, one)
+		}
+		return all, ""
+	case kind.Kind() == reflect.Bool:
+		if b, ok := node.(*ast.BoolNode); ok {
+			return b.Value, ""
+		}
+		return nil, "true or false"
+	case kind != reflect.TypeFor[time.Duration]() && reflect.Zero(kind).CanInt():
+		if n, ok := node.(*ast.IntegerNode); ok {
+			return fmt.Sprint(n.Value), ""
+		}
+		return nil, "a whole number"
+	case reflect.Zero(kind).CanFloat():
+		switch n := node.(type) {
+		case *ast.IntegerNode:
+			return fmt.Sprint(n.Value), ""
+		case *ast.FloatNode:
+			return fmt.Sprint(n.Value), ""
+		}
+		return nil, "a number"
+	default:
+		if text, ok := node.(*ast.StringNode); ok {
+			return text.Value, ""
+		}
+		return nil, "text"
+	}
+}
+
+// Resolve gives kong the file's value of a flag that neither the command line
+// nor a variable sets.
+func (s File) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil
+		}
+	}
+	return s.values[flag.Name].value, nil
+}
+
+// Validate implements kong.Resolver; what there is to be said was said when
+// the file was read.
+func (File) Validate(*kong.Application) error { return nil }

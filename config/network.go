@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/local/network"
+)
+
+// An Offer says what runners on this machine may have of the network. With
+// a helper that listens it is the helper's.
+type Offer struct {
+	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network that runners' addresses are from, of 8 to 16 bits. (${default}; $$${env})"`
+	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"And the IPv6 network, within fc00::/7. (${default}; $$${env})"`
+	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, such as that of a package mirror; else none. ($$${env})"`
+	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits a second that one runner may send, and as many that it may receive, 1 to 100000; environments can ask for less. (${default}; $$${env})"`
+}
+
+// Network are the settings for the network of runners on this machine.
+type Network struct {
+	Offer
+	Resolver []string `env:"ROCKPOOL_NETWORK_RESOLVER" placeholder:"ADDRESS,…" help:"Name servers that runners' questions are passed on to. (those of /etc/resolv.conf; $$${env})"`
+	Address  string   `env:"ROCKPOOL_NETWORK_ADDRESS" default:"127.0.0.1" placeholder:"ADDRESS" help:"Address of this machine's at which runners' exposed ports are reached. (${default}; $$${env})"`
+	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine's that runners' ports are mapped to. (${default}; $$${env})"`
+}
+
+// A Range is what an [Offer] comes to.
+type Range struct {
+	Pool4, Pool6 netip.Prefix
+	Permit       []netip.Prefix
+}
+
+// Parse returns what the settings come to, or an [Error].
+func (c Offer) Parse() (r Range, err error) {
+	if r.Pool4, err = netip.ParsePrefix(c.Pool4); err != nil {
+		return r, &Error{"network-pool4", c.Pool4, "a network such as 10.213.0.0/16"}
+	}
+	if r.Pool6, err = netip.ParsePrefix(c.Pool6); err != nil {
+		return r, &Error{"network-pool6", c.Pool6, "a network such as fd52:6f63:6b70:6f6f::/64"}
+	}
+	if err := (network.Pool{V4: r.Pool4, V6: network.DefaultPool6}).Check(); err != nil {
+		return r, &Error{"network-pool4", c.Pool4, "a network of runners' own: " + err.Error()}
+	}
+	if err := (network.Pool{V4: r.Pool4, V6: r.Pool6}).Check(); err != nil {
+		return r, &Error{"network-pool6", c.Pool6, "a network of runners' own: " + err.Error()}
+	}
+	for _, text := range c.Permit {
+		prefix, err := netip.ParsePrefix(text)
+		if err == nil {
+			err = network.Permissible(prefix)
+		}
+		if err != nil {
+			return r, &Error{"network-permit", text, "a private network, such as 10.1.2.0/24: " + err.Error()}
+		}
+		r.Permit = append(r.Permit, prefix)
+	}
+	if len(r.Permit) > network.MaxPermit {
+		return r, &Error{"network-permit", strings.Join(c.Permit, ","), fmt.Sprintf("at most %d networks", network.MaxPermit)}
+	}
+	if c.Bandwidth < 1 || c.Bandwidth > network.MaxBandwidth {
+		return r, &Error{"network-bandwidth", strconv.Itoa(c.Bandwidth), fmt.Sprintf("1 to %d megabits a second", network.MaxBandwidth)}
+	}
+	return r, nil
+}
+
+// Addresses are what a [Network] comes to, beside its [Range].
+type Addresses struct {
+	Resolvers   []netip.AddrPort
+	Address     netip.Addr
+	First, Last int // port
+}
+
+// Parse returns what the settings come to, or an [Error].
+func (c Network) Parse() (r Range, a Addresses, err error) {
+	if r, err = c.Offer.Parse(); err != nil {
+		return r, a, err
+	}
+	for _, text := range c.Resolver {
+		at, err := netip.ParseAddrPort(text)
+		if addr, isAddr := netip.ParseAddr(text); isAddr == nil {
+			at, err = netip.AddrPortFrom(addr, 53), nil
+		}
+		if err != nil {
+			return r, a, &Error{"network-resolver", text, "an address, with a port if that isn't 53, for example 192.0.2.53 or [2001:db8::53]:5353"}
+		}
+		a.Resolvers = append(a.Resolvers, at)
+	}
+	if a.Address, err = netip.ParseAddr(c.Address); err != nil {
+		return r, a, &Error{"network-address", c.Address, "an address of this machine's, for example 192.0.2.7, or 0.0.0.0 for all"}
+	}
+	first, last, _ := strings.Cut(c.Ports, "-")
+	a.First, err = strconv.Atoi(first)
+	if err == nil {
+		a.Last, err = strconv.Atoi(last)
+	}
+	if err != nil || a.First < 1 || a.Last < a.First || a.Last > 65535 {
+		return r, a, &Error{"network-ports", c.Ports, "a first and a last port of 1 to 65535, for example 20000-29999"}
+	}
+	return r, a, nil
+}

@@ -1,0 +1,184 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+)
+
+// The values of Config.Cluster.
+const (
+	ClusterLocal = "local"
+	ClusterNomad = "nomad"
+)
+
+// Nomad are the settings of a server whose runners are on Nomad. What it
+// doesn't name is taken from Nomad's own variables, NOMAD_ADDR and so on.
+type Nomad struct {
+	Address       string   `env:"ROCKPOOL_NOMAD_ADDRESS" placeholder:"URL" help:"Nomad's address. ($$NOMAD_ADDR, else http://127.0.0.1:4646; $$${env})"`
+	Namespace     string   `env:"ROCKPOOL_NOMAD_NAMESPACE" placeholder:"NAME" help:"Namespace that has the runners. ($$NOMAD_NAMESPACE, else default; $$${env})"`
+	Region        string   `env:"ROCKPOOL_NOMAD_REGION" placeholder:"NAME" help:"Region that has them. ($$NOMAD_REGION, else the server's own; $$${env})"`
+	TokenFile     string   `env:"ROCKPOOL_NOMAD_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the ACL token; docs/nomad.md has its policy. (the token in $$NOMAD_TOKEN; $$${env})"`
+	CACert        string   `name:"ca-cert" env:"ROCKPOOL_NOMAD_CA_CERT" placeholder:"FILE" complete:"file" help:"Certificate of the authority that Nomad's is by. ($$NOMAD_CACERT; $$${env})"`
+	ClientCert    string   `env:"ROCKPOOL_NOMAD_CLIENT_CERT" placeholder:"FILE" complete:"file" help:"Certificate to show to Nomad. ($$NOMAD_CLIENT_CERT; $$${env})"`
+	ClientKey     string   `env:"ROCKPOOL_NOMAD_CLIENT_KEY" placeholder:"FILE" complete:"file" help:"Its key. ($$NOMAD_CLIENT_KEY; $$${env})"`
+	TLSServerName string   `name:"tls-server-name" env:"ROCKPOOL_NOMAD_TLS_SERVER_NAME" placeholder:"NAME" help:"Name that Nomad's certificate must have. ($$NOMAD_TLS_SERVER_NAME; $$${env})"`
+	UIURL         string   `name:"ui-url" env:"ROCKPOOL_NOMAD_UI_URL" placeholder:"URL" help:"Nomad's own pages as browsers reach them, for links from the dashboard. (Nomad's address; $$${env})"`
+	Prefix        string   `env:"ROCKPOOL_NOMAD_PREFIX" default:"rockpool" placeholder:"NAME" help:"What the names of jobs and variables begin with; one server works with one prefix and namespace. (${default}; $$${env})"`
+	Driver        string   `env:"ROCKPOOL_NOMAD_DRIVER" default:"docker" placeholder:"NAME" help:"Task driver: docker, podman, exec, or raw_exec, which is unsafe. (${default}; $$${env})"`
+	User          string   `env:"ROCKPOOL_NOMAD_USER" placeholder:"NAME" help:"User of the task; the agent needs root, or what it takes to become it. (root for docker and podman, else the driver's own; $$${env})"`
+	Datacenters   []string `env:"ROCKPOOL_NOMAD_DATACENTERS" placeholder:"NAME,…" help:"Datacenters to run in. (all; $$${env})"`
+	NodePool      string   `env:"ROCKPOOL_NOMAD_NODE_POOL" placeholder:"NAME" help:"Node pool to run in. (Nomad's default; $$${env})"`
+	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"What nodes must have, each an attribute, an operator and a value, as in Nomad's jobs. ($$${env})"`
+	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners that have one: bridge, host or cni/NAME. (the driver's own; $$${env})"`
+	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners that are to have none, with the driver exec alone: none, on which Nomad 1.11 fails; cni/NAME of one with no more than a loopback interface; or host, which leaves them the machine's. (${default}; $$${env})"`
+	ForcePull     bool     `env:"ROCKPOOL_NOMAD_FORCE_PULL" help:"Pull images anew for each runner. ($$${env})"`
+	MemoryReserve float64  `env:"ROCKPOOL_NOMAD_MEMORY_RESERVE" default:"1" placeholder:"SHARE" help:"Share of its memory limit that a runner reserves, 0.01 to 1; less needs oversubscription. (${default}; $$${env})"`
+	Priority      int      `env:"ROCKPOOL_NOMAD_PRIORITY" default:"50" placeholder:"N" help:"Priority of jobs that refill a pool, 1 to 90; a waiting claim's are 10 above. (${default}; $$${env})"`
+	Restarts      int      `env:"ROCKPOOL_NOMAD_RESTARTS" default:"0" placeholder:"N" help:"Restarts of a task until it is given up, 0 to 10. (${default}; $$${env})"`
+	Reschedules   int      `env:"ROCKPOOL_NOMAD_RESCHEDULES" default:"0" placeholder:"N" help:"Reschedules of a runner until it is given up, 0 to 10. (${default}; $$${env})"`
+	Template      string   `env:"ROCKPOOL_NOMAD_TEMPLATE" placeholder:"FILE" complete:"file" help:"Job, in HCL or JSON, to make runners from instead of the built-in one. ($$${env})"`
+	AgentPath     string   `env:"ROCKPOOL_NOMAD_AGENT_PATH" placeholder:"PATH" help:"Where images have the agent already; else Nomad fetches it from --advertise-url. ($$${env})"`
+	NoAgent       bool     `env:"ROCKPOOL_NOMAD_NO_AGENT" help:"Run commands by Nomad's own exec, where the agent can't be in runners: slower, and it can do less, which health tells. ($$${env})"`
+	Arch          string   `env:"ROCKPOOL_NOMAD_ARCH" placeholder:"NAME" help:"Architecture of the nodes: amd64 or arm64. (the server's own; $$${env})"`
+	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections for runners, 1 to 100000, claimed ones first; below Nomad's http_max_conns_per_client, which is 100 unless it is raised. (${default}; $$${env})"`
+	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other calls of Nomad at once, 4 to 256. (${default}; $$${env})"`
+	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" placeholder:"MS" help:"Milliseconds to try to reach a node itself, 0 to 60000, before all goes through Nomad's servers; 0: it isn't tried. (${default}; $$${env})"`
+	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10" placeholder:"SECONDS" help:"After how long a standby takes over from a server that died, 10 to 3600. (${default}; $$${env})"`
+
+	Token string `kong:"-"` // Check reads it from TokenFile
+	Job   []byte `kong:"-"` // Check reads it from Template
+}
+
+// checkCluster checks what is about the cluster.
+func (c *Config) checkCluster() error {
+	switch c.Cluster {
+	case ClusterLocal, ClusterNomad:
+	default:
+		return &Error{"cluster", c.Cluster, "local or nomad"}
+	}
+	if c.Cluster == ClusterLocal {
+		for _, s := range []struct{ flag, value string }{
+			{"nomad-address", c.Nomad.Address}, {"nomad-token-file", c.Nomad.TokenFile}, {"nomad-template", c.Nomad.Template}, {"advertise-url", c.AdvertiseURL},
+		} {
+			if s.value != "" {
+				return &Error{s.flag, s.value, "left out unless --cluster is nomad"}
+			}
+		}
+		return nil
+	}
+	if c.SandboxHelper != "" {
+		return &Error{"sandbox-helper", c.SandboxHelper, "left out unless --cluster is local"}
+	}
+	if err := c.checkAdvertised(); err != nil {
+		return err
+	}
+	return c.Nomad.check()
+}
+
+// checkAdvertised checks where Nomad fetches the agent.
+func (c *Config) checkAdvertised() error {
+	if c.Nomad.NoAgent && c.Nomad.AgentPath != "" {
+		return &Error{"nomad-agent-path", c.Nomad.AgentPath, "left out with --nomad-no-agent"}
+	}
+	if c.AdvertiseURL == "" && (c.Nomad.AgentPath != "" || c.Nomad.NoAgent) {
+		return nil
+	}
+	u, err := url.Parse(c.AdvertiseURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		advertised := c.AdvertiseURL
+		if at := strings.LastIndexByte(advertised, '@'); at >= 0 {
+			advertised = "…" + advertised[at:]
+		}
+		return &Error{"advertise-url", advertised, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-no-agent that there is none"}
+	}
+	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
+	return nil
+}
+
+func (n *Nomad) check() (err error) {
+	if n.Address != "" {
+		if at := strings.LastIndexByte(n.Address, '@'); at >= 0 {
+			return &Error{"nomad-address", "…" + n.Address[at:], "without a user or password, which everybody on the machine could see: set NOMAD_HTTP_AUTH"}
+		}
+		u, err := url.Parse(n.Address)
+		if err != nil || !slices.Contains([]string{"http", "https", "unix"}, u.Scheme) {
+			return &Error{"nomad-address", n.Address, "a URL, for example http://127.0.0.1:4646"}
+		}
+	}
+	for _, file := range []struct{ flag, path string }{
+		{"nomad-ca-cert", n.CACert}, {"nomad-client-cert", n.ClientCert}, {"nomad-client-key", n.ClientKey},
+	} {
+		if file.path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(file.path); err != nil {
+			return &Error{file.flag, file.path, "a file that can be read: " + reason(err)}
+		}
+	}
+	if (n.ClientCert == "") != (n.ClientKey == "") {
+		return &Error{"nomad-client-key", n.ClientKey, "given with --nomad-client-cert, and only then"}
+	}
+	if n.TokenFile != "" {
+		if n.Token, err = readToken("nomad-token-file", n.TokenFile, 1); err != nil {
+			return err
+		}
+	}
+	if n.Template != "" {
+		if n.Job, err = os.ReadFile(n.Template); err != nil {
+			return &Error{"nomad-template", n.Template, "a file that can be read: " + reason(err)}
+		}
+	}
+	if n.Arch == "" {
+		n.Arch = goruntime.GOARCH
+	}
+	if !slices.Contains(embedded.Arches, n.Arch) {
+		return &Error{"nomad-arch", n.Arch, strings.Join(embedded.Arches, " or ")}
+	}
+	if n.LockTTL < 10 || n.LockTTL > 3600 {
+		return &Error{"nomad-lock-ttl", strconv.Itoa(n.LockTTL), "10 to 3600 seconds"}
+	}
+	for _, b := range []struct {
+		flag             string
+		value, low, high int
+	}{ // 0 would be the default
+		{"nomad-priority", n.Priority, 1, 90}, {"nomad-bridges", n.Bridges, 1, 100_000}, {"nomad-calls", n.Calls, 4, 256},
+	} {
+		if b.value < b.low || b.value > b.high {
+			return &Error{b.flag, strconv.Itoa(b.value), fmt.Sprintf("%d to %d", b.low, b.high)}
+		}
+	}
+	return nil
+}
+
+// readToken reads a file's secret of at least so many characters. An error never
+// has any of it.
+func readToken(flag, path string, least int) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", &Error{flag, path, "a file that can be read: " + reason(err)}
+	}
+	token := strings.TrimSpace(string(text))
+	odd := strings.ContainsFunc(token, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' })
+	if len(token) < least || len(token) > 4096 || odd {
+		return "", &Error{flag, path, fmt.Sprintf("a file with a token of %d to 4096 visible ASCII characters", least)}
+	}
+	return token, nil
+}
+
+// reason is the error below a path that was named already.
+func reason(err error) string {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err.Error()
+	}
+	return err.Error()
+}

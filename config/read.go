@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Default returns the settings of a server for which nobody set any.
+func Default() Config {
+	var c Config
+	parser, err := kong.New(&c)
+	if err != nil {
+		panic(err) // a tag of Config is wrong
+	}
+	for _, flag := range parser.Model.Flags {
+		flag.Tag.Envs = nil
+	}
+	if _, err := parser.Parse(nil); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// Read returns checked settings of rockpool serve, from the variables and a file, after change,
+// which learns which settings were given. File is as in [ReadFile]; "" is $ROCKPOOL_CONFIG,
+// if set.
+func Read(file string, change func(c *Config, given func(name string) bool)) (Config, error) {
+	var c Config
+	parser, err := kong.New(&c)
+	if err != nil {
+		return Config{}, err
+	}
+	if file == "" {
+		file = os.Getenv("ROCKPOOL_CONFIG")
+	}
+	settings, err := ReadFile(file, parser.Model.Flags)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := kong.Resolvers(settings).Apply(parser); err != nil {
+		return Config{}, err
+	}
+	selected, err := parser.Parse(nil)
+	if err != nil {
+		return Config{}, err
+	}
+	change(&c, func(name string) bool {
+		_, set := os.LookupEnv("ROCKPOOL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		_, inFile := settings.values[name]
+		return set || inFile
+	})
+	err = c.Check()
+	var wrong *Error
+	if errors.As(err, &wrong) {
+		err = wrong.At(selected, settings)
+	}
+	return c, err
+}
+
+// Private returns the settings of a server that one process starts for itself: those
+// of rockpool serve, without what is about a server that others use.
+func Private(file string) (Config, error) {
+	return Read(file, func(c *Config, given func(name string) bool) {
+		c.Listen, c.DebugAddress, c.OnStop = "127.0.0.1:0", "", StopRemoves
+		c.TokenFile, c.Cluster, c.AdvertiseURL, c.Nomad = "", ClusterLocal, "", Nomad{}
+		c.SandboxHelper = "" // it is root's
+		if os.Geteuid() != 0 {
+			c.AcceptMissing = true // it is reported, and the program is its user's own
+		}
+		if !given("log-level") {
+			c.LogLevel = "error" // the program's own output is what its user wants to see
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Disk are the settings for what runners of this machine may take of its disks.
+type Disk struct {
+	Read int `env:"ROCKPOOL_DISK_READ" default:"128" placeholder:"MIB" help:"MiB a second that a runner may read from each disk, 1 to 1048576, where the kernel can limit that; 0: any. (${default}; $$${env})"`
+}
+
+const mostDiskRead = 1 << 20 // MiB a second
+
+// Check returns an [Error] for a setting that is out of its range.
+func (c Disk) Check() error {
+	if c.Read < 0 || c.Read > mostDiskRead {
+		return &Error{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for any", mostDiskRead)}
+	}
+	return nil
+}
+
+// Runtimes are the settings for other programs that make sandboxes on this
+// machine.
+type Runtimes struct {
+	GVisor string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for environments with the isolation GVISOR, and flags for it after spaces, for example \"/usr/local/bin/runsc --platform=kvm\". ($$${env})"`
+	OCI    []string `name:"oci-runtimes" env:"ROCKPOOL_OCI_RUNTIMES" placeholder:"NAME=PATH,…" help:"Programs that environments may name as their runtime, each with flags after spaces, for example \"runc=/usr/bin/runc\". They must know runc's command line. ($$${env})"`
+}
+
+// Programs returns the programs with their flags, by name, or an [Error].
+func (c Runtimes) Programs() (map[string]string, error) {
+	all := map[string]string{}
+	if c.GVisor != "" {
+		if _, err := oci.Parse(c.GVisor); err != nil {
+			return nil, &Error{"gvisor-runtime", c.GVisor, err.Error()}
+		}
+		all[oci.GVisor] = c.GVisor
+	}
+	for _, text := range c.OCI {
+		name, program, _ := strings.Cut(text, "=")
+		_, err := oci.Parse(program)
+		switch {
+		case !runtime.ValidRuntime(name) || name == oci.GVisor:
+			return nil, &Error{"oci-runtimes", text, fmt.Sprintf("names of 1 to 32 small letters, digits and '-' but %q, each with = and a path after it, for example runc=/usr/bin/runc", oci.GVisor)}
+		case err != nil:
+			return nil, &Error{"oci-runtimes", text, "a name, =, " + err.Error()}
+		}
+		if _, twice := all[name]; twice {
+			return nil, &Error{"oci-runtimes", strings.Join(slices.Sorted(maps.Keys(all)), ","), "names that stand once: " + name + " stands twice"}
+		}
+		all[name] = program
+	}
+	return all, nil
+}

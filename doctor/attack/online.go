@@ -1,0 +1,208 @@
+package attack
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/rockpool/rockpool/doctor/attack/world"
+)
+
+// A Reach is what an attacker's runner has of the network, which is that of
+// package world and ends with the machine.
+type Reach string
+
+// What runners have.
+const (
+	Offline Reach = ""
+	Open    Reach = "open"    // all that is public
+	Named   Reach = "named"   // public.example, and names that lead elsewhere
+	Exposed Reach = "exposed" // all that is public, and one port of it is mapped
+	Slow    Reach = "slow"    // all that is public, with little bandwidth
+)
+
+// exposedPort is that of runners which have one, and mappedPorts those of the
+// machine that it can be mapped to.
+const (
+	exposedPort = "8000"
+	MappedFirst = 20000
+	MappedLast  = 20015
+)
+
+// slowMbit lets 2 MiB pass in no less than 0.8 s.
+const slowMbit = 20
+
+// input is of the API.
+func (r Reach) input() object {
+	switch r {
+	case Named:
+		return object{"access": true, "allowNames": []string{"public.example", "lan.example", "lan6.example", "metadata.example", "machine.example", "mapped.example", "zero.example", "local.example"}}
+	case Exposed:
+		return object{"access": true, "exposedPorts": []int{8000}}
+	case Slow:
+		return object{"access": true, "bandwidthMbit": slowMbit}
+	default:
+		return object{"access": true}
+	}
+}
+
+// gateway is the machine as runners with a network see it.
+const gateway = "10.213.0.1"
+
+// at is how the prober is told a place at which somebody answers.
+func at(network, address string) string {
+	return network + "/" + net.JoinHostPort(address, strconv.Itoa(world.Port))
+}
+
+func all(network string, addresses ...string) (places []string) {
+	for _, a := range addresses {
+		places = append(places, at(network, a))
+	}
+	return places
+}
+
+// What is seen of a place that isn't reached: a refusal at once, or nothing where the
+// kernel can only drop packets, such as Debian's.
+const unreached = "(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|silence)"
+
+// ask is a step that asks at places. Each may be silent for 10 seconds.
+func ask(places ...string) Step { return probe(append([]string{"ask"}, places...)...).within(30) }
+
+// refused is an attack of one who asks where nobody may: somebody public answers
+// it, so it has a network, and nobody else does.
+func refused(name, tries string, by Defence, places ...string) Attack {
+	lines := fmt.Sprintf("^tcp \\S+ answered\n(\\S+ \\S+ %s\n){%d}=> EXITED 0", unreached, len(places))
+	return Attack{
+		Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true,
+		Steps: []Step{ask(append([]string{at("tcp", world.Public4)}, places...)...)}, Held: lines,
+	}
+}
+
+// silent is an attack of one who sends something: what is sent after it has
+// come, and it hasn't.
+func silent(name, tries string, by Defence, sends ...Step) Attack {
+	a := Attack{Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true}
+	a.Steps = append(slices.Clone(sends), ask(at("udp", world.Public4), at("udp", world.Public6)))
+	for _, s := range sends {
+		const text = 3 // of what the prober is told
+		a.Steps = append(a.Steps, heard(s.command[text]))
+	}
+	a.Held = fmt.Sprintf("^(\\w+ .*\n=> EXITED 0\n){%d}(udp \\S+ answered\n){2}=> EXITED 0\n(=> nothing came\n){%[1]d}", len(sends))
+	return a
+}
+
+// online are attacks of runners that have a network.
+func online() []Attack {
+	machine := []string{world.Machine4, world.Machine6, world.MachineLAN4, world.MachineLAN6, world.MachineLink, gateway}
+	rows := []Attack{
+		refused("a cloud's metadata, online", "to ask for the machine's identity and keys", Denied, all("tcp", world.Clouds...)...),
+		refused("private networks, online", "to reach the machine's neighbours", Denied, all("tcp", world.Private...)...),
+		refused("private networks by datagrams", "to reach the machine's neighbours by UDP", Denied, all("udp", world.Private...)...),
+		refused("an address within another", "to reach a private network by an address of IPv6 that stands for one of IPv4", Denied, all("mapped", world.LAN4, world.Metadata, world.MachineLAN4)...),
+		refused("addresses that carry others", "to reach a private network by 6to4, NAT64 or Teredo", Denied, all("tcp", world.Carriers...)...),
+		refused("the machine's addresses", "to reach the machine, at each of its addresses", Machine, all("tcp", machine...)...),
+		refused("the machine's addresses by datagrams", "to reach the machine by UDP, at each of its addresses", Machine, all("udp", machine...)...),
+		refused("the machine's loopback, online", "to reach what listens on the machine's loopback", OwnNetwork, all("tcp", "127.0.0.1", "::1", "0.0.0.0", "127.8.8.8")...),
+		refused("other ports of the name server", "to reach the machine by the address that names are asked at", Machine, "tcp/"+gateway+":22", "tcp/"+gateway+":8080", "udp/"+gateway+":54"),
+		silent("everybody, online", "to be heard by all in the network", Denied,
+			probe("send", "255.255.255.255:7777", "broadcast", "0"), probe("send", "20.0.0.255:7777", "subnet", "0"), probe("send", "224.0.0.251:7777", "group4", "0"),
+			probe("send", "[ff02::1%eth0]:7777", "group6", "0"), probe("send", "[ff05::fb]:7777", "site6", "0")),
+		silent("datagrams in pieces", "to pass a filter with pieces of which only the first has ports", Denied,
+			probe("send", world.LAN4+":7777", "pieces4", "4000"), probe("send", "["+world.LAN6+"]:7777", "pieces6", "4000"), probe("send", world.Machine4+":7777", "pieces", "60000")),
+		silent("another's address", "to send as somebody else", OwnAddress,
+			probe("forge", "fd52:6f63:6b70:6f6f::99", "forged6", "["+world.Public6+"]:7777"), probe("forge", world.LAN6, "forgedlan", "["+world.Public6+"]:7777"), probe("forge", "10.213.0.99", "forged4", world.Public4+":7777")),
+		silent("another protocol", "to pass a filter with a protocol that it doesn't know", Protocols, probe("lite", world.Public4, "lite", "7777")),
+		{
+			// Nobody even tells where it is, so there is nobody to refuse it at once.
+			Name: "the machine at the end of the link", Class: Network, Defence: Machine, Tries: "to reach the machine at its link-local address", Reach: Open, Tiers: shared, Gentle: true,
+			Steps: []Step{ask(at("tcp", "fe80::72:70ff:fe00:1%eth0"))}, Held: "^tcp \\S+ " + unreached + "\n=> EXITED 0",
+		},
+		{
+			Name: "raw packets", Class: Network, Defence: Filter, Tries: "to write packets as they are, such as answers for neighbours", Reach: Open, Tiers: shared, Gentle: true,
+			Steps: []Step{calls("packet", "raw-socket", "netlink-filter"), calls("packet", "raw-socket", "netlink-filter").asRoot()},
+			Held:  "^(packet EAFNOSUPPORT\nraw-socket EPERM\nnetlink-filter E\\w+\n=> EXITED 0\n){2}",
+		},
+		{
+			Name: "another's place", Class: Network, Defence: Capabilities, Tries: "to change its own address, size of packets, hardware address, neighbours or ways", Reach: Open, Tiers: shared, Gentle: true,
+			Steps: []Step{probe("link"), probe("link").asRoot()},
+			Held:  "^((link \\w+ EPERM\n){7}=> EXITED 0\n){2}",
+		},
+		{
+			Name: "the machine's abstract sockets, online", Class: Network, Defence: OwnNetwork, Tries: "to reach a program of the machine by a socket without a file", Reach: Open, Tiers: shared, Gentle: true,
+			Steps: []Step{probe("abstract", "connect", "{abstract}")}, Held: "^abstract ECONNREFUSED\n=> EXITED 0",
+		},
+		{
+			Name: "another runner, online", Class: Network, Defence: Runners, Tries: "to reach what listens in another runner that has a network", Reach: Open, Tiers: shared,
+			Steps: []Step{
+				probe("serve", "7777", "50").inOther().behind(),
+				ask(at("tcp", "127.0.0.1")).inOther(),
+				ask(at("tcp", world.Public4), "tcp/{other4}:7777", "tcp/[{other6}]:7777", "udp/{other4}:7777", "mapped/{other4}:7777"),
+			},
+			Held: "^listening done\n=> \ntcp \\S+ answered\n=> EXITED 0\ntcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0",
+		},
+		{
+			Name: "many connections", Class: Network, Defence: Connections, Tries: "to have the machine follow more connections than it can", Reach: Open, Tiers: shared, Bomb: true,
+			Steps: []Step{probe("flows", world.Public4+":7777", "1100")}, Held: "^followed few, \\d+\n=> EXITED 0",
+		},
+		{
+			Name: "a flood of packets", Class: Network, Defence: Bandwidth, Tries: "to take the machine's way out for itself", Reach: Slow, Tiers: shared, Bomb: true,
+			Steps: []Step{probe("rate", "drain", world.Public4+":7777", "2097152"), probe("rate", "flood", world.Public4+":7777", "2097152")},
+			Held:  "^drain slow, \\d+ ms\n=> EXITED 0\nflood slow, \\d+ ms\n=> EXITED 0",
+		},
+	}
+	return append(rows, named()...)
+}
+
+// named are attacks by names, and by exposed ports.
+func named() []Attack {
+	unknown := "(\\S+ \\S+ .*(no such host|server misbehaving)\n)"
+	var leading []string
+	for _, name := range []string{"lan", "lan6", "metadata", "machine", "mapped", "zero", "local"} {
+		leading = append(leading, at("tcp", name+".example"))
+	}
+	return []Attack{
+		{
+			Name: "names that lead elsewhere", Class: Network, Defence: Rebinding, Tries: "to reach the machine's neighbours by names that are allowed", Reach: Named, Tiers: shared, Gentle: true,
+			Steps: []Step{ask(append([]string{at("tcp", "public.example")}, leading...)...)},
+			Held:  fmt.Sprintf("^tcp \\S+ answered\n%s{%d}=> EXITED 0", unknown, len(leading)),
+		},
+		{
+			Name: "what isn't allowed", Class: Network, Defence: Narrowed, Tries: "to reach what is public, but not allowed", Reach: Named, Tiers: shared, Gentle: true,
+			Steps: []Step{ask(at("tcp", "public.example"), at("tcp", world.Other4), at("tcp", world.Public6), at("udp", world.Other4))},
+			Held:  "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){3}=> EXITED 0",
+		},
+		{
+			Name: "another name server", Class: Network, Defence: Narrowed, Tries: "to have data carried out by names, or by who resolves them", Reach: Named, Tiers: shared, Gentle: true,
+			Steps: []Step{
+				ask(at("tcp", "public.example"), "udp/"+world.Resolver+":53", "tcp/"+world.Resolver+":53", "tcp/"+world.Resolver+":853", "udp/"+world.Resolver+":853"),
+				ask(at("tcp", "secret.tunnel.example")), heard("asked secret.tunnel.example"),
+			},
+			Held: "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0\n" + unknown + "=> EXITED 0\n=> nothing came\n",
+		},
+		{
+			Name: "connections from an exposed port", Class: Network, Defence: Answers, Tries: "to reach the machine from the port that it is answered at", Reach: Exposed, Tiers: shared,
+			Steps: []Step{probe("from", exposedPort, gateway+":7777").within(30), probe("from", exposedPort, world.Machine4+":7777").within(30)},
+			Held:  "^(tcp \\S+ " + unreached + "\n=> EXITED 0\n){2}",
+		},
+		{
+			Name: "another's exposed port", Class: Network, Defence: Machine, Tries: "to reach another runner by the machine's port that its own is mapped to", Reach: Exposed, Tiers: shared,
+			Steps: []Step{
+				probe("serve", exposedPort, "50").inOther().behind(), scanned("127.0.0.1"), scanned(gateway), scanned(world.Machine4), scanned(world.Machine6),
+			},
+			Held: "^listening done\n=> \n(open 0\n=> EXITED 0\n){4}",
+		},
+		{
+			Name: "an exposed port of the one before", Class: Network, Defence: OwnNetwork, Tries: "to sit at the port that the next one is reached at", Reach: Exposed, Tiers: shared,
+			Steps: []Step{
+				probe("serve", exposedPort, "50").behind(), next(), ask("tcp/127.0.0.1:" + exposedPort), probe("serve", exposedPort, "1"),
+			},
+			Held: "^listening done\n=> \n=> next\ntcp \\S+ ECONNREFUSED\n=> EXITED 0\nlistening done\n=> EXITED 0",
+		},
+	}
+}
+
+// scanned looks for open ports among those that exposed ones are mapped to.
+func scanned(address string) Step {
+	return probe("scan", address, strconv.Itoa(MappedFirst), strconv.Itoa(MappedLast)).within(30)
+}

@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/doctor/attack/world"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/server"
+)
+
+// runAttacks carries out the corpus on a server of its own, tells how it goes,
+// and keeps the report where the server that others use finds it.
+func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.Streams) error {
+	files, err := os.MkdirTemp("", "rockpool-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	kept := settings.Data
+	settings.Images.Files = files
+	var place attack.Place
+	around, err := OfferWorld(ctx, &settings)
+	if err != nil {
+		place.NoNetwork = err.Error()
+	} else {
+		defer func() { _ = around.Close() }()
+	}
+	rows := attack.Corpus()
+	progress := func(format string, args ...any) {
+		if !c.JSON {
+			_, _ = fmt.Fprintf(s.Out, format, args...)
+		}
+	}
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
+	var report attack.Report
+	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
+		target := srv.Client()
+		defer target.CloseIdle()
+		class, number := attack.Class(""), 0
+		progress("%d attacks, in isolation %s\n", len(rows), c.Isolation)
+		if around != nil {
+			if tried := tryNetwork(ctx, srv); tried.Status == verdictWarn {
+				place.NoNetwork = tried.Message
+			}
+		}
+		var err error
+		report, err = AttackServer(ctx, srv.Config(), target, around, runtime.Isolation(c.Isolation), rows, place, func(r attack.Result) {
+			if r.Class != class {
+				class = r.Class
+				progress("\n%s\n", class)
+			}
+			number++
+			progress("%s", line(number, r))
+		})
+		return err
+	})
+	if len(report.Results) > 0 {
+		// One that was broken off shows what didn't hold, but not that all did.
+		if whole := len(report.Results) == len(rows); whole || !report.OK() {
+			switch err := Record(report).Store(kept); {
+			case errors.Is(err, fs.ErrNotExist):
+				say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
+			case err != nil:
+				say("the report can't be kept for the server: %v", err)
+			}
+		}
+		err = errors.Join(err, c.printReport(s, report, len(rows)))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return cli.ExitError(cli.CodeInterrupted)
+	case err == nil && !report.OK():
+		return cli.ExitError(1)
+	}
+	return err
+}
+
+// printReport prints what came of the attacks, of so many that were to be tried.
+func (c *Command) printReport(s cli.Streams, report attack.Report, all int) error {
+	if c.JSON {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	}
+	text := verdictOf(report)
+	if missing := all - len(report.Results); missing > 0 {
+		text += fmt.Sprintf("\nIt was broken off: %d more were to be tried.", missing)
+	}
+	_, err := fmt.Fprintf(s.Out, "\n%s\n", text)
+	return err
+}
+
+// line is what is printed of an attack.
+func line(number int, r attack.Result) string {
+	switch {
+	case r.Skipped != "":
+		return fmt.Sprintf("%4d  SKIP  %s: %s\n", number, r.Name, r.Skipped)
+	case r.Held:
+		return fmt.Sprintf("%4d  HELD  %-40s %s\n", number, r.Name, r.Defence)
+	}
+	seen := "\n" + strings.TrimRight(r.Seen, "\n")
+	return fmt.Sprintf("%4d  FAIL  %s, %s\n            should have been held off by %s: %s%s\n", number, r.Name, r.Tries, r.Defence, r.Why,
+		strings.ReplaceAll(seen, "\n", "\n            | "))
+}
+
+func verdictOf(r attack.Report) string {
+	text := fmt.Sprintf("%d of %d attacks were held off in %.0f s, in isolation %s.", r.Held, r.Tried, r.Seconds, r.Tier)
+	if r.Skipped > 0 {
+		text += fmt.Sprintf(" %d aren't for it.", r.Skipped)
+	}
+	if !r.OK() {
+		text += "\nDon't run strangers' programs here. Report what failed, with rockpool doctor --attack --json and rockpool doctor --json: docs/security.md says where."
+	}
+	return text
+}
+
+// AttackServer carries out attacks on a server of this machine with these
+// settings, which nobody else uses, with a world around them or none.
+func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, told func(attack.Result)) (attack.Report, error) {
+	machine, err := newAttackMachine(settings, around)
+	if err != nil {
+		return attack.Report{}, err
+	}
+	defer machine.close()
+	if err := os.MkdirAll(settings.Images.Files, 0o700); err != nil {
+		return attack.Report{}, err
+	}
+	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
+	place.Server, place.Tier, place.Outside, place.Bait, place.Images = target, tier, machine, machine.bait, settings.Images.Files
+	if around == nil && place.NoNetwork == "" {
+		place.NoNetwork = "there is no world around them"
+	}
+	return attack.Run(ctx, place, rows, told)
+}
+
+// Record returns what the server shows of a report in its health.
+func Record(report attack.Report) *engine.Attacks {
+	all := &engine.Attacks{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
+	for _, r := range report.Results {
+		if !r.Held && r.Skipped == "" {
+			all.Failed = append(all.Failed, r.Name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,229 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/thread"
+)
+
+// A kernelPart is something of the kernel's that a sandbox is made of.
+type kernelPart struct {
+	name   string
+	try    func(ctx context.Context) (remark string, err error)
+	needed bool // without it there is no sandbox; else something else goes without
+	advice string
+	roots  bool // only root can try it; others' sandboxes don't need it, or show it
+}
+
+// kernelParts tries what sandboxes are made of, one by one, each in a throwaway
+// process or thread: where a sandbox can't be made, that says why. What works
+// is told in one line.
+func kernelParts(ctx context.Context, group string) (found []finding) {
+	container := "; in a container, start that with --privileged and --cgroupns=private"
+	all := []kernelPart{
+		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
+		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel that has all kinds of namespaces" + container, false},
+		{"mounts", inMounts(func(dir string) error { return unix.Mount("probe", dir, "tmpfs", unix.MS_NOSUID, "size=64k") }), true, "give this program CAP_SYS_ADMIN" + container, true},
+		{"overlays", inMounts(overlay), false, "load the kernel's module overlay; images of more than one layer may need it", true},
+		{"idmapped mounts", inMounts(idmapped), false, "use Linux 5.12 or later; without it there are no container images", true},
+		{"a process limit", func(ctx context.Context) (string, error) { return limitProcesses(ctx, group) }, true, "see that root may make control groups with the controller pids" + container, true},
+		{"seccomp", seccomp, true, "use a kernel with CONFIG_SECCOMP_FILTER", false},
+	}
+	var works []string
+	for _, p := range all {
+		if p.roots && os.Geteuid() != 0 {
+			continue
+		}
+		remark, err := p.try(ctx)
+		switch {
+		case err == nil:
+			works = append(works, p.name+remark)
+		case p.needed:
+			found = append(found, bad("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+		default:
+			found = append(found, warn("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+		}
+	}
+	return append([]finding{fine("kernel parts", "tried: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
+}
+
+// extras are what isn't needed, but told.
+func extras() []finding {
+	var found []finding
+	if version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno == 0 {
+		found = append(found, fine("landlock", "version %d is there; sandboxes don't need it", version))
+	} else {
+		found = append(found, fine("landlock", "there is none; sandboxes don't need it"))
+	}
+	if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER); err == nil {
+		_ = unix.Close(fd)
+		found = append(found, fine("packet filters", "the kernel takes them, which network access of programs needs"))
+	} else {
+		found = append(found, warn("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they can't be had: %v", err))
+	}
+	return found
+}
+
+// isolated runs a process in a user namespace, and others.
+func isolated(kinds uintptr) func(ctx context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		cmd := exec.CommandContext(ctx, "/bin/true")
+		one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | kinds, UidMappings: one, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}}
+		return "", cmd.Run()
+	}
+}
+
+// inMounts tries something in a mount namespace that ends with its thread. It
+// gets a directory of its own, which nobody else sees.
+func inMounts(try func(dir string) error) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		dir, err := os.MkdirTemp("", "rockpool-probe-")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(dir)
+		thread.Do(func() {
+			if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+				return
+			}
+			if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return
+			}
+			err = try(dir)
+		})
+		return "", err
+	}
+}
+
+// overlay puts one directory over another, in memory.
+func overlay(dir string) error {
+	if err := unix.Mount("probe", dir, "tmpfs", 0, "size=256k"); err != nil {
+		return err
+	}
+	for _, name := range []string{"lower", "upper", "work", "all"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("probe", dir+"/all", "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)); err != nil {
+		return err
+	}
+	return os.WriteFile(dir+"/all/file", nil, 0o600)
+}
+
+// idmapped mounts a directory with another owner.
+func idmapped(dir string) error {
+	if err := unix.Mount("probe", dir, "tmpfs", 0, "size=64k"); err != nil {
+		return err
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(tree) }()
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1_000_000_000, Size: 1 << 16}}
+	feed, fed, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	process, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read x"}, &os.ProcAttr{
+		Files: []*os.File{feed}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids},
+	})
+	if err != nil {
+		return errors.Join(err, fed.Close())
+	}
+	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+	if err == nil {
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
+		_ = users.Close()
+	}
+	_ = fed.Close() // its end
+	_, waited := process.Wait()
+	return errors.Join(err, waited)
+}
+
+// limitProcesses has a process join a group of three, reads both back, and sees
+// it refused a fourth.
+func limitProcesses(ctx context.Context, parent string) (remark string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	trees, err := cgroup.Mounted()
+	if err != nil {
+		return "", err
+	}
+	tree, ok := trees.Controller("pids")
+	if !ok {
+		return "", errors.New("the kernel shows no controller pids")
+	}
+	group := sandbox.Group(parent, "probe-"+strconv.Itoa(os.Getpid()))
+	dir := filepath.Join(tree.Mount, group)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	defer func() {
+		err = errors.Join(err, trees.Remove(context.WithoutCancel(ctx), group))
+		trees.Prune(filepath.Dir(group))
+	}()
+	const most = "3"
+	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(most), 0o644); err != nil {
+		return "", err
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "pids.max")); err != nil || strings.TrimSpace(string(text)) != most {
+		return "", fmt.Errorf("it is %q after it was set to %s: %w", text, most, errors.Join(err))
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "read x; for i in 1 2 3 4 5 6; do sleep 0.2 & done; wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	joined := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+	members, _ := cgroup.Processes(dir)
+	if joined == nil && len(members) != 1 {
+		joined = fmt.Errorf("%d processes are in the group after one joined", len(members))
+	}
+	if joined == nil {
+		_, _ = io.WriteString(in, "\n")
+	}
+	_ = in.Close() // then it forks, or ends
+	_ = cmd.Wait() // a shell that can't fork fails
+	if joined != nil {
+		return "", joined
+	}
+	events, err := os.ReadFile(filepath.Join(dir, "pids.events"))
+	if err == nil && strings.TrimSpace(string(events)) == "max 0" {
+		err = errors.New("a process made more than it may")
+	}
+	return "", err
+}
+
+func seccomp(context.Context) (string, error) {
+	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err != nil {
+		return "", err
+	}
+	for _, action := range []string{"kill_process", "errno", "allow"} {
+		if !strings.Contains(string(actions), action) {
+			return "", fmt.Errorf("it can't %s", action)
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestAttacksAreStored: links that the data directory's owner planted lead root
+// nowhere, and a report replaces that of its own tier only.
+func TestAttacksAreStored(t *testing.T) {
+	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := attacksFile(data, runtime.IsolationNamespaces)
+	for _, link := range []string{at, at + ".new", filepath.Join(data, "attacks.json.new")} {
+		if err := os.Symlink(victim, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	failed := Attacks{At: now, Isolation: runtime.IsolationNamespaces, Tried: 2, Held: 1, Failed: []string{"other"}}
+	clean := Attacks{At: now.Add(time.Hour), Isolation: runtime.IsolationGVisor, Tried: 1, Held: 1}
+	for _, report := range []Attacks{failed, clean} {
+		if err := report.Store(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "as it was" {
+		t.Errorf("a link led to %q, %v", text, err)
+	}
+	if info, err := os.Lstat(at); err != nil || info.Mode() != 0o644 {
+		t.Errorf("the report is %v, %v", info, err)
+	}
+	last, err := LastAttacks(data)
+	if err != nil || last == nil || last.Isolation != runtime.IsolationNamespaces || !slices.Equal(last.Failed, []string{"other"}) {
+		t.Errorf("with one tier not held and the other held later, it comes to %+v, %v", last, err)
+	}
+	failed.Held, failed.Failed = 2, nil
+	if err := failed.Store(data); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := LastAttacks(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
+		t.Errorf("with both held, it comes to %+v, %v, not the last", last, err)
+	}
+	if entries, err := os.ReadDir(data); err != nil || len(entries) != 4 {
+		t.Errorf("%v are left, %v", entries, err)
+	}
+}

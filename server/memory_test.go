@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestMemoryIsGivenBackAfterABurst: once where garbage was collected, and where
+// nothing would have it collected; not at once again for the same memory, which may
+// have been in use, nor ever for little.
+func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
+	const mib = 1 << 20
+	r := &returner{least: 40 * mib, pause: firstPause}
+	r.gave(memoryReading{held: 40 * mib, goal: 20 * mib, allocated: 100 * mib})
+	for _, step := range []struct {
+		name string
+		now  memoryReading
+		due  bool
+	}{
+		{"at rest", memoryReading{40 * mib, 20 * mib, 100 * mib}, false},
+		{"a little more", memoryReading{110 * mib, 100 * mib, 101 * mib}, false},
+		{"a flood begins", memoryReading{600 * mib, 500 * mib, 700 * mib}, false},
+		{"it goes on", memoryReading{650 * mib, 600 * mib, 1500 * mib}, false},
+		{"it is over", memoryReading{650 * mib, 600 * mib, 1501 * mib}, true},
+		{"memory was given back", memoryReading{50 * mib, 20 * mib, 1502 * mib}, false},
+		{"much is needed", memoryReading{600 * mib, 800 * mib, 2200 * mib}, false},
+		{"and stays", memoryReading{600 * mib, 800 * mib, 2201 * mib}, true},
+		{"it was in use", memoryReading{590 * mib, 800 * mib, 2202 * mib}, false},
+		{"and stays in use", memoryReading{590 * mib, 800 * mib, 2203 * mib}, true},
+		{"1", memoryReading{590 * mib, 800 * mib, 2204 * mib}, false},
+		{"2", memoryReading{590 * mib, 800 * mib, 2205 * mib}, false},
+		{"3", memoryReading{590 * mib, 800 * mib, 2206 * mib}, false},
+		{"and then twice as long", memoryReading{590 * mib, 800 * mib, 2207 * mib}, true},
+		{"others work meanwhile", memoryReading{700 * mib, 800 * mib, 3200 * mib}, false},
+		{"garbage was collected, and most was", memoryReading{700 * mib, 100 * mib, 4200 * mib}, true},
+		{"without GOGC", memoryReading{100 * mib, 1<<64 - 1, 5000 * mib}, false},
+	} {
+		due := r.due(step.now)
+		if due != step.due {
+			t.Errorf("%s: %v", step.name, due)
+		}
+		if due {
+			now := step.now
+			now.held = 45 * mib
+			if strings.HasPrefix(step.name, "and") { // it is in use
+				now.held = 590 * mib
+			}
+			r.gave(now)
+		}
+	}
+}
+
+// TestMemoryThatStaysIsTriedLessAndLess: a collection of garbage doesn't bring it below
+// the goal.
+func TestMemoryThatStaysIsTriedLessAndLess(t *testing.T) {
+	const mib = 1 << 20
+	r := &returner{least: 40 * mib, pause: firstPause}
+	now := memoryReading{held: 600 * mib, goal: 100 * mib}
+	var at []int
+	for look := 1; look <= 100; look++ {
+		now.allocated += 100 * mib // it isn't quiet
+		if r.due(now) {
+			at = append(at, look)
+			r.gave(now)
+		}
+	}
+	if want := []int{1, 3, 7, 15, 31, 55, 79}; !slices.Equal(at, want) {
+		t.Errorf("it is tried at the looks %v, want %v", at, want)
+	}
+	now.held = 100 * mib
+	r.gave(now)
+	if now.held = 600 * mib; !r.due(now) {
+		t.Error("what is new isn't given back at once")
+	}
+}
+
+// TestReturnedMemoryIsTheSystems: with Go's collector off, nothing else gives it back.
+func TestReturnedMemoryIsTheSystems(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	before := readMemory().held
+	r := newReturner()
+	running.Go(func() { r.run(ctx, time.Millisecond) })
+	burst(4 * SpareMemory)
+	wait.For(t, "the memory is given back", func() bool { return readMemory().held <= before+before/2+SpareMemory })
+}
+
+// burst uses so much memory, and leaves it.
+func burst(bytes int) {
+	for range 4 {
+		part := make([]byte, bytes/4)
+		for i := 0; i < len(part); i += 4096 {
+			part[i] = 1
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/nomad"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// openNomad doesn't wait for Nomad: Run does.
+func (s *Server) openNomad(ctx context.Context) (err error) {
+	if s.agents, err = embedded.NewFiles(); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.config.Data, "nomad")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	opened, err := nomad.New(ctx, nomadConfig(s.config, dir, s.agents.ArchiveSum(s.config.Nomad.Arch), s.logger.Named("nomad")))
+	if err != nil {
+		return nomadSetting(err)
+	}
+	s.cluster = opened
+	return nil
+}
+
+// checkNomad refuses to start with a template that Nomad doesn't take. What else
+// is missing there may come.
+func (s *Server) checkNomad(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, nomadPatience)
+	defer cancel()
+	err := s.cluster.Check(ctx)
+	if runtime.CodeOf(err) == runtime.CodeInvalidInput {
+		return nomadSetting(err)
+	}
+	if err != nil {
+		s.logger.Warn("Nomad isn't as it should be yet; rockpool doctor says more", zap.Error(err))
+	}
+	return nil
+}
+
+// nomadPatience is how long a start waits for Nomad; then the server begins to
+// serve what it can without it.
+const nomadPatience = 3 * time.Second
+
+// ExamineNomad examines the Nomad that checked settings name, and changes nothing there. Its
+// error names the setting that can't be used.
+func ExamineNomad(ctx context.Context, c config.Config) ([]nomad.Finding, error) {
+	files, err := embedded.NewFiles()
+	if err != nil {
+		return nil, err
+	}
+	found, err := nomad.Examine(ctx, nomadConfig(c, "", files.ArchiveSum(c.Nomad.Arch), zap.NewNop()))
+	return found, nomadSetting(err)
+}
+
+// nomadConfig converts settings. Dir is the cluster's directory, sum the checksum of the
+// agent's archive.
+func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Config {
+	n := c.Nomad
+	agent := nomad.Agent{Arch: n.Arch, Path: n.AgentPath, None: n.NoAgent}
+	if agent.Path == "" && !agent.None {
+		agent.URL, agent.SHA256 = strings.TrimSuffix(c.AdvertiseURL, "/")+embedded.Prefix+sum, sum
+	}
+	return nomad.Config{
+		API: nomad.API{
+			Address: n.Address, Region: n.Region, Namespace: n.Namespace, Token: n.Token,
+			CACert: n.CACert, ClientCert: n.ClientCert, ClientKey: n.ClientKey, TLSServerName: n.TLSServerName,
+		},
+		Logger: logger, Dir: dir, Prefix: n.Prefix, Remove: c.OnStop == config.StopRemoves, Agent: agent, UIURL: n.UIURL,
+		Driver: nomad.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints,
+		NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
+		Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.Job,
+		Parallel: c.Parallel, Calls: n.Calls, Bridges: n.Bridges,
+		DirectTimeout: time.Duration(n.DirectTimeout) * time.Millisecond, LockTTL: time.Duration(n.LockTTL) * time.Second,
+	}
+}
+
+// nomadSetting names the setting that package nomad refuses.
+func nomadSetting(err error) error {
+	var wrong *runtime.Error
+	if !errors.As(err, &wrong) || wrong.Code != runtime.CodeInvalidInput || wrong.Field == "" {
+		return err
+	}
+	var flag strings.Builder
+	for _, r := range strings.ReplaceAll(wrong.Field, ".", "-") {
+		if unicode.IsUpper(r) {
+			flag.WriteByte('-')
+		}
+		flag.WriteRune(unicode.ToLower(r))
+	}
+	return fmt.Errorf("--nomad-%s %s", flag.String(), wrong.Message)
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/config"
+)
+
+// RunPrivate runs a server with a directory of its own while use runs, and leaves
+// nothing of it, or reports with say what it leaves. The context of use ends with ctx,
+// and if the server ends before.
+func RunPrivate(ctx context.Context, c config.Config, logger *zap.Logger, say Sayer, use func(ctx context.Context, server *Server) error) (err error) {
+	nest, err := makeNest(ctx, c, say)
+	if err != nil {
+		return err
+	}
+	clean := false
+	defer func() { nest.remove(context.WithoutCancel(ctx), clean, say) }()
+	srv := New(nest.config, logger)
+	srv.Socket = nest.socket()
+	if err := srv.Open(ctx); err != nil {
+		return err
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // it ends after use, which has to clean up
+	using, endUse := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := srv.Run(serving)
+		endUse(err)
+		ended <- err
+	}()
+	defer func() {
+		end()
+		failed := <-ended
+		clean = failed == nil
+		err = errors.Join(err, failed)
+	}()
+	select {
+	case <-srv.Engine.Restored():
+	case <-using.Done():
+		return context.Cause(using)
+	}
+	return use(using, srv)
+}
+
+// A Sayer reports something to the user, in one line.
+type Sayer func(format string, args ...any)

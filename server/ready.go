@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// sayAfter is how long a first runner may take before the user hears why it
+// isn't there.
+const sayAfter = 5 * time.Second
+
+// announce tells out when the server is ready: when its first runner is IDLE,
+// or when nobody wants or, since the machine drains, gets one. As long as none is, it tells why, when the reason
+// changes.
+func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes, err := eng.WatchPools(ctx, "")
+	if err != nil {
+		return err
+	}
+	pools := map[runtime.EnvironmentID]runtime.PoolStatus{}
+	late := time.After(sayAfter)
+	isLate, said := false, ""
+	for {
+		select {
+		case status, ok := <-changes:
+			if !ok {
+				return ctx.Err()
+			}
+			pools[status.EnvironmentID] = status
+		case <-late:
+			isLate = true
+		}
+		if eng.Draining() {
+			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off)\n", url, os.Args[0])
+			return err
+		}
+		if ready(pools, len(eng.Environments())) {
+			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
+			return err
+		}
+		if reason := reasons(pools); isLate && reason != said {
+			_, _ = fmt.Fprintln(out, "rockpool can't start runners yet:", reason)
+			said = reason
+		}
+	}
+}
+
+// ready reports whether a runner is idle, or all of the pools are known and
+// none keeps any.
+func ready(pools map[runtime.EnvironmentID]runtime.PoolStatus, known int) bool {
+	wanted := 0
+	for _, status := range pools {
+		if status.Idle > 0 {
+			return true
+		}
+		wanted += status.Size
+	}
+	return wanted == 0 && len(pools) >= known
+}
+
+func reasons(pools map[runtime.EnvironmentID]runtime.PoolStatus) string {
+	var all []string
+	for id, status := range pools {
+		if status.Reason != "" {
+			all = append(all, fmt.Sprintf("%s: %s", id, status.Reason))
+		}
+	}
+	if len(all) == 0 {
+		return "they are still starting"
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func readyLine(program, url string, environments []runtime.Environment) string {
+	names := make([]string, len(environments))
+	for i, env := range environments {
+		names[i] = string(env.ID)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: put one there, or with putEnvironment)", url)
+	}
+	try := program + ` run --env ` + names[0] + ` -- echo hello`
+	if slices.Contains(names, "python") {
+		try = program + " run --env python hello.py"
+	}
+	return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; environments: %[2]s; try: %[3]s)", url, strings.Join(names, ", "), try)
+}

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestReady(t *testing.T) {
+	type pools = map[runtime.EnvironmentID]runtime.PoolStatus
+	for _, test := range []struct {
+		name  string
+		pools pools
+		known int
+		want  bool
+	}{
+		{"nothing is known yet", pools{}, 1, false},
+		{"none is idle", pools{"a": {Size: 2, Starting: 2}}, 1, false},
+		{"one is idle", pools{"a": {Size: 2}, "b": {Size: 1, Idle: 1}}, 3, true},
+		{"nobody wants one", pools{"a": {Size: 0}}, 1, true},
+		{"no environments", pools{}, 0, true},
+	} {
+		if got := ready(test.pools, test.known); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
+
+func TestReadyLineSaysWhatToDoNext(t *testing.T) {
+	url := "http://127.0.0.1:8080"
+	for _, test := range []struct {
+		ids  []runtime.EnvironmentID
+		says string
+	}{
+		{nil, "putEnvironment"},
+		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: bin/rockpool run --env python hello.py"},
+		{[]runtime.EnvironmentID{"shell"}, "bin/rockpool run --env shell -- echo hello"},
+	} {
+		var environments []runtime.Environment
+		for _, id := range test.ids {
+			environments = append(environments, runtime.Environment{ID: id})
+		}
+		line := readyLine("bin/rockpool", url, environments)
+		if !strings.HasPrefix(line, "rockpool is ready: http://127.0.0.1:8080/graphql") || !strings.Contains(line, test.says) {
+			t.Errorf("%q", line)
+		}
+	}
+}

@@ -1,0 +1,323 @@
+// Package server composes a whole Rockpool from its settings: store, cluster, engine, and
+// the API and the dashboard over HTTP. It converts the settings into what each part takes,
+// and depends on no kind of cluster beyond opening it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/metrics"
+	"github.com/rockpool/rockpool/web"
+)
+
+// A cluster is one that a server runs.
+type cluster interface {
+	runtime.Cluster
+	Check(ctx context.Context) error
+	Run(ctx context.Context) error
+	Close()
+}
+
+// A Server is the whole of Rockpool: store, cluster, engine and the API over HTTP. Open it, then Run it, once each.
+type Server struct {
+	Engine *engine.Engine // there after Open; answers once it is restored
+
+	config   config.Config
+	logger   *zap.Logger
+	store    *store.Store
+	cluster  cluster
+	agents   *embedded.Files // that Nomad fetches; nil: nobody does
+	listener net.Listener
+	key      []byte       // signs addresses of downloads
+	debug    net.Listener // of the profiles; nil: they aren't served
+
+	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
+	// before Open.
+	Socket string
+
+	// Programs are what local runners are made with; nil: those that were built in. Set it
+	// before Open.
+	Programs *Programs
+
+	// First returns the environments that a start stores where this machine's
+	// cluster has none; nil: none. Set it before Open.
+	First func() ([]runtime.Environment, error)
+}
+
+// NewServer returns a server for a configuration that was checked.
+func New(config config.Config, logger *zap.Logger) *Server {
+	return &Server{config: config, logger: logger}
+}
+
+// Open takes what the server needs: its data directory, the machine's
+// isolation, and its address. The error says what is missing and what to do;
+// nothing stays open then.
+func (s *Server) Open(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			if s.cluster != nil {
+				s.cluster.Close()
+			}
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.listener, err = s.listen(ctx); err != nil {
+		return err
+	}
+	if s.config.DebugAddress != "" {
+		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
+			return fmt.Errorf("%w; another address is named by --debug-address", err)
+		}
+	}
+	if err := s.openCluster(ctx); err != nil {
+		return err
+	}
+	check := s.checkLocal
+	if s.config.Cluster == config.ClusterNomad {
+		check = s.checkNomad
+	}
+	if err := check(ctx); err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // starting took copies of the embedded programs: 20 MB that nobody needs any more
+	s.Engine = engine.New(s.cluster, s.store, engine.Config{
+		Dir: s.config.Data, Logger: s.logger.Named("engine"),
+		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
+		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
+		Attacks: s.lastAttacks(),
+	})
+	return nil
+}
+
+// Lost says what runners of this machine lack, since the server isn't root; "": nothing.
+func (s *Server) Lost() string {
+	if here, ok := s.cluster.(interface{ Lost() string }); ok {
+		return here.Lost()
+	}
+	return ""
+}
+
+// Tiers tries the isolation tiers and runtimes that the settings name for runners of this
+// machine. The result is empty on Nomad.
+func (s *Server) Tiers(ctx context.Context) []local.Tier {
+	if here, ok := s.cluster.(interface {
+		Tiers(ctx context.Context) []local.Tier
+	}); ok {
+		return here.Tiers(ctx)
+	}
+	return nil
+}
+
+// Config returns the server's settings.
+func (s *Server) Config() config.Config { return s.config }
+
+// lastAttacks is of [engine.Config]: attacks are on runners of this machine.
+func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
+	if s.config.Cluster == config.ClusterNomad {
+		return nil
+	}
+	return func() (*engine.Attacks, error) { return engine.LastAttacks(s.config.Data) }
+}
+
+// openCluster opens the data directory and takes over what is left there.
+func (s *Server) openCluster(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if s.store, err = store.Open(ctx, filepath.Join(s.config.Data, "rockpool.db")); err != nil {
+		return err
+	}
+	if s.key, err = signingKey(s.config.Data); err != nil {
+		return err
+	}
+	if s.config.Cluster == config.ClusterNomad {
+		return s.openNomad(ctx)
+	}
+	return s.openLocal(ctx)
+}
+
+// Discard is for who doesn't Open: it removes the runners that another server
+// left in the data directory, and returns nil if nothing of them is left.
+func (s *Server) Discard(ctx context.Context) error {
+	err := s.openCluster(context.WithoutCancel(ctx))
+	if err == nil {
+		ended, end := context.WithCancelCause(context.WithoutCancel(ctx))
+		end(ErrStopping)
+		err = unlessStopping(s.cluster.Run(ended)) // its end is what removes them
+	}
+	return errors.Join(err, s.Close())
+}
+
+// listenPatience is how long an address that is taken is waited for: a server
+// that was just killed may have been starting a program, whose process has its
+// socket until it is executed.
+const listenPatience = time.Second
+
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	network, address, advice := "tcp", s.config.Listen, "; another address is named by --listen"
+	if s.Socket != "" {
+		network, address, advice = "unix", s.Socket, ""
+	}
+	for end := time.Now().Add(listenPatience); ; {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+		if err == nil {
+			return patientListener{listener, writePatience}, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return nil, fmt.Errorf("%w%s", err, advice)
+		}
+		select {
+		case <-time.After(10 * time.Millisecond): // it can't be waited for otherwise
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Client returns a client of this server.
+func (s *Server) Client() *client.Client {
+	if s.Socket != "" {
+		return client.NewSocket(s.Socket).WithToken(s.config.Token)
+	}
+	return client.New(s.URL()).WithToken(s.config.Token)
+}
+
+// URL is where the server is reached: "http://127.0.0.1:8080".
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// ErrStopping is why what runs is to end: somebody asked for it.
+var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
+
+// Run serves until ctx ends, or until a part fails. Then it ends, in this
+// order and within about 5 s: requests, the engine, the runners (or just their
+// watching, see Config.OnStop), the store. It returns nil if ctx ended.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	// Each part has its own context, for what stands on a part ends before it.
+	parts := context.WithoutCancel(ctx)
+	streams, endStreams := context.WithCancelCause(parts)
+	engineCtx, endEngine := context.WithCancelCause(parts)
+	clusterCtx, endCluster := context.WithCancelCause(parts)
+	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+
+	memory, _, _ := serverMemory() // limitMemory has logged what it is
+	peers := transport.NewPeers(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()))
+	c := s.config
+	options := graph.Options{
+		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Token: c.Token,
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: peers}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
+	}
+	if s.agents != nil {
+		options.Agents = s.agents
+	}
+	counted := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: peers.Usage, Logger: s.logger.Named("metrics")}
+	if here, ok := s.cluster.(interface{ Stats() local.Stats }); ok {
+		counted.Local = here.Stats
+	}
+	options.Metrics = metrics.Handler(counted)
+	requests := newRequests()
+	httpServer := &http.Server{
+		Handler:           graph.BoundUnread(requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options))))),
+		BaseContext:       func(net.Listener) context.Context { return streams },
+		ConnContext:       graph.ConnContext,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    maxHead,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
+	}
+	listener := peers.Listen(s.listener)
+	group.Go(func() error {
+		defer close(served)
+		defer listener.Wait()
+		if s.agents == nil { // else Nomad fetches them, and health says what is waited for
+			select {
+			case <-s.Engine.Restored():
+			case <-ctx.Done():
+				return s.listener.Close()
+			}
+		}
+		if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	if s.debug != nil {
+		group.Go(func() error { return serveProfiles(ctx, s.debug) })
+	}
+	group.Go(func() error {
+		defer close(engineDone)
+		return unlessStopping(s.Engine.Run(engineCtx))
+	})
+	group.Go(func() error {
+		defer close(clusterDone)
+		return unlessStopping(s.cluster.Run(clusterCtx))
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		endStreams(ErrStopping)
+		drain(httpServer)
+		<-served
+		requests.wait()
+		endEngine(ErrStopping)
+		<-engineDone
+		endCluster(ErrStopping)
+		<-clusterDone
+		return nil
+	})
+	return errors.Join(group.Wait(), s.Close())
+}
+
+// drain lets requests end that are being answered, for a second, and then cuts
+// them off.
+func drain(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
+	}
+}
+
+func unlessStopping(err error) error {
+	if errors.Is(err, ErrStopping) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Close gives back what Open took; Run does so itself.
+func (s *Server) Close() error {
+	if s.listener != nil {
+		_ = s.listener.Close() // serving has closed it, or never began
+	}
+	if s.debug != nil {
+		_ = s.debug.Close() // likewise
+	}
+	if s.store == nil {
+		return nil
+	}
+	err := s.store.Close()
+	s.store = nil
+	return err
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/rockpool/rockpool/graph/download"
+)
+
+// signingKey returns the key that signs addresses of downloads, which lies in
+// the data directory for its owner only, and makes it at the first start. The
+// caller holds the directory.
+func signingKey(dir string) ([]byte, error) {
+	path := filepath.Join(dir, "signing.key")
+	key, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return makeKey(path)
+	case err != nil:
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	case len(key) != download.KeySize:
+		return nil, fmt.Errorf("%s has %d bytes and not %d: remove it; a new one is made, and addresses of downloads that were handed out hold no more", path, len(key), download.KeySize)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // a copy of the directory may have opened it to others
+		return nil, fmt.Errorf("close the signing key to others: %w", err)
+	}
+	return key, nil
+}
+
+// makeKey writes a new key by rename: a power cut leaves it whole, or none.
+func makeKey(path string) (key []byte, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make the signing key: %w", err)
+		}
+	}()
+	key = make([]byte, download.KeySize)
+	_, _ = rand.Read(key)                                        // it never fails
+	file, err := os.CreateTemp(filepath.Dir(path), ".signing-*") // with mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // it is gone, but after an error
+	_, err = file.Write(key)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return nil, err
+	}
+	return key, os.Rename(file.Name(), path)
+}

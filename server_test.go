@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config"
+)
+
+// parseServe returns the settings that a command line, the variables and the
+// file come to. No file of this machine is looked at.
+func parseServe(t *testing.T, arguments ...string) (serveCommand, error) {
+	t.Helper()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	var all commands
+	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"serve"}, arguments...))
+	return all.Serve, err
+}
+
+func writeSettings(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSettingsComeFromFlagThenVariableThenFileThenDefault(t *testing.T) {
+	path := writeSettings(t, `
+listen: 127.0.0.1:1111
+log-level: debug
+max-body: 2048
+no-introspection: true
+allowed-hosts: [a.example.org, "b.example.org"]
+parallel:
+`)
+	t.Setenv("ROCKPOOL_LOG_LEVEL", "warn")
+	t.Setenv("ROCKPOOL_MAX_BODY", "4096")
+	got, err := parseServe(t, "--config", path, "--max-body", "8192")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Listen, want.LogLevel, want.MaxBody, want.NoIntrospection = "127.0.0.1:1111", "warn", 8192, true
+	want.AllowedHosts = []string{"a.example.org", "b.example.org"}
+	if diff := cmp.Diff(want, got.Config, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	// The same for a flag that has a variable, and a flag that says what is the default.
+	got, err = parseServe(t, "--config", path, "--no-introspection=false", "--log-level=info")
+	if err != nil || got.NoIntrospection || got.LogLevel != "info" || got.MaxBody != 4096 {
+		t.Errorf("%+v %v", got.Config, err)
+	}
+}
+
+func TestNamedFileIsRead(t *testing.T) {
+	named := writeSettings(t, "parallel: 9\n")
+	t.Setenv("ROCKPOOL_CONFIG", named)
+	if got, err := parseServe(t); err != nil || got.Parallel != 9 || got.settings.Path != named {
+		t.Errorf("%+v %v", got.Config, err)
+	}
+	if _, err := parseServe(t, "--config", "/nonesuch.yaml"); err == nil || !strings.Contains(err.Error(), "/nonesuch.yaml") {
+		t.Errorf("a file that isn't there: %v", err)
+	}
+}
+
+func TestWrongSettingsInAFileAreNamed(t *testing.T) {
+	for _, test := range []struct{ text, says string }{
+		{"listen: 127.0.0.1:0\nlisten-on: x\n", `config.yaml:2: there is no setting "listen-on"; there are listen, data,`},
+		{"\n\nparallel: many\n", "config.yaml:3: parallel must be a whole number, not many"},
+		{"parallel: 1.5\n", "config.yaml:1: parallel must be a whole number"},
+		{"memory-overcommit: twice\n", "config.yaml:1: memory-overcommit must be a number, not twice"},
+		{"alert-threshold: half\n", "config.yaml:1: alert-threshold must be a number, not half"},
+		{"no-introspection: 1\n", "config.yaml:1: no-introspection must be true or false"},
+		{"no-introspection: yes\n", "config.yaml:1: no-introspection must be true or false"},
+		{"listen: 8080\n", "config.yaml:1: listen must be text"},
+		{"listen: [a]\n", "config.yaml:1: listen must be text"},
+		{"allowed-hosts: a\n", "config.yaml:1: allowed-hosts must be a list"},
+		{"allowed-hosts: [1]\n", "config.yaml:1: allowed-hosts must be a list, each of it text"},
+		{"allowed-hosts:\n  a: b\n", "config.yaml:1: allowed-hosts must be a list"},
+		{"config: x\n", `no setting "config"`},
+		{"help: true\n", `no setting "help"`},
+		{"- listen\n", "line 1"},
+		{"just text\n", "line 1"},
+		{"listen: a\nlisten: b\n", "listen"},
+		{"listen: {\n", "config.yaml"},
+		{"parallel: 1\n---\nparallel: 2\n", "one document"},
+		// Of the right kind, but out of range: refused by Check, with the place.
+		{"data: /tmp/x\n\nparallel: 65\n", `config.yaml:3: parallel is "65", but must be 0 to 64`},
+		{"log-format: xml\n", `config.yaml:1: log-format is "xml"`},
+		{"listen: 0.0.0.0:80\n", `config.yaml:1: listen is "0.0.0.0:80"`},
+	} {
+		var out, errs bytes.Buffer
+		path := writeSettings(t, test.text)
+		if code := execute([]string{"serve", "--config", path}, nil, &out, &errs); code == 0 || !strings.Contains(errs.String(), test.says) {
+			t.Errorf("%q: %d %q", test.text, code, errs.String())
+		}
+	}
+	// Elsewhere than in the file, it isn't the file that is named.
+	path := writeSettings(t, "log-format: json\n")
+	var out, errs bytes.Buffer
+	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
+	if execute([]string{"serve", "--config", path}, nil, &out, &errs); !strings.Contains(errs.String(), "ROCKPOOL_LOG_FORMAT is") {
+		t.Errorf("%q", errs.String())
+	}
+}
+
+// What is wrong is named with the place that it stands in, before anything is
+// opened.
+func TestServeNamesThePlaceOfAWrongSetting(t *testing.T) {
+	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
+	for _, test := range []struct {
+		arguments []string
+		says      string
+	}{
+		{[]string{"serve"}, `ROCKPOOL_LOG_FORMAT is "xml"`},
+		{[]string{"serve", "--log-format=yaml"}, `--log-format is "yaml"`},
+		{[]string{"serve", "--listen", "0.0.0.0:80"}, `--listen is "0.0.0.0:80"`},
+		{[]string{"serve", "--parallel", "many"}, "--parallel"},
+		{[]string{"serve", "--log-format=json", "--stop-within=-1s"}, `--stop-within is "-1s", but must be 0s to 1h`},
+		{[]string{"serve", "--lisen", "x"}, "--lisen"},
+		{[]string{"serv"}, "serv"},
+	} {
+		var out, errs bytes.Buffer
+		if code := execute(test.arguments, nil, &out, &errs); code == 0 || !strings.Contains(errs.String(), test.says) {
+			t.Errorf("%v: %d %q", test.arguments, code, errs.String())
+		}
+	}
+}
+
+func TestHelpNamesEveryVariable(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := execute([]string{"serve", "--help"}, nil, &out, &errs); code != 0 {
+		t.Fatalf("%d %s", code, errs.String())
+	}
+	for _, name := range []string{"LISTEN", "DATA", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "MAX_BODY", "ALERT_THRESHOLD", "ALERT_TIMEOUT", "PARALLEL", "CGROUP_PARENT", "SANDBOX_HELPER", "LOG_LEVEL", "LOG_FORMAT"} {
+		if !strings.Contains(out.String(), "$ROCKPOOL_"+name) {
+			t.Errorf("%s isn't in the help", name)
+		}
+	}
+	if strings.Contains(out.String(), "${") {
+		t.Errorf("something wasn't filled in: %s", out.String())
+	}
+}
