@@ -104,7 +104,8 @@ bench: as-root build ## measure it all beside its floors, in some minutes (as ro
 
 chaos: as-root build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'; CLUSTER=nomad
 	@$(if $(filter nomad,$(CLUSTER)),go build -o bin/nomadtest ./nomad/nomadtest/cmd,true)
-	@exec bin/rockpool chaos $(if $(filter nomad,$(CLUSTER)),--nomad bin/nomadtest) $(CHAOSFLAGS)
+	@go build -o bin/chaos ./test/chaos
+	@exec bin/chaos $(if $(filter nomad,$(CLUSTER)),--nomad bin/nomadtest) $(CHAOSFLAGS)
 
 lint: ## run the linters
 	@$(LINT) run ./...

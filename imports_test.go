@@ -31,8 +31,6 @@ var mayImport = map[string][]string{
 	"runtime/past":         {"runtime"},
 	"agent":                {},
 	"client":               {"runtime"},
-	"bench":                {"client", "runtime", "nomad/bare"},
-	"chaos":                {"client", "runtime"},
 	"config":               {"runtime", "agent/embedded", "graph/transport", "local/network", "local/sandbox/oci"},
 	"server":               {"config", "server/metrics", "runtime", "runtime/engine", "runtime/pool", "runtime/store", "agent/embedded", "client", "graph/...", "local/...", "local", "nomad", "web"},
 	"doctor":               {"config", "server", "doctor/attack/...", "cli", "client", "runtime", "runtime/engine", "local", "local/network", "local/sandbox/...", "local/thread", "local/uids"},
@@ -49,6 +47,9 @@ var mayImport = map[string][]string{
 	"local/...":            {"runtime", "runtime/timing", "agent/...", "local/..."},
 	"nomad/bare":           {},
 	"test/wait":            {},
+	"test/e2e/...":         {"..."},
+	"test/bench":           {"cli", "client", "config", "server", "runtime", "runtime/engine", "runtime/store", "local/scheduler", "nomad/bare"},
+	"test/chaos":           {"cli", "client", "config", "runtime"},
 	"test/repository":      {},
 	"test/executable":      {},
 	"test/artifacts":       {"test/repository"},
@@ -86,10 +87,10 @@ var onlyIn = map[string][]string{
 	"github.com/99designs/gqlgen":            {"graph/...", "."},
 	"github.com/vektah/gqlparser":            {"graph/...", "."},
 	"github.com/rs/cors":                     {"graph"},
-	"github.com/alecthomas/kong":             {".", "cli", "config"},
+	"github.com/alecthomas/kong":             {".", "cli", "config", "test/..."},
 	"github.com/goccy/go-yaml":               {"cli", "config"},
 	"golang.org/x/term":                      {"cli"},
-	"github.com/prometheus":                  {"server/metrics"},
+	"github.com/prometheus":                  {"server/metrics", "test/e2e/..."},
 }
 
 func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {

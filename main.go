@@ -33,8 +33,6 @@ type commands struct {
 	Helper      helperCommand      `cmd:"" help:"Make the sandboxes of a server that isn't root; only this is, then."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
-	Bench       benchCommand       `cmd:"" help:"Measure servers of its own beside what they can't be faster than. Needs root."`
-	Chaos       chaosCommand       `cmd:"" hidden:"" help:"Kill a server of its own again and again, and judge that nothing is lost. Needs root."`
 	cli.Commands
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

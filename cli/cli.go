@@ -53,7 +53,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 	}, options...)
 	parser, err := kong.New(grammar, options...)
 	if err != nil {
-		return fail(s.Err, err)
+		return ExitCode(s.Err, err)
 	}
 	if len(arguments) == 0 {
 		arguments = []string{"--help"}
@@ -69,7 +69,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see rockpool %s--help\n", lines(err.Error()), asked(err))
 		return CodeUsage
 	}
-	return fail(s.Err, selected.Run())
+	return ExitCode(s.Err, selected.Run())
 }
 
 // asked returns the command, and a space, whose help tells more about err.
@@ -94,7 +94,8 @@ func handOver(selected *kong.Context, program []string) error {
 	return fmt.Errorf("%s takes no program after --", selected.Command())
 }
 
-func fail(errs io.Writer, err error) int {
+// ExitCode returns the exit code of a command that returned err, after it has printed err.
+func ExitCode(errs io.Writer, err error) int {
 	var exit ExitError
 	switch {
 	case err == nil:

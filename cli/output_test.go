@@ -106,7 +106,7 @@ func TestOutputForScriptsMovesNoCursor(t *testing.T) {
 		}
 	}
 	var errs bytes.Buffer
-	fail(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
+	ExitCode(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
 	if errs.String() != "rockpool: one·[2J\ntwo·\n" {
 		t.Errorf("%q", errs.String())
 	}

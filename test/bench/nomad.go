@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rockpool/rockpool/nomad/bare"
+)
+
+// A Nomad is one that runs already, whose clients are on this machine: they
+// fetch the agent from servers on loopback.
+type Nomad struct {
+	*bare.Nomad
+	Image     string // of the driver docker's runners: it has sh, echo, true, head and yes
+	AgentPath string // where nodes and images have the agent; "": nowhere
+
+	drivers []string
+	servers atomic.Int32
+}
+
+const (
+	rawExec = "raw_exec"
+	chroot  = "exec"
+	docker  = "docker"
+)
+
+// nomadDrivers are those that are measured, the cheapest first.
+var nomadDrivers = []string{rawExec, chroot, docker}
+
+// able returns the rows that can be measured here, and tells which can't, and
+// why.
+func (n *Nomad) able(ctx context.Context, rows []Row, out io.Writer) ([]Row, error) {
+	drivers, err := n.Drivers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, driver := range nomadDrivers {
+		if slices.Contains(drivers, driver) {
+			n.drivers = append(n.drivers, driver)
+		}
+	}
+	if len(n.drivers) == 0 {
+		return nil, fmt.Errorf("no node of this Nomad has one of the drivers %s", strings.Join(nomadDrivers, ", "))
+	}
+	var all []Row
+	for _, row := range rows {
+		why := ""
+		switch {
+		case row.driver != "" && !slices.Contains(n.drivers, row.driver):
+			why = "no node has the driver " + row.driver
+		case row.driver == docker && n.Image == "":
+			why = "--image doesn't say which image"
+		case strings.HasSuffix(row.Name, agentThere) && n.AgentPath == "":
+			why = "--agent-path doesn't say where nodes and images have the agent"
+		}
+		if why != "" {
+			_, _ = fmt.Fprintf(out, "left out: %s: %s\n", row.Name, why)
+			continue
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+// serveNomad starts a server on Nomad that keeps so many idle runners of a
+// driver, "" for the cheapest there is, and waits for these. All that it leaves
+// in Nomad goes with the row.
+func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more ...string) (*target, error) {
+	n := b.config.Nomad
+	if driver == "" {
+		driver = n.drivers[0]
+	}
+	dir, err := b.directory()
+	if err != nil {
+		return nil, err
+	}
+	listen, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	prefix := fmt.Sprintf("%s-s%03d", n.Prefix(), n.servers.Add(1))
+	b.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		return n.End(ctx, prefix)
+	})
+	l := launch{
+		program: b.config.Program, data: filepath.Join(dir, "data"), listen: listen, profiled: b.config.Profiles != "", prefix: prefix,
+		cluster: append([]string{
+			"--cluster", "nomad", "--nomad-driver", driver, "--nomad-prefix", prefix, "--advertise-url", "http://" + listen,
+			"--nomad-no-network-mode", "host", "--nomad-bridges", "1000",
+		}, more...),
+		env: map[string]any{"resources": map[string]any{"workspaceMiB": 16, "memoryMiB": 64, "cpuMHz": 10}, "isolation": "CLUSTER"},
+	}
+	switch driver {
+	case rawExec:
+		l.env["isolation"] = "NONE"
+	case docker:
+		l.env["image"] = n.Image
+	}
+	s, err := startServer(ctx, l)
+	if err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	b.servers = append(b.servers, s)
+	b.onClose(s.stop)
+	if err := s.fits(ctx, runners); err != nil {
+		return nil, err
+	}
+	return s, s.keep(ctx, runners)
+}
+
+// bare starts so many tasks without Rockpool, for the time of the row.
+func (b *bed) bare(ctx context.Context, driver string, count int) ([]bare.Task, error) {
+	n := b.config.Nomad
+	if driver == "" {
+		driver = n.drivers[0]
+	}
+	tasks, end, err := n.Start(ctx, driver, count)
+	b.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		return end(ctx)
+	})
+	return tasks, err
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// A launch says how a server is started.
+type launch struct {
+	program  string
+	data     string // its directory, beside which nothing else is
+	group    string // the cgroup below which its runners are; "": they aren't on this machine
+	listen   string
+	profiled bool
+	prefix   string         // of what it has in Nomad, if it is there
+	cluster  []string       // what it is told of its cluster
+	env      map[string]any // what an environment needs there
+
+	overcommitted bool // by CPUOvercommit and MemoryOvercommit
+}
+
+// A target is a process of rockpool serve.
+type target struct {
+	*client.Client
+	launch
+	url      string
+	profiles string // address of its profiles; "" if it serves none
+	kept     int    // runners, at most
+	cmd      *exec.Cmd
+	stderr   string        // a file: a pipe would end with this process, and a server that has one cut off dies of it
+	copied   chan struct{} // closed once its stdout has ended
+}
+
+var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
+
+// startServer starts a server, and waits until it is ready. Signals from a terminal miss it: it ends
+// when it is stopped, or when this process is killed. No settings of another
+// server are taken, be they variables or a file.
+func startServer(ctx context.Context, l launch) (*target, error) {
+	s := &target{launch: l, stderr: filepath.Join(filepath.Dir(l.data), "server.log"), copied: make(chan struct{})}
+	stderr, err := os.Create(s.stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stderr.Close() }() // the server has its own
+	args := append([]string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", l.listen, "--data", l.data, "--log-level", "warn"}, l.cluster...)
+	if l.profiled {
+		if s.profiles, err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+		args = append(args, "--debug-address", s.profiles)
+	}
+	s.cmd = exec.Command(l.program, args...)
+	s.cmd.Env = ownEnvironment()
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.cmd.Stderr = stderr
+	stdout, err := s.cmd.StdoutPipe()
+	if err == nil {
+		_, err = s.cmd.StdinPipe() // the server ends with it, also where this process was killed
+	}
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	ready := make(chan string, 1)
+	go func() {
+		defer close(s.copied)
+		defer close(ready)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
+				ready <- m[1]
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, stdout)
+	}()
+	select {
+	case url, ok := <-ready:
+		if !ok {
+			_ = s.cmd.Wait()
+			return nil, fmt.Errorf("it ended before it was ready: %s", s.complaints())
+		}
+		s.url, s.Client = url, client.New(url)
+		return s, nil
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), s.stop())
+	}
+}
+
+// complaints is what the server logged.
+func (s *target) complaints() string {
+	text, err := os.ReadFile(s.stderr)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// manyRunners are so many that a server may not remove them all in the 5 s in
+// which it has to end.
+const manyRunners = 50
+
+// ownEnvironment is this process's without the settings of another server.
+func ownEnvironment() []string {
+	var all []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "ROCKPOOL_") {
+			all = append(all, entry)
+		}
+	}
+	return all
+}
+
+// stop ends the server, which removes all that it made. It tells what the server
+// complained of when it ends otherwise than it should.
+func (s *target) stop() error {
+	const patience = 10 * time.Second // it takes 5 s at most
+	if s.kept > manyRunners && s.group != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = s.keep(ctx, 0) // what is left then shows in its end
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	defer timer.Stop()
+	<-s.copied
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("the server's end: %w: %s", err, s.complaints())
+	}
+	if s.Client != nil {
+		s.CloseIdle()
+	}
+	return nil
+}
+
+// replace kills the server, and starts the next one on its data.
+func (s *target) replace(ctx context.Context) error {
+	_ = s.cmd.Process.Kill()
+	<-s.copied
+	_ = s.cmd.Wait() // its end is the kill
+	s.CloseIdle()
+	next, err := startServer(ctx, s.launch)
+	if err != nil {
+		return err
+	}
+	next.kept = s.kept
+	*s = *next
+	return nil
+}
+
+// keep has the server keep so many idle runners, and waits for them.
+func (s *target) keep(ctx context.Context, runners int) error {
+	const mutation = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`
+	in := map[string]any{"id": environment, "poolSize": runners, "outputLimit": 1 << 40, "defaultTimeLimit": 0}
+	maps.Copy(in, s.env)
+	s.kept = max(s.kept, runners)
+	if err := s.Ask(ctx, mutation, map[string]any{"in": in}, nil); err != nil {
+		return err
+	}
+	return s.settle(ctx, runners)
+}
+
+// settle waits until so many runners are idle, and none starts or stops.
+func (s *target) settle(ctx context.Context, idle int) error {
+	const query = `query($id: ID!) { environment(id: $id) { pool { idle starting stopping } } }`
+	var last string
+	err := until(ctx, func() (bool, error) {
+		var out struct {
+			Environment struct {
+				Pool struct {
+					Idle, Starting, Stopping int
+				}
+			}
+		}
+		err := s.Ask(ctx, query, map[string]any{"id": environment}, &out)
+		p := out.Environment.Pool
+		last = fmt.Sprintf("%+v", p)
+		return p.Idle == idle && p.Starting == 0 && p.Stopping == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d idle runners (%s): %w", idle, last, err)
+	}
+	return nil
+}
+
+const claimMutation = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
+
+// claim returns a runner's id.
+func (s *target) claim(ctx context.Context) (string, error) {
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	err := s.Ask(ctx, claimMutation, map[string]any{"in": map[string]any{"environmentId": environment, "waitFor": 60}}, &out)
+	return out.ClaimRunner.Runner.ID, err
+}
+
+func (s *target) release(ctx context.Context, runner string) error {
+	return s.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, map[string]any{"id": runner}, nil)
+}
+
+// start starts a command and returns the execution's id. More is added to the
+// input.
+func (s *target) start(ctx context.Context, runner string, command []string, more ...map[string]any) (string, error) {
+	in := map[string]any{"runnerId": runner, "command": command}
+	for _, fields := range more {
+		for name, value := range fields {
+			in[name] = value
+		}
+	}
+	var out struct {
+		StartExecution struct{ Execution struct{ ID string } }
+	}
+	err := s.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, map[string]any{"in": in}, &out)
+	return out.StartExecution.Execution.ID, err
+}
+
+// await waits for an execution's end, which must be exit 0.
+func (s *target) await(ctx context.Context, execution string) error {
+	var out struct {
+		Execution struct {
+			Outcome, Message string
+			ExitCode         *int
+		}
+	}
+	err := s.Ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 60) { outcome exitCode message } }`, map[string]any{"id": execution}, &out)
+	if err == nil && (out.Execution.ExitCode == nil || *out.Execution.ExitCode != 0) {
+		err = fmt.Errorf("execution %s: %s %s", execution, out.Execution.Outcome, out.Execution.Message)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+)
+
+// fileSize is that of the file that is moved.
+const fileSize = 50_000_000
+
+func transferRows() []Row {
+	return []Row{{
+		Name:  "transfer/upload",
+		What:  "MB/s of a file of 50 MB that is uploaded into a runner: uploadFile, a multipart request.",
+		Floor: "A bare HTTP PUT, to a process that writes it to a file.",
+		Unit:  MBPerSecond, Per: "MB",
+		open: openTransfer(func(b *bed, s *target, runner string, content []byte) (row, floor func(context.Context) error) {
+			return func(ctx context.Context) error { return s.upload(ctx, runner, content) },
+				func(ctx context.Context) error {
+					return send(ctx, http.MethodPut, b.floors.url+"/upload", nil, bytes.NewReader(content), nil)
+				}
+		}),
+	}, {
+		Name:  "transfer/download",
+		What:  "MB/s of the same file out of a runner, from the address that File.downloadUrl hands out.",
+		Floor: "A bare HTTP GET, from a process that has it in memory.",
+		Unit:  MBPerSecond, Per: "MB",
+		open: openTransfer(func(b *bed, s *target, runner string, _ []byte) (row, floor func(context.Context) error) {
+			return func(ctx context.Context) error { return s.download(ctx, runner) },
+				func(ctx context.Context) error {
+					return receive(ctx, b.floors.url+"/download?size="+strconv.Itoa(fileSize))
+				}
+		}),
+	}}
+}
+
+func openTransfer(ways func(b *bed, s *target, runner string, content []byte) (row, floor func(context.Context) error)) func(context.Context, *bed) (pair, error) {
+	return func(ctx context.Context, b *bed) (pair, error) {
+		s, runner, err := b.claimed(ctx, 0)
+		if err != nil {
+			return pair{}, err
+		}
+		content := bytes.Repeat([]byte("0123456789abcdef\n\xff\x00\x80"), fileSize/20)
+		if err := s.upload(ctx, runner, content); err != nil {
+			return pair{}, err
+		}
+		row, floor := ways(b, s, runner, content)
+		rated := func(do func(context.Context) error) probe {
+			return func(ctx context.Context, r *round) error {
+				return r.rate(fileSize/1e6, func() error { return do(ctx) })
+			}
+		}
+		return pair{row: rated(row), floor: rated(floor)}, warm(ctx, rated(row), rated(floor))
+	}
+}
+
+// upload sends a file as the GraphQL multipart request specification says.
+func (s *target) upload(ctx context.Context, runner string, content []byte) error {
+	const mutation = `mutation($runner: ID!, $file: Upload!) { uploadFile(runnerId: $runner, path: "file", file: $file) { file { size } } }`
+	operations, err := json.Marshal(map[string]any{"query": mutation, "variables": map[string]any{"runner": runner, "file": nil}})
+	if err != nil {
+		return err
+	}
+	var head bytes.Buffer // it takes everything
+	form := multipart.NewWriter(&head)
+	_ = form.WriteField("operations", string(operations))
+	_ = form.WriteField("map", `{"0": ["variables.file"]}`)
+	_, _ = form.CreateFormFile("0", "file")
+	body := io.MultiReader(&head, bytes.NewReader(content), bytes.NewReader([]byte("\r\n--"+form.Boundary()+"--\r\n")))
+	header := http.Header{"Content-Type": {form.FormDataContentType()}, "Graphql-Require-Preflight": {"1"}}
+	var answer struct {
+		Data struct {
+			UploadFile struct{ File struct{ Size int64 } }
+		}
+		Errors json.RawMessage
+	}
+	err = send(ctx, http.MethodPost, s.url+"/graphql", header, body, &answer)
+	if err == nil && answer.Data.UploadFile.File.Size != int64(len(content)) {
+		err = fmt.Errorf("%d of %d bytes were uploaded: %s", answer.Data.UploadFile.File.Size, len(content), answer.Errors)
+	}
+	return err
+}
+
+func (s *target) download(ctx context.Context, runner string) error {
+	var out struct {
+		Runner struct{ File struct{ DownloadURL string } }
+	}
+	err := s.Ask(ctx, `query($id: ID!) { runner(id: $id) { file(path: "file") { downloadUrl } } }`, map[string]any{"id": runner}, &out)
+	if err != nil {
+		return err
+	}
+	return receive(ctx, s.url+out.Runner.File.DownloadURL)
+}
+
+// send sends a body, and decodes the answer unless into is nil.
+func send(ctx context.Context, method, url string, header http.Header, body io.Reader, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s: %.500s", response.Status, text)
+	case into == nil:
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// receive reads all of a file.
+func receive(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	n, err := io.Copy(io.Discard, response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || n != fileSize) {
+		err = fmt.Errorf("%s, with %d of %d bytes", response.Status, n, fileSize)
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+var widths = []int{1, 2, 8, 32}
+
+func trueRows() []Row {
+	var rows []Row
+	for _, width := range widths {
+		row := Row{
+			Name: fmt.Sprintf("true/engine/%d", width),
+			What: fmt.Sprintf("Executions of `true` per second at the engine, without the API: %d at once, each in a runner of its own; "+
+				"each is stored before it starts and after it has ended.", width),
+			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
+			Unit:  PerSecond, Per: "true",
+			open: func(ctx context.Context, b *bed) (pair, error) {
+				e, err := b.engine(ctx, 2)
+				if err != nil {
+					return pair{}, err
+				}
+				return openTrue(ctx, b, width,
+					func(ctx context.Context) (string, error) { return e.Claim(ctx, environment) },
+					func(ctx context.Context, runner string) error { return e.Run(ctx, runner, "true") })
+			},
+		}
+		if width == 8 {
+			row.Goals = []Goal{{Of: "p50", AtLeast: 1000}}
+		}
+		rows = append(rows, row)
+	}
+	for _, width := range widths {
+		row := Row{
+			Name:  fmt.Sprintf("true/graphql/%d", width),
+			What:  fmt.Sprintf("The same through GraphQL over HTTP, with this client on the same CPUs: startExecution, then execution(waitFor), %d at once.", width),
+			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
+			Unit:  PerSecond, Per: "true",
+			open: func(ctx context.Context, b *bed) (pair, error) {
+				s, err := b.serve(ctx, 2, 0)
+				if err != nil {
+					return pair{}, err
+				}
+				return openTrue(ctx, b, width, s.claim, func(ctx context.Context, runner string) error {
+					execution, err := s.start(ctx, runner, []string{"true"})
+					if err != nil {
+						return err
+					}
+					return s.await(ctx, execution)
+				})
+			},
+		}
+		if width == 8 {
+			row.Goals = []Goal{{Of: "p50", AtLeast: 600}}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// openTrue claims a runner for each that runs at once.
+func openTrue(ctx context.Context, b *bed, width int, claim func(context.Context) (string, error), run func(context.Context, string) error) (pair, error) {
+	runners := make([]string, width)
+	for i := range runners {
+		var err error
+		if runners[i], err = claim(ctx); err != nil {
+			return pair{}, err
+		}
+	}
+	if len(b.servers) > 0 {
+		if err := b.servers[0].settle(ctx, 2); err != nil {
+			return pair{}, err
+		}
+	}
+	n := b.ops(500)
+	row := func(ctx context.Context, r *round) error {
+		return r.rate(float64(n), func() error {
+			return atOnce(ctx, width, n, func(ctx context.Context, worker int) error { return run(ctx, runners[worker]) })
+		})
+	}
+	floor := func(ctx context.Context, r *round) error {
+		return r.rate(float64(n), func() error {
+			return atOnce(ctx, width, n, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
+		})
+	}
+	return pair{row: row, floor: floor}, warm(ctx, row, floor)
+}
+
+// atOnce does something n times in all, width at a time.
+func atOnce(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var begun atomic.Int64
+	for worker := range width {
+		group.Go(func() error {
+			for begun.Add(1) <= int64(n) {
+				if err := do(ctx, worker); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+var crowds = []int{1, 100, 1000}
+
+func watchRows() []Row {
+	var rows []Row
+	for _, n := range crowds {
+		row := Row{
+			Name:  fmt.Sprintf("watch/%d", n),
+			What:  fmt.Sprintf("MB/s that %d subscriptions on sockets of their own get in all, while one program prints as fast as it is taken.", n),
+			Floor: fmt.Sprintf("%d bare WebSockets, of messages of 32 KiB.", n),
+			Unit:  MBPerSecond, Per: "MB",
+			open: openWatch(n),
+		}
+		if n == 1 {
+			row.Goals = []Goal{{Of: "p50", AtLeast: 100}}
+		}
+		rows = append(rows, row)
+	}
+	for _, n := range crowds {
+		row := Row{
+			Name:  fmt.Sprintf("lag/%d", n),
+			What:  fmt.Sprintf("How late %d subscribers read what a program prints at 1 MB/s, in pieces of 10 kB: from before its write until they have it.", n),
+			Floor: fmt.Sprintf("%d bare WebSockets that are sent the same, piece by piece.", n),
+			Unit:  Milliseconds, Per: "second",
+			open: openLag(n),
+		}
+		if n == 1000 {
+			row.Goals = []Goal{{Of: "p99", AtMost: 100}}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// openWatch has a program print lines: 400 MB for one watcher, less for many.
+func openWatch(watchers int) func(context.Context, *bed) (pair, error) {
+	return func(ctx context.Context, b *bed) (pair, error) {
+		s, runner, err := b.claimed(ctx, 0)
+		if err != nil {
+			return pair{}, err
+		}
+		const size = 32 << 10
+		total := b.ops(400e6)
+		if watchers == 1 {
+			total = b.ops(200e6)
+		}
+		messages := max(1, total/watchers/size)
+		row := func(ctx context.Context, r *round) error {
+			// The program waits for its input to end, so that all are there when it begins.
+			command := []string{"sh", "-c", fmt.Sprintf("read go; yes %s | head -c %d", bytes.Repeat([]byte("0123456789"), 12), messages*size)}
+			execution, err := s.start(ctx, runner, command, map[string]any{"stdin": true})
+			if err != nil {
+				return err
+			}
+			sockets, err := dialAll(watchers, func() (*socket, error) {
+				k, err := s.dial(ctx)
+				if err == nil {
+					err = k.subscribe(ctx, execution)
+				}
+				return k, err
+			})
+			defer closeAll(sockets)
+			if err != nil {
+				return err
+			}
+			return r.rate(float64(watchers*messages*size)/1e6, func() error {
+				if err := s.write(ctx, execution, "go\n"); err != nil {
+					return err
+				}
+				return drainAll(ctx, sockets, func(ctx context.Context, k *socket) error { return k.drainSize(ctx, messages*size) })
+			})
+		}
+		floor := func(ctx context.Context, r *round) error {
+			return r.rate(float64(watchers*messages*size)/1e6, func() error {
+				// A socket begins to send when it is opened.
+				var group errgroup.Group
+				group.SetLimit(watchers)
+				for range watchers {
+					group.Go(func() error {
+						k, err := b.floors.dial(ctx, fmt.Sprintf("/socket?size=%d&messages=%d", size, messages))
+						if err != nil {
+							return err
+						}
+						defer k.close()
+						return k.drainSize(ctx, messages*size)
+					})
+				}
+				return group.Wait()
+			})
+		}
+		return pair{row: row, floor: floor, rounds: 5}, warm(ctx, row, floor)
+	}
+}
+
+// pacing is a program that prints a megabyte per second, for as many seconds as
+// it is told to on its standard input, with the time before each piece.
+const pacing = `
+import sys, time
+seconds = float(sys.stdin.readline())
+out = sys.stdout.buffer
+begin = time.monotonic()
+for i in range(int(seconds * 100)):
+    time.sleep(max(0, begin + i * 0.01 - time.monotonic()))
+    piece = b"at=%d;" % time.time_ns()
+    out.write(piece + b"." * (10000 - len(piece)))
+    out.flush()
+`
+
+func openLag(watchers int) func(context.Context, *bed) (pair, error) {
+	return func(ctx context.Context, b *bed) (pair, error) {
+		s, runner, err := b.claimed(ctx, 0)
+		if err != nil {
+			return pair{}, err
+		}
+		seconds := b.ops(5)
+		row := func(ctx context.Context, r *round) error {
+			execution, err := s.start(ctx, runner, []string{"python3", "-c", pacing}, map[string]any{"stdin": true})
+			if err != nil {
+				return err
+			}
+			sockets, err := dialAll(watchers, func() (*socket, error) {
+				k, err := s.dial(ctx)
+				if err == nil {
+					err = k.subscribe(ctx, execution)
+				}
+				return k, err
+			})
+			defer closeAll(sockets)
+			if err != nil {
+				return err
+			}
+			if err := r.lags(ctx, sockets, seconds, func() error { return s.write(ctx, execution, strconv.Itoa(seconds)+"\n") }); err != nil {
+				return err
+			}
+			return s.await(ctx, execution) // where python3 is missing, this says so
+		}
+		floor := func(ctx context.Context, r *round) error {
+			path := fmt.Sprintf("/pace?readers=%d&seconds=%d", watchers, seconds)
+			sockets, err := dialAll(watchers, func() (*socket, error) { return b.floors.dial(ctx, path) })
+			defer closeAll(sockets)
+			if err != nil {
+				return err
+			}
+			return r.lags(ctx, sockets, seconds, func() error { return nil })
+		}
+		return pair{row: row, floor: floor, rounds: 3}, nil
+	}
+}
+
+// lags adds how old each message was when it was read.
+func (r *round) lags(ctx context.Context, sockets []*socket, seconds int, begin func() error) error {
+	var mu sync.Mutex
+	_, err := r.meter(float64(seconds), func() error {
+		if err := begin(); err != nil {
+			return err
+		}
+		return drainAll(ctx, sockets, func(ctx context.Context, k *socket) error {
+			var own []float64
+			err := k.drain(ctx, func(message []byte) {
+				if at, ok := printedAt(message); ok {
+					own = append(own, float64(time.Since(at).Nanoseconds())/1e6)
+				}
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			r.samples = append(r.samples, own...)
+			return err
+		})
+	})
+	if err == nil && len(r.samples) == 0 {
+		err = fmt.Errorf("nothing came that says when it was printed: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// printedAt reads the first time in a message: of the piece that waited longest.
+func printedAt(message []byte) (time.Time, bool) {
+	_, after, found := bytes.Cut(message, []byte("at="))
+	digits, _, whole := bytes.Cut(after[:min(len(after), 32)], []byte(";"))
+	nanos, err := strconv.ParseInt(string(digits), 10, 64)
+	return time.Unix(0, nanos), found && whole && err == nil
+}
+
+// write feeds a program, and ends its input.
+func (s *target) write(ctx context.Context, execution, text string) error {
+	return s.Ask(ctx, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`,
+		map[string]any{"in": map[string]any{"executionId": execution, "text": text, "close": true}}, nil)
+}
+
+// dialAll opens sockets, some at a time.
+func dialAll(n int, dial func() (*socket, error)) ([]*socket, error) {
+	sockets := make([]*socket, n)
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range sockets {
+		group.Go(func() (err error) {
+			sockets[i], err = dial()
+			return err
+		})
+	}
+	return sockets, group.Wait()
+}
+
+func closeAll(sockets []*socket) {
+	for _, k := range sockets {
+		if k != nil {
+			k.close()
+		}
+	}
+}
+
+// drainAll has all of them drained at once.
+func drainAll(ctx context.Context, sockets []*socket, drain func(context.Context, *socket) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, k := range sockets {
+		group.Go(func() error { return drain(ctx, k) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,191 @@
+// Command chaos finds out whether anything is lost: it has clients use a real
+// server that is killed every few seconds, kills agents and sandboxes, fills up
+// the disk, and judges every byte, claim and outcome by what it knows itself,
+// not by what a server says.
+//
+// What it can know: its programs print numbered records, take a time that is
+// known and end in a way that only they could choose; its uploads have digests;
+// each runner is marked by its first holder; and who kills an agent knows when.
+// Only how often each part of the scheduler was used comes from the servers'
+// own counters.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Config says what a run is.
+type Config struct {
+	Program  string // rockpool
+	Nomad    string // a program that runs a Nomad and obeys (nomad/nomadtest/cmd), which is to have the runners; "": this machine has them
+	Seed     uint64 // of the faults, and of what clients choose
+	For      time.Duration
+	Every    time.Duration // between two faults, on average
+	Clients  int
+	Short    bool // a run too short to come by everything: only what must not happen is judged
+	Progress io.Writer
+}
+
+// finishWithin is how long clients may take to finish when all faults are over.
+const finishWithin = 3 * time.Minute
+
+// Run runs servers and clients, and reports what came out. It needs root. The
+// error says why the run could not be led to its end. Nothing is left on the
+// machine either way but, where something was wrong, the servers' log.
+func Run(ctx context.Context, config Config) (report Report, err error) {
+	dir, err := os.MkdirTemp("", "rockpool-chaos-")
+	if err != nil {
+		return Report{}, err
+	}
+	began := time.Now()
+	l := newLedger()
+	h, err := newHouse(ctx, config, dir, l)
+	if err != nil {
+		return Report{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer h.CloseIdle()
+	defer func() { err = errors.Join(err, h.nomad.close()) }()
+	d, err := mountDisk(filepath.Join(dir, "disk"))
+	if err != nil {
+		return Report{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := &storm{house: h, timing: newTiming(), disk: d, boxes: sandboxes{h.group}, say: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(config.Progress, "%6.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}}
+	err = s.run(ctx, config)
+	err = errors.Join(err, s.clear(ctx))
+	if gone := d.unmount(); gone != nil {
+		l.wrong(leakedMounts, 1, "%v", gone)
+	}
+	report = newReport(config, l, h.used.sum(), time.Since(began))
+	if ctx.Err() != nil || err == nil && len(report.Failures()) == 0 {
+		return report, errors.Join(err, os.RemoveAll(dir))
+	}
+	report.Log = h.log
+	return report, errors.Join(err, h.nomad.keepLogs(dir))
+}
+
+// run is all of it but the end.
+func (s *storm) run(ctx context.Context, config Config) error {
+	if err := s.restart(ctx); err != nil {
+		return err
+	}
+	if err := s.putEnvironments(ctx); err != nil {
+		return fmt.Errorf("put the environments: %w", err)
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var others, clients sync.WaitGroup
+	defer others.Wait()
+	defer end() // of who scrapes, before it is waited for
+	others.Go(func() { s.scrape(ctx) })
+	enough := make(chan struct{})
+	for i := range config.Clients {
+		c := &holder{house: s.house, timing: s.timing, name: fmt.Sprintf("client%d", i), random: rand.New(rand.NewPCG(config.Seed, uint64(i+1)))}
+		clients.Go(func() { c.live(ctx, enough) })
+	}
+	c := &crowd{holder: &holder{house: s.house, timing: s.timing, name: "crowd", random: rand.New(rand.NewPCG(config.Seed, 1000))}}
+	clients.Go(func() { c.live(ctx, enough) })
+
+	err := s.faults(ctx, config)
+	close(enough)
+	s.say("no more faults: the clients finish")
+	late := time.AfterFunc(finishWithin, func() {
+		s.ledger.wrong(unfinished, 1, "clients still wait, %s after the last fault", finishWithin)
+		end()
+	})
+	defer late.Stop()
+	if err != nil {
+		end()
+	}
+	clients.Wait()
+	if ctx.Err() == nil {
+		s.say("all that ended is looked at again")
+		for _, r := range s.ledger.all() {
+			s.again(ctx, r)
+		}
+		s.look(ctx)
+	}
+	return err
+}
+
+// faults has one after the other, until the time is over; on Nomad, whose own
+// faults take their time, also until each has come, unless the run is short.
+func (s *storm) faults(ctx context.Context, config Config) error {
+	round := hereFaults()
+	if s.nomad != nil {
+		round = nomadFaults()
+	}
+	plan := newSchedule(config.Seed, config.Every, round)
+	began, filled := time.Now(), false
+	for struck := 0; ctx.Err() == nil; struck++ {
+		f := plan.next()
+		if !filled && time.Since(began) > config.For/2 {
+			filled = true
+			if err := s.strike(ctx, fault{kind: fillDisk}); err != nil {
+				return err
+			}
+		}
+		all := s.nomad == nil || config.Short || struck >= len(round)
+		if left := config.For - time.Since(began); all && f.wait > left {
+			return s.rest(ctx, max(left, 0))
+		}
+		if err := s.rest(ctx, f.wait); err != nil {
+			return err
+		}
+		if err := s.strike(ctx, f); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// clear ends the last server as an upgrade does, has another one remove
+// everything, whatever became of the run, and one more sweep what that stood on.
+func (s *storm) clear(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	if s.server != nil && !s.hasEnded() {
+		s.stop(s.server)
+	}
+	for range 2 {
+		last, err := s.house.start("remove")
+		if err != nil {
+			return err
+		}
+		if err := s.answers(ctx, last); err != nil {
+			s.kill(last)
+			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.lastWords())
+		}
+		// One on Nomad answers before it has looked there.
+		if err := s.ask(ctx, "{ environments { id } }", nil, nil); err != nil {
+			return err
+		}
+		s.stop(last)
+	}
+	s.leaks()
+	if s.nomad != nil {
+		return s.nomad.leaks(ctx, s.ledger)
+	}
+	return nil
+}
+
+// all returns the runs that have ended.
+func (l *ledger) all() []*run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*run
+	for _, r := range l.runs {
+		if r.told != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}

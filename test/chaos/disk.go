@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A disk is a small file system in memory, mounted for the run, that can be
+// filled up.
+type disk struct {
+	dir     string
+	ballast string
+}
+
+// diskBytes has room for the outputs of some minutes.
+const diskBytes = 256 << 20
+
+func mountDisk(dir string) (*disk, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("rockpool-chaos", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=700", diskBytes)); err != nil {
+		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
+	return &disk{dir: dir, ballast: filepath.Join(dir, "ballast")}, nil
+}
+
+// fill writes until nothing has room any more.
+func (d *disk) fill() error {
+	f, err := os.OpenFile(d.ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for piece := make([]byte, 1<<20); len(piece) > 0; {
+		_, err = f.Write(piece)
+		if errors.Is(err, unix.ENOSPC) {
+			piece = piece[:len(piece)/2]
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *disk) free() error { return os.Remove(d.ballast) }
+
+// unmount says what still uses it, if something does.
+func (d *disk) unmount() error {
+	if err := unix.Unmount(d.dir, 0); err != nil {
+		_ = unix.Unmount(d.dir, unix.MNT_DETACH)
+		return fmt.Errorf("unmount %s: %w", d.dir, err)
+	}
+	return os.Remove(d.dir)
+}

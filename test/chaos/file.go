@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A file is one that its holder uploads again and again, with another content
+// each time. What is there is the old one or the new one.
+type file struct {
+	*holder
+	runner  string
+	version int
+	maybe   map[string]int // versions that can be there, by what sha256sum says
+}
+
+const noFile = "none"
+
+func newFile(c *holder, runner string) *file {
+	return &file{holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
+}
+
+// upload sends a new version, and may cut it off.
+func (f *file) upload(ctx context.Context) {
+	f.version++
+	size := 1 + f.random.IntN(4<<20)
+	cut := size
+	if f.random.IntN(4) == 0 {
+		cut = f.random.IntN(size)
+	}
+	began := time.Now()
+	call, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, &content{version: f.version, left: size, cut: size}); err != nil {
+		panic(err) // it reads from memory
+	}
+	defer f.timing.begin(atUpload)()
+	err := f.Upload(call, `mutation($id: ID!, $file: Upload!) { uploadFile(runnerId: $id, path: "file", file: $file) { file { size } } }`,
+		object{"id": f.runner}, int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond}, nil)
+	digest := hex.EncodeToString(sum.Sum(nil))
+	f.ledger.count(uploads, 1)
+	if err == nil && cut == size {
+		f.maybe = map[string]int{digest: f.version}
+		return
+	}
+	f.ledger.count(cutUploads, 1)
+	switch {
+	case cut < size: // it never was all there: the old one stays
+		return
+	case client.Passing(err) || f.excused(began, err):
+		f.maybe[digest] = f.version
+	case codeOf(err) == runtime.CodeRunnerGone:
+		f.maybe[digest] = f.version
+		f.ledger.gone(f.runner)
+	default:
+		f.refused(ctx, "upload", err)
+	}
+}
+
+// check looks at the file from inside the runner.
+func (f *file) check(ctx context.Context) {
+	text, code, ok := f.probe(ctx, f.runner, "[ -e file ] || { echo "+noFile+"; exit; }; sha256sum file")
+	if !ok {
+		return
+	}
+	found, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if _, known := f.maybe[found]; !known || code != 0 {
+		f.ledger.wrong(halfFiles, 1, "the file of runner %s is %q after upload %d; it can be %v", f.runner, text, f.version, f.maybe)
+	}
+}
+
+// A content is one version of a file, which comes piece by piece.
+type content struct {
+	version   int
+	left, cut int // bytes, and those after which it breaks off
+	sent      int
+	each      time.Duration // pause between pieces
+}
+
+var errCut = errors.New("the upload is cut off")
+
+func (c *content) Read(p []byte) (int, error) {
+	const piece = 64 << 10
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	if c.sent >= c.cut {
+		return 0, errCut
+	}
+	if c.each > 0 {
+		<-time.After(c.each)
+	}
+	n := min(len(p), piece, c.left, c.cut-c.sent)
+	for i := 0; i < n; {
+		at := c.sent + i
+		i += copy(p[i:n], fmt.Sprintf("%07d %07d\n", c.version, at/recordBytes)[at%recordBytes:])
+	}
+	c.sent += n
+	c.left -= n
+	return n, nil
+}

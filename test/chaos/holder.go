@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// The environments of a run. Together they want more than there is room for, so
+// that runners wait for each other.
+const (
+	forHolders = "work"   // clients hold its runners
+	forGuests  = "demand" // keeps none: each claim waits for one, and takes room from the others
+	forHall    = "hall"   // one of its runners takes half of the machine
+)
+
+// crowds grow and shrink, the first all the time.
+var crowds = []string{"crowd", "crowd-2", "crowd-3", "crowd-4"}
+
+// A holder is a client that claims runners, one after the other, uses and
+// releases them. All that it chooses follows from its own random numbers.
+type holder struct {
+	*house
+	name   string
+	random *rand.Rand
+	timing *timing
+	serial int
+}
+
+// live claims runners until no more are to be claimed, and lets the last go.
+func (c *holder) live(ctx context.Context, until <-chan struct{}) {
+	for {
+		select {
+		case <-until:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		if runner := c.claim(ctx, forHolders, 15); runner != "" {
+			c.use(ctx, runner)
+		} else {
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+}
+
+// key returns one that was never used before.
+func (c *holder) key() string {
+	c.serial++
+	return fmt.Sprintf("%s-%d", c.name, c.serial)
+}
+
+// claim asks for a runner until it has one, or is told that there is none: "".
+func (c *holder) claim(ctx context.Context, environment string, waitFor int) string {
+	defer c.timing.begin(atClaim)()
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	key, asked := c.key(), time.Now()
+	err := c.ask(ctx, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		object{"in": object{"environmentId": environment, "waitFor": waitFor, "inactivityTimeout": 900, "idempotencyKey": key}}, &out)
+	switch code := codeOf(err); {
+	case err == nil:
+		c.ledger.claimed(key, out.ClaimRunner.Runner.ID)
+	case code == runtime.CodeNoRunnerAvailable:
+		c.ledger.count(noRunner, 1)
+	case code == runtime.CodeRunnerGone && c.ledger.harmedSince(asked): // an answer got lost, and then the runner
+	default:
+		c.refused(ctx, "claim "+key, err)
+	}
+	return out.ClaimRunner.Runner.ID
+}
+
+// use works with a runner, and releases it.
+func (c *holder) use(ctx context.Context, runner string) {
+	// Whoever had it before would have left this.
+	_, code, ok := c.probe(ctx, runner, "mkdir /workspace/held || exit 98")
+	if ok && code == 98 {
+		c.ledger.wrong(reusedRunners, 1, "runner %s had been used before", runner)
+	}
+	var own, left sync.WaitGroup // those that end before the release, and those by it
+	f := newFile(c, runner)
+	for range 1 + c.random.IntN(6) {
+		if !ok || ctx.Err() != nil || c.ledger.wasHarmed(runner) && c.random.IntN(2) == 0 {
+			break
+		}
+		switch c.random.IntN(8) {
+		case 0, 1, 2, 3:
+			p := newProgram(c.random, c.key())
+			group := &own
+			if p.ends == endsByLeave {
+				group = &left
+			}
+			w := &watcher{house: c.house, timing: c.timing, random: rand.New(rand.NewPCG(c.random.Uint64(), 0))}
+			group.Go(func() { w.run(ctx, runner, p) })
+		case 4, 5:
+			f.upload(ctx)
+			f.check(ctx)
+		case 6:
+			f.check(ctx)
+		case 7:
+			c.lookAt(ctx, runner)
+		}
+		pause(ctx, time.Duration(c.random.IntN(400))*time.Millisecond)
+	}
+	own.Wait()
+	f.check(ctx)
+	c.lookAt(ctx, runner)
+	c.release(ctx, runner)
+	left.Wait()
+}
+
+// lookAt asks whether a runner is still its holder's.
+func (c *holder) lookAt(ctx context.Context, runner string) {
+	var out struct {
+		Runner *struct {
+			State string
+			Claim *struct{ Epoch int }
+		}
+	}
+	if err := c.ask(ctx, `query($id: ID!) { runner(id: $id) { state claim { epoch } } }`, object{"id": runner}, &out); err != nil {
+		c.refused(ctx, "look at runner "+runner, err)
+		return
+	}
+	if out.Runner == nil || out.Runner.State != "CLAIMED" || out.Runner.Claim == nil {
+		c.ledger.gone(runner)
+	}
+}
+
+func (c *holder) release(ctx context.Context, runner string) {
+	defer c.timing.begin(atRelease)()
+	c.ledger.release(runner)
+	if err := c.ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil); err != nil {
+		c.refused(ctx, "release runner "+runner, err)
+	}
+}
+
+// probe runs a small script to its end; false if the runner went.
+func (c *holder) probe(ctx context.Context, runner, script string) (text string, code int, ok bool) {
+	var started struct {
+		StartExecution struct{ Execution struct{ ID string } }
+	}
+	err := c.ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
+		object{"in": object{"runnerId": runner, "shell": script, "idempotencyKey": c.key()}}, &started)
+	if err != nil {
+		c.goneOr(ctx, runner, "start a probe", err)
+		return "", 0, false
+	}
+	began := time.Now()
+	for ctx.Err() == nil {
+		var out struct {
+			Execution struct {
+				State, Outcome, Message string
+				ExitCode                *int
+				Output                  struct {
+					Chunks    []struct{ Text string }
+					LostBytes int64
+				}
+			}
+		}
+		err := c.ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 20) { state outcome message exitCode output { chunks { text } lostBytes } } }`,
+			object{"id": started.StartExecution.Execution.ID}, &out)
+		x := out.Execution
+		switch {
+		case err != nil:
+			c.goneOr(ctx, runner, "await a probe", err)
+			return "", 0, false
+		case x.State != "FINISHED" && time.Since(began) > askWithin:
+			c.ledger.wrong(unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, askWithin)
+			return "", 0, false
+		case x.State != "FINISHED":
+		case x.Output.LostBytes > 0 && c.ledger.wasFull(began): // what it found out can't be known
+			return "", 0, false
+		case x.Outcome == "EXITED" && x.ExitCode != nil:
+			var printed strings.Builder
+			for _, chunk := range x.Output.Chunks {
+				printed.WriteString(chunk.Text)
+			}
+			return printed.String(), *x.ExitCode, true
+		case x.Outcome == "RUNNER_GONE" || x.Outcome == "LOST":
+			c.ledger.gone(runner)
+			return "", 0, false
+		default:
+			c.ledger.wrong(madeUp, 1, "a probe in runner %s ended as %s: %s", runner, x.Outcome, x.Message)
+			return "", 0, false
+		}
+	}
+	return "", 0, false
+}
+
+// goneOr judges that something was refused because its runner went, or for
+// another reason.
+func (h *house) goneOr(ctx context.Context, runner, what string, err error) {
+	if codeOf(err) == runtime.CodeRunnerGone {
+		h.ledger.gone(runner)
+	} else {
+		h.refused(ctx, what+" in runner "+runner, err)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// leaks notes everything that is left of a house's runners, once its last
+// server has removed them.
+func (h *house) leaks() {
+	all := sandboxes{h.group}
+	for _, runner := range all.runners() {
+		h.ledger.wrong(leakedCgroups, 1, "%v", all.dirs(runner))
+	}
+	for _, dir := range all.dirs("") {
+		h.ledger.wrong(leakedCgroups, 1, "%s", dir)
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, h.data) {
+			h.ledger.wrong(leakedMounts, 1, "%s", strings.TrimSpace(line))
+		}
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		if what := belongs(dir, h.group, h.data); what != "" {
+			h.ledger.wrong(leakedProcesses, 1, "%s: %s", dir, what)
+		}
+	}
+	for sub, kept := range map[string]int{"runners": 0, "state": 0, "roots": 1} { // the last server's root is for the next to sweep
+		left, _ := filepath.Glob(filepath.Join(h.data, "local", sub, "*"))
+		if len(left) > kept {
+			h.ledger.wrong(leakedRest, int64(len(left)-kept), "%v", left)
+		}
+	}
+	ranges, _ := filepath.Glob("/run/rockpool/uids/*")
+	for _, path := range ranges {
+		if holder, err := os.Readlink(path); err == nil && strings.HasPrefix(holder, h.data+"/") {
+			h.ledger.wrong(leakedRest, 1, "%s", path)
+		}
+	}
+}
+
+// belongs returns how a process belongs to a group or a data directory; "" if
+// it doesn't. A zombie is dead.
+func belongs(dir, group, data string) string {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		return ""
+	}
+	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+	for line := range strings.Lines(string(groups)) {
+		// A group is deleted once all in it are past their ends; the first process
+		// of a PID namespace isn't a zombie yet then.
+		if strings.Contains(line, "/"+group+"/") && !strings.HasSuffix(line, " (deleted)\n") {
+			return "in " + group
+		}
+	}
+	for _, link := range []string{"exe", "cwd", "root"} {
+		if at, err := os.Readlink(filepath.Join(dir, link)); err == nil && strings.HasPrefix(at, data+"/") {
+			return link + " " + at
+		}
+	}
+	return ""
+}

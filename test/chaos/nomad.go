@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// nomadPrefix begins the names of all that the servers have on Nomad.
+const nomadPrefix = "chaos"
+
+// A nomad is one of the run's own, whose parts can be killed and frozen, and
+// that is asked over its API for what an operator can do. One goroutine uses it.
+type nomad struct {
+	program *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+	address string
+	dir     string // has all of it
+	stopped bool   // it was told to end
+}
+
+// startNomad starts one, and returns when it takes jobs.
+func startNomad(ctx context.Context, config Config) (n *nomad, err error) {
+	n = &nomad{program: exec.Command(config.Nomad, "-control", "-drivers", "raw_exec")}
+	n.program.Stderr = config.Progress
+	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
+	if n.orders, err = n.program.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := n.program.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	n.answers = bufio.NewScanner(out)
+	if err := n.program.Start(); err != nil {
+		return nil, fmt.Errorf("%w: make chaos CLUSTER=nomad builds it", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = n.program.Process.Signal(os.Interrupt) }) // it can take minutes to build
+	defer stop()
+	var where struct{ Address, Dir string }
+	if err := n.answer(&where); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a Nomad: %w", err), context.Cause(ctx), n.close())
+	}
+	n.address, n.dir = where.Address, where.Dir
+	return n, nil
+}
+
+func (n *nomad) answer(into any) error {
+	if !n.answers.Scan() {
+		return errors.Join(errors.New("it doesn't answer"), n.answers.Err())
+	}
+	return json.Unmarshal(n.answers.Bytes(), into)
+}
+
+// order has it do what nomadtest can, and waits until it has.
+func (n *nomad) order(what string) error {
+	if _, err := io.WriteString(n.orders, what+"\n"); err != nil {
+		return err
+	}
+	var answer struct{ Error string }
+	if err := n.answer(&answer); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if answer.Error != "" {
+		return fmt.Errorf("%s: %s", what, answer.Error)
+	}
+	return nil
+}
+
+// close ends it, with all that it started.
+func (n *nomad) close() error {
+	if n == nil || n.stopped {
+		return nil
+	}
+	n.stopped = true
+	_ = n.orders.Close()
+	if err := n.program.Wait(); err != nil {
+		return fmt.Errorf("end Nomad: %w", err)
+	}
+	return nil
+}
+
+// flags are how a server uses it. Its lock lasts longer than Nomad is away.
+func (n *nomad) flags(url string) []string {
+	return []string{"--cluster", "nomad", "--nomad-address", n.address, "--nomad-driver", "raw_exec", "--nomad-prefix", nomadPrefix,
+		"--nomad-lock-ttl", "60", "--advertise-url", url}
+}
+
+// ask asks its API.
+func (n *nomad) ask(ctx context.Context, method, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, n.address+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+	case into == nil:
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+const jobPrefix = nomadPrefix + "-runner-"
+
+func jobOf(runner string) string { return jobPrefix + runner }
+
+// runners returns whose jobs are there; none while Nomad doesn't answer.
+func (n *nomad) runners() []string {
+	var jobs []struct{ ID string }
+	_ = n.ask(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
+	var all []string
+	for _, job := range jobs {
+		all = append(all, strings.TrimPrefix(job.ID, jobPrefix))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// An allocation is one of Nomad's.
+type allocation struct{ ID, JobID, ClientStatus, DesiredStatus string }
+
+// allocation returns where a runner runs; "" if nowhere.
+func (n *nomad) allocation(ctx context.Context, runner string) string {
+	var all []allocation
+	_ = n.ask(ctx, http.MethodGet, "/v1/job/"+jobOf(runner)+"/allocations", nil, &all)
+	for _, a := range all {
+		if a.ClientStatus == "running" && a.DesiredStatus == "run" {
+			return a.ID
+		}
+	}
+	return ""
+}
+
+// leaks notes what is left of runners on Nomad, once the last server has removed
+// them.
+func (n *nomad) leaks(ctx context.Context, l *ledger) error {
+	var allocations []allocation
+	var variables []struct{ Path string }
+	err := errors.Join(
+		n.ask(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
+		n.ask(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
+	for _, runner := range n.runners() {
+		l.wrong(leakedJobs, 1, "job %s", jobOf(runner))
+	}
+	for _, a := range allocations {
+		if a.ClientStatus == "running" || a.ClientStatus == "pending" {
+			l.wrong(leakedJobs, 1, "allocation %s of %s is %s", a.ID, a.JobID, a.ClientStatus)
+		}
+	}
+	for _, v := range variables {
+		l.wrong(leakedJobs, 1, "claim %s", v.Path)
+	}
+	for dir, what := range n.left(ctx, allocations) {
+		l.wrong(leakedProcesses, 1, "%s: %s", dir, what)
+	}
+	return err
+}
+
+// left returns the processes of tasks that don't end, by their directories below
+// /proc. A killed client leaves some behind that Nomad knows no more: their agents
+// find out within seconds.
+func (n *nomad) left(ctx context.Context, tasks []allocation) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		left := map[string]string{}
+		processes, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range processes {
+			if what := n.belongs(dir, tasks); what != "" {
+				left[dir] = what
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// belongs returns how a process belongs to a task; "" if it doesn't. A zombie is
+// dead.
+func (n *nomad) belongs(dir string, tasks []allocation) string {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		return ""
+	}
+	exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+	for _, a := range tasks {
+		if strings.Contains(string(groups)+exe, a.ID) {
+			return fmt.Sprintf("in the group of %+v", a)
+		}
+	}
+	for _, link := range []string{"exe", "cwd", "root"} { // of what is in no group of Nomad's, as programs on raw_exec can be
+		if at, err := os.Readlink(filepath.Join(dir, link)); err == nil && strings.HasPrefix(at, filepath.Join(n.dir, "client", "alloc")+"/") {
+			return link + " " + at
+		}
+	}
+	return ""
+}
+
+// keepLogs copies what Nomad logged to a directory that stays.
+func (n *nomad) keepLogs(dir string) error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, name := range []string{"server", "client"} {
+		text, err := os.ReadFile(filepath.Join(n.dir, name+".log"))
+		errs = append(errs, err, os.WriteFile(filepath.Join(dir, "nomad-"+name+".log"), text, 0o600))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// A program prints numbered records of 16 bytes in blocks, every fourth block on
+// its standard error, so that its output says of each byte where it belongs,
+// and ends in a way that only it could have chosen.
+type program struct {
+	key    string // unlike every other program's
+	blocks int    // endless: it doesn't end by itself
+	each   int    // records of a block
+	pause  time.Duration
+	ends   ending // by itself; of an endless one: how it is ended
+	code   int    // with endsItself, 1 to 98: never what a made-up success says
+}
+
+// An ending is how a program comes to its end.
+type ending int
+
+const (
+	endsItself   ending = iota // it exits with its code
+	endsBySignal               // it kills itself
+	endsByLimit                // its time limit does
+	endsByCancel               // its client cancels it
+	endsByLeave                // its client releases the runner
+	endings
+)
+
+func (e ending) String() string {
+	return [...]string{"an exit", "a signal of its own", "its time limit", "a cancellation", "a release"}[e]
+}
+
+// alreadyRan is what a program exits with that was started a second time.
+const alreadyRan = 99
+
+const (
+	recordBytes = 16
+	endless     = 1 << 30
+	timeLimit   = 2 // seconds, of a program that ends by it
+)
+
+// script prints records until there are enough of them. The directory shows that
+// it was started: nobody else makes one of this name. The shell's own words
+// ("Terminated", of a child that it waits for) go nowhere.
+const script = `exec 3>&2 2>/dev/null
+mkdir "/workspace/ran-$1" || exit 99
+i=0
+while [ $i -lt $2 ]; do
+  if [ $((i % 4)) = 3 ]; then
+    at=$((i / 4 * $3)); seq -f 1%014.0f $at $((at + $3 - 1)) >&3
+  else
+    at=$(((i - i / 4) * $3)); seq -f 0%014.0f $at $((at + $3 - 1))
+  fi
+  i=$((i + 1))
+  sleep $4
+done
+[ $5 = 0 ] && kill -KILL $$
+exit $5`
+
+// newProgram chooses a program that takes some seconds.
+func newProgram(random *rand.Rand, key string) program {
+	p := program{key: key, each: 1 + random.IntN(400), ends: ending(random.IntN(int(endings))), code: 1 + random.IntN(alreadyRan-1)}
+	if random.IntN(2) == 0 { // the most usual one
+		p.ends = endsItself
+	}
+	p.pause = time.Duration(20+random.IntN(180)) * time.Millisecond
+	p.blocks = 1 + int(time.Duration(random.IntN(6000))*time.Millisecond/p.pause)
+	if p.ends > endsBySignal {
+		p.blocks = endless
+	}
+	return p
+}
+
+// command is the program as it is started.
+func (p program) command() []string {
+	code := p.code
+	if p.ends == endsBySignal {
+		code = 0
+	}
+	return []string{"sh", "-c", script, "sh", p.key, strconv.Itoa(p.blocks), strconv.Itoa(p.each),
+		strconv.FormatFloat(p.pause.Seconds(), 'f', 3, 64), strconv.Itoa(code)}
+}
+
+// total is how much an execution that ended by itself has printed, on each
+// stream.
+func (p program) total() [streams]int64 {
+	errs := p.blocks / 4
+	return [streams]int64{int64(p.blocks-errs) * int64(p.each) * recordBytes, int64(errs) * int64(p.each) * recordBytes}
+}
+
+// least is how long it takes to end by itself, at least.
+func (p program) least() time.Duration { return time.Duration(p.blocks) * p.pause }
+
+// record returns the bytes of one record.
+func record(stream int, number int64) string { return fmt.Sprintf("%d%014d\n", stream, number) }
+
+// The streams, by index.
+const (
+	stdout = iota
+	stderr
+	streams
+)

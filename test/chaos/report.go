@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A Report is what a run came to.
+type Report struct {
+	Seed   uint64           `json:"seed"`
+	Took   float64          `json:"tookSeconds"`
+	Short  bool             `json:"short"`
+	Nomad  bool             `json:"nomad"`  // the runners were there, and the servers had no scheduler
+	Parts  map[string]int64 `json:"parts"`  // how often each part of the scheduler was used, as the servers counted
+	Counts map[string]int64 `json:"counts"` // all other figures, by name
+	Wrongs []Wrong          `json:"wrongs"`
+	Log    string           `json:"log,omitempty"` // the servers', kept where something was wrong
+}
+
+func newReport(config Config, l *ledger, used map[string]int64, took time.Duration) Report {
+	counts, wrongs := l.figures()
+	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Parts: used, Counts: counts, Wrongs: wrongs}
+}
+
+// Failures returns what should not have come out so: what must not happen and
+// did, and, unless the run was short, what must happen and didn't.
+func (r Report) Failures() []string {
+	var all []string
+	for _, name := range mustBeNone {
+		if n := r.Counts[name]; n != 0 {
+			all = append(all, fmt.Sprintf("%s: %d, not 0", name, n))
+		}
+	}
+	always, wanted := r.wanted()
+	if !r.Short {
+		always = append(always, wanted...)
+	}
+	for _, name := range always {
+		if r.Counts[name]+r.Parts[name] == 0 {
+			all = append(all, name+": 0")
+		}
+	}
+	return all
+}
+
+// wanted are the figures that have to be above 0: in every run, and in one of
+// some length.
+func (r Report) wanted() (always, long []string) {
+	always = []string{kills, disconnects, executions, bytesExpected, claims, uploads}
+	if r.Nomad {
+		long = append(long, tasksKilled, jobsEnded, drained, nomadKills, nomadFreezes)
+	} else {
+		for _, part := range parts {
+			long = append(long, part.name)
+		}
+		for m := range moments {
+			if m != anyMoment {
+				long = append(long, killsDuring(m))
+			}
+		}
+		long = append(long, stopsRestoring, killedHeld, killedIdle, killedStarting, destroyed)
+	}
+	return always, append(long, killsRestoring, stops, fills, cutUploads, rewinds)
+}
+
+// Table writes a report for people.
+func (r Report) Table(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, n int64, remark string) { _, _ = fmt.Fprintf(w, "%d\t  %s%s\n", n, name, remark) }
+	section := func(title string) { _, _ = fmt.Fprintf(w, "\t\n\t  %s\n", strings.ToUpper(title)) }
+	var used []string
+	if !r.Nomad {
+		section("parts of the scheduler that were used")
+		for _, part := range parts {
+			used = append(used, part.name)
+			row(part.name, r.Parts[part.name], r.remark(part.name, r.Parts[part.name]))
+		}
+	}
+	section("what happened")
+	always, long := r.wanted()
+	shown := append(slices.Clone(always), long[len(used):]...)
+	rest := slices.Sorted(maps.Keys(r.Counts))
+	for _, name := range append(shown, slices.DeleteFunc(rest, func(name string) bool {
+		return slices.Contains(shown, name) || slices.Contains(mustBeNone, name)
+	})...) {
+		row(name, r.Counts[name], r.remark(name, r.Counts[name]))
+	}
+	section("what must not happen")
+	for _, name := range mustBeNone {
+		remark := ""
+		if r.Counts[name] != 0 {
+			remark = "  FAILED"
+		}
+		row(name, r.Counts[name], remark)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return r.details(out)
+}
+
+func (r Report) remark(name string, n int64) string {
+	always, long := r.wanted()
+	switch {
+	case n > 0:
+		return ""
+	case slices.Contains(always, name) || slices.Contains(long, name) && !r.Short:
+		return "  FAILED: it never happened"
+	default:
+		return ""
+	}
+}
+
+// details writes the first few of what was wrong.
+func (r Report) details(out io.Writer) error {
+	const most = 30
+	for i, wrong := range r.Wrongs {
+		if i == most {
+			_, err := fmt.Fprintf(out, "… and %d more\n", len(r.Wrongs)-most)
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%s  %s: %s\n", wrong.At.Format("15:04:05.000"), wrong.Kind, wrong.Detail); err != nil {
+			return err
+		}
+	}
+	return nil
+}

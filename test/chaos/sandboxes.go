@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sandboxes are the groups of this run's runners, as the kernel has them.
+type sandboxes struct{ parent string }
+
+// dirs are the directories of a group, in every tree: "" is the parent's.
+func (s sandboxes) dirs(name string) []string {
+	one, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", s.parent, name)) // the pattern is fine
+	two, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", s.parent, name))
+	return append(one, two...)
+}
+
+// runners returns the ids of what has a group now.
+func (s sandboxes) runners() []string {
+	var all []string
+	for _, dir := range s.dirs("*") {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			all = append(all, filepath.Base(dir))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// processes returns what is in a runner's groups, and below.
+func (s sandboxes) processes(runner string) []int {
+	var all []int
+	for _, dir := range s.dirs(runner) {
+		_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				text, _ := os.ReadFile(filepath.Join(at, "cgroup.procs"))
+				for _, field := range strings.Fields(string(text)) {
+					if pid, err := strconv.Atoi(field); err == nil && pid > 1 { // 0: of another namespace
+						all = append(all, pid)
+					}
+				}
+			}
+			return nil
+		})
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// agent returns the first process of a runner's own pid namespace; 0: none.
+func (s sandboxes) agent(runner string) int {
+	for _, pid := range s.processes(runner) {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		for line := range strings.Lines(string(status)) {
+			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+				if all := strings.Fields(ids); len(all) > 1 && all[len(all)-1] == "1" {
+					return pid
+				}
+			}
+		}
+	}
+	return 0
+}
+
+func (s sandboxes) kill(runner string, pid int) bool { return s.send(runner, pid, unix.SIGKILL) }
+
+// send signals a process of a runner's, and nothing that got its id meanwhile.
+func (s sandboxes) send(runner string, pid int, signal unix.Signal) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || !strings.Contains(string(groups), ":/"+s.parent+"/"+runner) {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, signal, nil, 0) == nil
+}
+
+// killAgent ends a runner's agent, and with it all of its pid namespace.
+func (s sandboxes) killAgent(runner string) bool {
+	pid := s.agent(runner)
+	return pid != 0 && s.kill(runner, pid)
+}
+
+// destroy ends all of a runner's processes and deletes its groups, as an
+// operator might who doesn't ask.
+func (s sandboxes) destroy(runner string) bool {
+	hit := false
+	for _, pid := range s.processes(runner) {
+		hit = s.kill(runner, pid) || hit
+	}
+	if !hit {
+		return false
+	}
+	for _, dir := range s.dirs(runner) {
+		var below []string
+		_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				below = append(below, at)
+			}
+			return nil
+		})
+		for _, at := range slices.Backward(below) {
+			_ = unix.Rmdir(at) // what still dies keeps its own for a moment
+		}
+	}
+	return hit
+}
+
+// helpers returns what the programs that make and remove sandboxes are at.
+func helpers(data string) (creates, removes int) {
+	program := filepath.Join(data, "local", "bin", "rockpool-sandbox")
+	all, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range all {
+		if at, err := os.Readlink(exe); err != nil || at != program {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(exe), "cmdline"))
+		switch {
+		case strings.HasPrefix(string(line), "rockpool-sandbox\x00create\x00"):
+			creates++
+		case strings.HasPrefix(string(line), "rockpool-sandbox\x00remove\x00"):
+			removes++
+		}
+	}
+	return creates, removes
+}

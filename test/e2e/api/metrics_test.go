@@ -1,0 +1,301 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
+
+// TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
+// server, and compares.
+func TestE2EMetricsSayWhatHappened(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
+	for _, starter := range []string{"shell", "python", "node", "c"} {
+		p.Full(t, starter, 2)
+	}
+	p.Call(t, `mutation { putEnvironment(input: {id: "m", poolSize: 0}) { created } }`, nil, nil)
+	p.Refused(t, claimOf, object{"in": object{"environmentId": "m"}}, runtime.CodeNoRunnerAvailable, "")
+	p.Refused(t, claimOf, object{"in": object{"environmentId": "made up"}}, runtime.CodeEnvironmentNotFound, "")
+	a, b, c := p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m")
+	p.Shell(t, a, "printf 0123456789")
+	p.Shell(t, b, "head -c 100000 /dev/zero; printf err >&2; exit 3")
+	p.Run(t, object{"runnerId": a, "shell": "printf last; sleep 60", "timeLimit": 1})
+	endless := p.Start(t, object{"runnerId": c, "shell": "printf on; sleep 1000"})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var watching sync.WaitGroup
+	seen := make(chan string, 10)
+	watching.Go(func() { _ = p.Follow(ctx, endless, nil, func(e bed.ExecutionEvent) { seen <- e.Type }) })
+	for wait.Receive(t, seen, "the program's output") != "ExecutionOutput" {
+	}
+
+	const starts = 2*4 + 3
+	var s bed.Scraping
+	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
+		s = p.Scrape(t)
+		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
+	})
+	s.Want(t, map[string]float64{
+		`rockpool_claims_total{environment="m",result="CLAIMED"}`:              3,
+		`rockpool_claims_total{environment="m",result="NO_RUNNER_AVAILABLE"}`:  1,
+		`rockpool_claims_total{environment="",result="ENVIRONMENT_NOT_FOUND"}`: 1,
+		`rockpool_claims_total`:                                             5,
+		`rockpool_claim_duration_seconds{environment="m"}`:                  3,
+		`rockpool_pool_runners{environment="m",state="CLAIMED"}`:            3,
+		`rockpool_pool_runners{environment="shell",state="IDLE"}`:           2,
+		`rockpool_pool_runners`:                                             starts,
+		`rockpool_pool_wanted_runners`:                                      8,
+		`rockpool_pool_waiting_claims`:                                      0,
+		`rockpool_pool_alert`:                                               0,
+		`rockpool_executions_started_total`:                                 4,
+		`rockpool_executions_finished_total{outcome="EXITED"}`:              2,
+		`rockpool_executions_finished_total{outcome="TIME_LIMIT"}`:          1,
+		`rockpool_executions_finished_total`:                                3,
+		`rockpool_executions_unfinished`:                                    1,
+		`rockpool_executions_resumed_total`:                                 0,
+		`rockpool_execution_start_duration_seconds`:                         4,
+		`rockpool_output_bytes_total`:                                       10 + 100000 + 3 + 4 + 2,
+		`rockpool_output_lost_bytes_total`:                                  0,
+		`rockpool_executions_kept_limit_bytes`:                              10 << 30,
+		`rockpool_watchers{kind="EXECUTION"}`:                               1,
+		`rockpool_watchers`:                                                 1,
+		`rockpool_task_starts_total`:                                        starts,
+		`rockpool_task_start_failures_total`:                                0,
+		`rockpool_task_restores_total`:                                      0,
+		`rockpool_task_kills_total`:                                         0,
+		`rockpool_runner_start_phase_duration_seconds{phase="PLACE"}`:       starts,
+		`rockpool_runner_start_phase_duration_seconds{phase="POSTSTART"}`:   starts,
+		`rockpool_scheduler_placed_total`:                                   starts,
+		`rockpool_scheduler_step_duration_seconds{type="PLACE",step="ACK"}`: starts,
+		`rockpool_scheduler_evaluations`:                                    0,
+		`rockpool_build_info`:                                               1,
+	})
+	if kept := s.Value("rockpool_executions_kept_bytes"); kept < 100000 || kept > 1<<20 {
+		t.Errorf("%v bytes are kept", kept)
+	}
+	s.WantDocumented(t)
+
+	p.Release(t, b)
+	bed.KillAgent(t, p.Cgroups, a)
+	p.FullWith(t, "m", c)
+	wait.For(t, "its pool says so", func() bool { return p.Scrape(t).Value("rockpool_pool_runners", "environment", "m") == 1 })
+	p.Scrape(t).Want(t, map[string]float64{
+		`rockpool_task_kills_total`:                              1,
+		`rockpool_task_exits_total`:                              1,
+		`rockpool_scheduler_stopped_total`:                       1,
+		`rockpool_pool_runners{environment="m",state="CLAIMED"}`: 1,
+		`rockpool_runners_leaked`:                                0,
+	})
+	leave()
+	watching.Wait()
+	wait.For(t, "nobody watches", func() bool { return p.Scrape(t).Value("rockpool_watchers") == 0 })
+
+	p = p.Killed(t)
+	wait.For(t, "all pools have said what they have", func() bool { return p.Scrape(t).Value("rockpool_pool_runners") == 8+1 })
+	p.Scrape(t).Want(t, map[string]float64{
+		`rockpool_task_restores_total`:                 8 + 1,
+		`rockpool_task_lost_total`:                     0,
+		`rockpool_task_starts_total`:                   0,
+		`rockpool_executions_resumed_total`:            1,
+		`rockpool_executions_started_total`:            0,
+		`rockpool_executions_unfinished`:               1,
+		`rockpool_claims_total`:                        0,
+		`rockpool_output_bytes_total`:                  0,
+		`rockpool_restore_skipped`:                     0,
+		`rockpool_runner_start_phase_duration_seconds`: 0,
+	})
+	p.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": endless}, nil)
+	p.Await(t, endless)
+	p.Scrape(t).Want(t, map[string]float64{
+		`rockpool_executions_finished_total{outcome="CANCELLED"}`: 1,
+		`rockpool_executions_unfinished`:                          0,
+	})
+	p.Finish(t)
+}
+
+func TestE2EMetricsOfAFullMachine(t *testing.T) {
+	t.Parallel()
+	p, room := tightMachine(t, bed.DataDir(t))
+	memory := room * 2 / 5 // two fit, and half a one more
+	before := p.Scrape(t)
+	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
+	held := p.ClaimLoosely(t, "held")
+	p.ClaimLoosely(t, "held")
+	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
+	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	var s bed.Scraping
+	wait.For(t, "the pool alerts", func() bool {
+		s = p.Scrape(t)
+		return s.Value("rockpool_pool_alert", "environment", "short") == 1
+	})
+	s.Want(t, map[string]float64{
+		`rockpool_scheduler_evaluations{state="BLOCKED"}`:             before.Value("rockpool_scheduler_evaluations", "state", "BLOCKED") + 1,
+		`rockpool_scheduler_blocked_evaluations{dimension="MEMORY"}`:  1,
+		`rockpool_scheduler_blocked_evaluations`:                      1,
+		`rockpool_scheduler_blocked_total`:                            before.Value("rockpool_scheduler_blocked_total") + 1,
+		`rockpool_scheduler_promised_ratio{dimension="MEMORY"}`:       float64(2*memory) / float64(room),
+		`rockpool_pool_runners{environment="short",state="STARTING"}`: 1,
+		`rockpool_pool_alert`:                                         1,
+	})
+	p.Release(t, held)
+	p.Full(t, "short", 1)
+	p.Scrape(t).Want(t, map[string]float64{
+		`rockpool_scheduler_blocked_evaluations`: 0,
+		`rockpool_scheduler_unblocked_total`:     before.Value("rockpool_scheduler_unblocked_total") + 1,
+	})
+}
+
+// TestE2EMetricsStayAsMany: many runners and executions, which many scrape
+// meanwhile, leave no series behind.
+func TestE2EMetricsStayAsMany(t *testing.T) {
+	t.Parallel()
+	many := bed.Thorough(100, 500)
+	const clients = 8 // twice as many as are answered at once
+	p := bed.ServeBinary(t, bed.DataDir(t))
+	runs := func(n int) {
+		var callers sync.WaitGroup
+		left := make(chan bool, n)
+		for range n {
+			left <- true
+		}
+		close(left)
+		for range 4 {
+			callers.Go(func() {
+				for range left {
+					err := p.Ask(t.Context(), `mutation { run(input: {environmentId: "shell", waitFor: 120, command: ["true"]}) { execution { id } } }`, nil, nil)
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		p.Full(t, "shell", 2) // all have ended
+	}
+	runs(10)
+	before := p.Scrape(t).Series()
+
+	var scrapers sync.WaitGroup
+	var refused atomic.Int64
+	for range clients {
+		scrapers.Go(func() {
+			for range many / 5 {
+				switch status, _ := p.Metrics(t, http.MethodGet, nil); status {
+				case http.StatusOK:
+				case http.StatusServiceUnavailable:
+					refused.Add(1)
+				default:
+					t.Errorf("a scraper got %d", status)
+				}
+			}
+		})
+	}
+	runs(many)
+	scrapers.Wait()
+	after := p.Scrape(t)
+	if !slices.Equal(after.Series(), before) {
+		t.Errorf("%d series have become %d:\n%s\n%s", len(before), len(after.Series()), before, after.Series())
+	}
+	after.Want(t, map[string]float64{
+		`rockpool_executions_finished_total{outcome="EXITED"}`: float64(10 + many),
+		`rockpool_claims_total{result="CLAIMED"}`:              float64(10 + many),
+		`rockpool_task_kills_total`:                            float64(10 + many),
+	})
+	t.Logf("%d series; %d scrapes were refused", len(before), refused.Load())
+	p.Finish(t)
+}
+
+// Metrics are behind the gate of the API.
+func TestE2EMetricsAreGuarded(t *testing.T) {
+	b := bed.Open(t)
+	for _, test := range []struct {
+		method string
+		as     object
+		status int
+	}{
+		{http.MethodGet, nil, http.StatusOK},
+		{http.MethodGet, object{"Host": "localhost"}, http.StatusOK},
+		{http.MethodGet, object{"Host": "evil.example.org"}, http.StatusForbidden},
+		{http.MethodGet, object{"Origin": "https://evil.example.org"}, http.StatusForbidden},
+		{http.MethodGet, object{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
+		{http.MethodPost, nil, http.StatusMethodNotAllowed},
+	} {
+		if status, body := b.Metrics(t, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
+			t.Errorf("%s as %v: %d, want %d", test.method, test.as, status, test.status)
+		}
+	}
+}
+
+var (
+	metricInRule = regexp.MustCompile(`rockpool_[a-z_]+`)
+	valueInRule  = regexp.MustCompile(`\b[A-Z][A-Z_]{2,}\b`)
+)
+
+// The example's rules name metrics and values that there are.
+func TestExampleAlerts(t *testing.T) {
+	text, err := os.ReadFile(bed.Source(t, "docs/alerts.example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For string
+				Annotations      struct{ Summary string }
+			}
+		}
+	}
+	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, rules := bed.Documented(t), 0
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			rules++
+			if group.Name == "" || !strings.HasPrefix(rule.Alert, "Rockpool") || rule.Annotations.Summary == "" {
+				t.Errorf("incomplete: %+v", rule)
+			}
+			if _, err := time.ParseDuration(cmp.Or(rule.For, "0")); err != nil {
+				t.Error(err)
+			}
+			for _, name := range metricInRule.FindAllString(rule.Expr, -1) {
+				base, histogram := strings.CutSuffix(name, "_bucket")
+				if known[base] == "" || histogram != strings.HasPrefix(known[base], "histogram") {
+					t.Errorf("%s: there is no %s", rule.Alert, name)
+				}
+			}
+			for _, value := range valueInRule.FindAllString(rule.Expr, -1) {
+				if !strings.Contains(string(page), "`"+value+"`") {
+					t.Errorf("%s: no label has the value %s", rule.Alert, value)
+				}
+			}
+		}
+	}
+	if rules < 5 {
+		t.Errorf("only %d rules", rules)
+	}
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// tightMachine is a server that promises a tenth of the machine's memory, all of
+// it free, and how many MiB that is.
+func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
+	t.Helper()
+	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--memory-overcommit", "0.1", "--alert-timeout", "1")
+	var all struct{ Environments []struct{ ID string } }
+	p.Call(t, `{ environments { id } }`, nil, &all)
+	for _, env := range all.Environments {
+		p.Call(t, `mutation($id: ID!) { deleteEnvironment(input: {id: $id}) { deleted } }`, object{"id": env.ID}, nil)
+	}
+	var now bed.Scheduled
+	wait.For(t, "the first environments' runners are gone", func() bool {
+		p.Call(t, `{ cluster { capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
+		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(p.Places(t, object{"status": []string{"PENDING", "RUNNING"}})) == 0
+	})
+	return p, int(float64(now.Cluster.Capacity.MemoryMiB) * 0.1)
+}
+
+// A runner that has no room says what it lacks wherever one looks, and is placed
+// when room is freed. A claim's goes first.
+func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
+	t.Parallel()
+	p, room := tightMachine(t, bed.DataDir(t))
+	memory := room * 2 / 5 // two fit, and half a one more
+	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
+	held := []string{p.ClaimLoosely(t, "held"), p.ClaimLoosely(t, "held")}
+
+	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
+	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
+	var told bed.Scheduled
+	wait.For(t, "pool and alert say "+want, func() bool {
+		told = bed.Scheduled{}
+		p.Call(t, `{ environment(id: "short") { pool { reason } } poolAlerts { environmentId reason } }`, nil, &told)
+		return told.Environment.Pool.Reason == want && len(told.PoolAlerts) == 1 && told.PoolAlerts[0].Reason == want
+	})
+	var blocked []bed.Evaluation
+	wait.For(t, "it has waited for half a second", func() bool {
+		blocked = p.Evaluations(t, "short", "BLOCKED")
+		return len(blocked) != 1 || blocked[0].WaitMs >= 500
+	})
+	if len(blocked) != 1 {
+		t.Fatalf("blocked: %+v", blocked)
+	}
+	waits := blocked[0]
+	if waits.Reason != want || waits.Trigger != "NO_ROOM" || waits.Type != "PLACE" || waits.Priority != int(runtime.PriorityRefill) || waits.Queued != 1 || waits.WorkMs != nil || !waits.EndedAt.IsZero() {
+		t.Errorf("blocked: %+v", waits)
+	}
+	if s := waits.Shortages; len(s) != 1 || s[0].Dimension != "MEMORY" || s[0].Wanted != memory || s[0].Free != room-2*memory || s[0].Kept != 0 || s[0].Capacity != room {
+		t.Errorf("it lacks %+v", s)
+	}
+	if r := p.RunnersOf(t, "short")[waits.RunnerID]; r.State != "STARTING" {
+		t.Errorf("its runner is %+v", r)
+	}
+	var taken bed.Scheduled
+	p.Call(t, `{ cluster { capacity { memoryMiBUsed } } }`, nil, &taken)
+	if used := taken.Cluster.Capacity.MemoryMiBUsed; used != 2*memory {
+		t.Errorf("%d MiB are taken, where two runners have %d MiB each, and one waits", used, memory)
+	}
+	first := p.Evaluations(t, "short", "COMPLETE")
+	if len(first) != 1 || first[0].ID != waits.PreviousID || first[0].NextID != waits.ID || first[0].Trigger != "REGISTER" || first[0].WorkMs == nil {
+		t.Errorf("before it: %+v", first)
+	}
+	p.WantPages(t, "short")
+
+	p.Release(t, held[0])
+	p.Full(t, "short", 1)
+	var running []bed.Place
+	wait.For(t, "its place is RUNNING", func() bool {
+		running = p.Places(t, object{"env": "short", "status": []string{"RUNNING"}})
+		return len(running) == 1
+	})
+	if a := running[0]; a.RunnerID != waits.RunnerID || a.EvaluationID != waits.ID || a.Desired != "RUN" || a.Resources.MemoryMiB != memory || a.RunningAt.Before(a.CreatedAt) {
+		t.Errorf("its place: %+v; it waited as %+v", a, waits)
+	}
+	done := p.Evaluations(t, "short", "COMPLETE")
+	if len(done) != 2 || done[0].ID != waits.ID || done[0].Reason != "" || len(done[0].Shortages) != 0 || done[0].WaitMs < waits.WaitMs || done[0].WorkMs == nil {
+		t.Errorf("done: %+v", done)
+	}
+	if gone := p.Places(t, object{"runner": held[0]}); len(gone) != 1 || gone[0].Status != "COMPLETE" || gone[0].Desired != "STOP" || gone[0].EndedAt.IsZero() {
+		t.Errorf("the released runner's place: %+v", gone)
+	}
+
+	// On the full machine a claim's runner goes before a refill that waited longer.
+	p.Put(t, object{"id": "short", "poolSize": 2})
+	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	claimed := make(chan string, 1)
+	go func() {
+		defer close(claimed) // also where the claim fails the test
+		claimed <- p.ClaimLoosely(t, "held")
+	}()
+	p.AwaitBlocked(t, "held", runtime.PriorityWaiting)
+	p.Release(t, held[1])
+	got := wait.Receive(t, claimed, "the claim's runner")
+	wait.For(t, "the claim's runner has its place", func() bool {
+		a := p.Places(t, object{"runner": got})
+		return len(a) == 1 && a[0].Status == "RUNNING" && a[0].EnvironmentID == "held"
+	})
+	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+}
+
+// TestE2EShortPoolSaysWhy: two runners of a pool of three have room. The third one's
+// blocked evaluation is why the pool is short and health is DEGRADED, although no
+// alert stands: enough are idle.
+func TestE2EShortPoolSaysWhy(t *testing.T) {
+	t.Parallel()
+	p, room := tightMachine(t, bed.DataDir(t))
+	memory := room * 2 / 5
+	p.Put(t, object{"id": "short", "poolSize": 3, "resources": object{"memoryMiB": memory}})
+	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	type said struct {
+		Environment struct {
+			Pool struct {
+				Idle, Starting int
+				Reason         string
+			}
+		}
+		PoolAlerts []struct{ EnvironmentID string }
+		Health     struct {
+			Components []struct{ Name, Status, Message string }
+		}
+	}
+	var told said
+	wait.For(t, "the pool says why it is short", func() bool {
+		told = said{}
+		p.Call(t, `{ environment(id: "short") { pool { idle starting reason } } poolAlerts { environmentId } health { components { name status message } } }`, nil, &told)
+		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2
+	})
+	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
+	if pool := told.Environment.Pool; pool.Starting != 1 || pool.Reason != want || len(told.PoolAlerts) != 0 {
+		t.Errorf("%+v, want the reason %q and no alert", told, want)
+	}
+	health := fmt.Sprint(told.Health.Components)
+	if !strings.Contains(health, "{pool short DEGRADED "+want+"}") {
+		t.Errorf("health: %s", health)
+	}
+
+	p.Change(t, object{"id": "short", "poolSize": 2})
+	wait.For(t, "a pool of two is full, and says nothing", func() bool {
+		told = said{}
+		p.Call(t, `{ environment(id: "short") { pool { idle starting reason } } }`, nil, &told)
+		return told.Environment.Pool.Reason == "" && told.Environment.Pool.Starting == 0
+	})
+}
+
+// TestE2EWhatEndedIsForgotten has evaluations and places forgotten each at their
+// own age.
+func TestE2EWhatEndedIsForgotten(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")
+	runner := p.ClaimLoosely(t, "shell")
+	p.Release(t, runner)
+	wait.For(t, "the evaluations of what came and went are forgotten", func() bool {
+		for _, e := range p.Evaluations(t, "") {
+			if e.RunnerID == runner {
+				return false
+			}
+		}
+		return true
+	})
+	if a := p.Places(t, object{"runner": runner}); len(a) != 1 || a[0].Status != "COMPLETE" {
+		t.Errorf("its place: %+v", a)
+	}
+	p.End(t, syscall.SIGTERM, false)
+	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
+	runner = p.ClaimLoosely(t, "shell")
+	p.Release(t, runner)
+	wait.For(t, "its place is forgotten", func() bool { return len(p.Places(t, object{"runner": runner})) == 0 })
+	if all := p.Evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e bed.Evaluation) bool { return e.RunnerID == runner }) {
+		t.Errorf("its evaluations: %+v", all)
+	}
+	p.Finish(t)
+}

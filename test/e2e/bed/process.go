@@ -1,0 +1,281 @@
+package bed
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/repository"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// Rockpool returns the built program.
+func Rockpool(t testing.TB) string {
+	t.Helper()
+	need.Program(t)
+	path := Source(t, "bin/rockpool")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("this test runs bin/rockpool: run make build first (%v)", err)
+	}
+	return path
+}
+
+// Source returns the path of a file of the sources.
+func Source(t testing.TB, name string) string {
+	t.Helper()
+	root, err := repository.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, name)
+}
+
+// RunCLI runs one of the commands that use a server, in this process.
+func RunCLI(arguments []string, in io.Reader, out, errs io.Writer) int {
+	return cli.Execute(&struct{ cli.Commands }{}, "", arguments, cli.Streams{In: in, Out: out, Err: errs}, kong.Bind(cli.Private{}))
+}
+
+// RunProgram runs a program to its end.
+func RunProgram(t testing.TB, stdin io.Reader, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errout bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errout
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return out.String(), errout.String(), cmd.ProcessState.ExitCode()
+}
+
+var waitingLine = regexp.MustCompile(`(?m)^rockpool: waiting for a runner of .*\n`)
+
+// AtOnce returns what a program says where it needn't wait for a runner: on a busy
+// machine it may have to, and says so.
+func AtOnce(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
+
+// A Process is bin/rockpool serve, or what runs it, as a user starts it.
+type Process struct {
+	Bed
+	Cmd     *exec.Cmd
+	Cgroups string
+	Stderr  KeptLog
+}
+
+var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
+
+// Serve starts a command and waits until it says that it is ready.
+func Serve(t testing.TB, data string, name string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Cmd: exec.Command(name, args...), Cgroups: CgroupsOf(data)}
+	Explain(t, &p.Stderr)
+	p.Cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_ON_STOP=remove", "ROCKPOOL_CGROUP_PARENT="+p.Cgroups,
+		"ROCKPOOL_STOP_WITHIN="+wait.Limit.String()) // a busy machine may need more than a server gives itself
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal to all of it misses us
+	p.Cmd.Stderr = &p.Stderr
+	stdout, err := p.Cmd.StdoutPipe()
+	if err == nil {
+		err = p.Cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.Cmd.ProcessState == nil {
+			_ = p.Cmd.Process.Signal(syscall.SIGTERM)
+			_ = p.Cmd.Wait()
+		}
+	})
+	hangs := time.AfterFunc(wait.Limit, func() { _ = p.Cmd.Process.Kill() })
+	defer hangs.Stop()
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
+			p.Bed = Bed{Client: client.New(m[1]), Address: m[1], Data: data}
+			go func() { _, _ = io.Copy(io.Discard, stdout) }()
+			t.Cleanup(p.CloseIdle)
+			t.Cleanup(func() {
+				if p.Cmd.ProcessState == nil {
+					p.AskEvents(t)
+				}
+			})
+			return p
+		}
+	}
+	_ = p.Cmd.Wait()
+	t.Fatalf("the server ended before it was ready: %s", p.Stderr.String())
+	return nil
+}
+
+// ServeBinary starts a server on a data directory and waits until it serves.
+func ServeBinary(t testing.TB, data string) *Process {
+	t.Helper()
+	return Serve(t, data, Rockpool(t), "serve", "--data", data)
+}
+
+// End sends a signal to the server, or to its whole group, and waits for its end.
+// SIGTERM must end a server in order.
+func (p *Process) End(t testing.TB, signal syscall.Signal, group bool) {
+	t.Helper()
+	p.AskEvents(t)
+	pid := p.Cmd.Process.Pid
+	if group {
+		pid = -pid
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		t.Fatal(err)
+	}
+	hangs := time.AfterFunc(wait.Limit, func() { _ = p.Cmd.Process.Kill() })
+	defer hangs.Stop()
+	if err := p.Cmd.Wait(); err != nil && signal == syscall.SIGTERM && !group {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+// WantNothingLeft fails the test where the server left anything on the machine.
+func (p *Process) WantNothingLeft(t testing.TB) {
+	t.Helper()
+	if left := Leftovers(p.Data, p.Cgroups); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// DataDir returns a data directory. Whatever becomes of the test, no runner of
+// it outlives it.
+func DataDir(t testing.TB) string {
+	t.Helper()
+	need.Sandboxes(t)
+	data := filepath.Join(t.TempDir(), "data")
+	t.Cleanup(func() {
+		if t.Failed() && len(Leftovers(data, CgroupsOf(data))) > 0 {
+			p := ServeBinary(t, data)
+			p.End(t, syscall.SIGTERM, false)
+		}
+	})
+	return data
+}
+
+// CgroupsOf is the cgroup below which a test's servers have theirs.
+func CgroupsOf(data string) string {
+	place := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(data), os.TempDir()+"/"), "/", "-")
+	return "rockpool/" + strings.TrimPrefix(place, "-") + "-" + strconv.Itoa(os.Getpid())
+}
+
+// ClaimLoosely claims a runner that nobody releases.
+func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
+	t.Helper()
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.Call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		object{"in": object{"environmentId": environment, "waitFor": int(wait.Limit.Seconds())}}, &out)
+	claimed(t, out.ClaimRunner.Runner.ID)
+	return out.ClaimRunner.Runner.ID
+}
+
+// A Connected is a runner with a network, and the prober in it.
+type Connected struct {
+	*Process
+	ID    string
+	Ports map[int]string // where they are reached
+}
+
+// Connect claims a runner and puts the prober into it.
+func (p *Process) Connect(t *testing.T, environment string) *Connected {
+	t.Helper()
+	c := &Connected{Process: p, ID: p.ClaimLoosely(t, environment)}
+	program, err := attack.Prober()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Upload(t.Context(), `mutation($id: ID!, $file: Upload!) { uploadFile(runnerId: $id, path: "prober", file: $file, mode: "0755") { file { size } } }`,
+		object{"id": c.ID}, int64(len(program)), bytes.NewReader(program), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Look(t)
+	return c
+}
+
+// Look reads where the runner's ports are, and returns its state.
+func (c *Connected) Look(t *testing.T) (state string) {
+	t.Helper()
+	var out struct {
+		Runner struct {
+			State string
+			Ports []struct {
+				ExposedPort int
+				Address     string
+			}
+		}
+	}
+	c.Call(t, `query($id: ID!) { runner(id: $id) { state ports { exposedPort address } } }`, object{"id": c.ID}, &out)
+	c.Ports = map[int]string{}
+	for _, p := range out.Runner.Ports {
+		c.Ports[p.ExposedPort] = p.Address
+	}
+	return out.Runner.State
+}
+
+// Finds has the runner ask at each place ("tcp/20.0.0.2:7777"), and fails the test
+// unless those that are true answer, and the others don't.
+func (c *Connected) Finds(t *testing.T, places map[string]bool) {
+	t.Helper()
+	command := []string{"./prober", "ask"}
+	for place := range places {
+		command = append(command, place)
+	}
+	r := c.Run(t, object{"runnerId": c.ID, "command": command})
+	lines := strings.Split(strings.TrimSpace(r.Stream("STDOUT")), "\n")
+	if len(lines) != len(places) {
+		t.Fatalf("%+v", r)
+	}
+	for i, place := range command[2:] {
+		if strings.HasSuffix(lines[i], " answered") != places[place] {
+			t.Errorf("at %s: %s", place, lines[i])
+		}
+	}
+}
+
+// Link is the name of the runner's link, and in that of its table.
+func (c *Connected) Link() string { return network.Name("/" + c.Cgroups + "/" + c.ID) }
+
+// Held returns how many bytes of the machine's memory the server has now.
+func (p *Process) Held(t *testing.T) int64 {
+	t.Helper()
+	text := ReadText(t, fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
+	_, after, _ := strings.Cut(text, "VmRSS:")
+	kib, err := strconv.ParseInt(strings.Fields(after + " x")[0], 10, 64)
+	if err != nil {
+		t.Fatalf("the server's memory: %v in %s", err, text)
+	}
+	return kib << 10
+}
+
+// ReadText reads a file.
+func ReadText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}

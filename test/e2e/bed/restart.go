@@ -1,0 +1,200 @@
+package bed
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// Seen is a runner as the API shows it.
+type Seen struct {
+	ID, EnvironmentID, State, GoneReason string
+	Claim                                *struct {
+		ClaimedAt, ExpiresAt time.Time
+		Epoch                int
+	}
+}
+
+// RunnersOf returns an environment's runners by id.
+func (b Bed) RunnersOf(t testing.TB, environment string) map[string]Seen {
+	t.Helper()
+	var out struct {
+		Runners struct{ Edges []struct{ Node Seen } }
+	}
+	b.Call(t, `query($id: ID) { runners(environmentId: $id, first: 1000) { edges { node { id environmentId state goneReason claim { claimedAt expiresAt epoch } } } } }`,
+		object{"id": environment}, &out)
+	all := map[string]Seen{}
+	for _, e := range out.Runners.Edges {
+		all[e.Node.ID] = e.Node
+	}
+	return all
+}
+
+// Full waits until an environment has just its idle runners, beside claimed ones.
+func (b Bed) Full(t testing.TB, environment string, idle int) map[string]Seen {
+	t.Helper()
+	var all map[string]Seen
+	wait.For(t, fmt.Sprintf("%s has %d idle runners", environment, idle), func() bool {
+		all = b.RunnersOf(t, environment)
+		n := 0
+		for _, r := range all {
+			switch r.State {
+			case "IDLE":
+				n++
+			case "CLAIMED":
+			default:
+				return false
+			}
+		}
+		return n == idle
+	})
+	return all
+}
+
+// WantOnly fails the test unless the machine has what these runners are, and
+// nothing else: what is removed may take a moment.
+func (p *Process) WantOnly(t testing.TB, runners map[string]Seen) {
+	t.Helper()
+	var wrong []string
+	defer func() {
+		if len(wrong) > 0 {
+			t.Logf("wrong: %q", wrong)
+		}
+	}()
+	wait.For(t, "only what is listed is there", func() bool {
+		wrong = nil
+		directories := map[string]bool{}
+		for _, left := range Leftovers(p.Data, p.Cgroups) {
+			kind, path, _ := strings.Cut(left, " ")
+			if id := filepath.Base(path); kind == "directory" || kind == "cgroup" {
+				if _, known := runners[id]; !known {
+					wrong = append(wrong, left)
+				}
+				directories[id] = directories[id] || kind == "directory"
+			}
+		}
+		slots := 0
+		links, _ := filepath.Glob("/run/rockpool/uids/*")
+		for _, link := range links {
+			if holder, err := os.Readlink(link); err == nil && strings.HasPrefix(holder, p.Data+"/") {
+				slots++
+			}
+		}
+		for id := range runners {
+			if !directories[id] {
+				wrong = append(wrong, "no directory of "+id)
+			}
+		}
+		if slots != len(runners) {
+			wrong = append(wrong, fmt.Sprintf("%d ranges of user ids for %d runners", slots, len(runners)))
+		}
+		return len(wrong) == 0
+	})
+}
+
+// KillAgent kills a runner's first process.
+func KillAgent(t testing.TB, cgroups, runner string) {
+	t.Helper()
+	for _, file := range groupFiles(cgroups, runner) {
+		text, _ := os.ReadFile(file)
+		var pid int
+		if n, _ := fmt.Sscan(string(text), &pid); n == 1 && pid > 1 {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("runner %s has no process", runner)
+}
+
+// groupFiles returns the lists of processes of a runner's groups: on version 2 the agent
+// has one of its own, and the runner's is empty.
+func groupFiles(cgroups, runner string) (files []string) {
+	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		for _, group := range []string{"", "/agent"} {
+			found, _ := filepath.Glob(trees + cgroups + "/*" + runner + "*" + group + "/cgroup.procs")
+			files = append(files, found...)
+		}
+	}
+	return files
+}
+
+// AgentOf returns a runner's agent, and the group of all its memory.
+func (b Bed) AgentOf(t *testing.T, runner string) (group string, pid int) {
+	t.Helper()
+	groups := cmp.Or(b.Groups, Cgroups)
+	group = filepath.Join("/sys/fs/cgroup/memory", groups, runner)
+	if _, err := os.Stat(group); err != nil {
+		group = filepath.Join("/sys/fs/cgroup", groups, runner, "agent")
+	}
+	text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		t.Fatalf("%s: %v", group, err)
+	}
+	return group, pid
+}
+
+// FillMemory has a process of the machine fill a runner's memory with a file, so
+// that the kernel kills the agent first. It isn't begun before the limit that ends
+// it was read.
+func (b Bed) FillMemory(t *testing.T, runner string) {
+	t.Helper()
+	group, agent := b.AgentOf(t, runner)
+	b.LimitRead(t, "memory", runner)
+	if text, err := os.ReadFile(filepath.Join(group, "memory.limit_in_bytes")); err == nil { // on version 2 it is the one above
+		if limit, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || limit > 1<<30 {
+			t.Fatalf("the memory of all of it is limited to %s (%v)", text, err)
+		}
+	}
+	script := `echo 1000 >/proc/$1/oom_score_adj && echo $$ >"$2/cgroup.procs" && grep -q "$3" /proc/self/cgroup && exec python3 -c '
+import os
+file, mib = os.memfd_create("full"), bytes(1 << 20)
+for i in range(1024): os.write(file, mib)'`
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", strconv.Itoa(agent), group, runner).CombinedOutput(); err == nil || len(out) > 0 {
+		t.Fatalf("its memory isn't limited: %v: %s", err, out)
+	}
+}
+
+// LimitRead returns the limit that the kernel has for the commands of a runner,
+// or for the runner, whose agent must be in its group, and stops the test where there is none.
+func (b Bed) LimitRead(t *testing.T, controller, runner string) int64 {
+	t.Helper()
+	groups := cmp.Or(b.Groups, Cgroups)
+	file := map[string][2]string{"pids": {"pids.max", "pids.max"}, "memory": {"memory.limit_in_bytes", "memory.max"}}[controller]
+	for _, path := range []string{
+		filepath.Join("/sys/fs/cgroup", controller, groups, runner, "run", file[0]), // of the commands
+		filepath.Join("/sys/fs/cgroup", groups, runner, "run", file[1]),
+		filepath.Join("/sys/fs/cgroup", controller, groups, runner, file[0]),
+		filepath.Join("/sys/fs/cgroup", groups, runner, file[1]),
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || limit <= 0 || limit > 1<<32 {
+			t.Fatalf("%s is %q: the limit didn't take", path, text)
+		}
+		for _, file := range groupFiles(groups, runner) {
+			if members, err := os.ReadFile(file); err == nil && len(members) > 0 && strings.HasPrefix(file, strings.TrimSuffix(filepath.Dir(path), "/run")) {
+				return limit
+			}
+		}
+		t.Fatalf("nobody is in %s", filepath.Dir(path))
+	}
+	t.Fatalf("runner %s has no %s limit that can be read", runner, controller)
+	return 0
+}

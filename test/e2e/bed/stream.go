@@ -1,0 +1,138 @@
+package bed
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// A Cutter is a TCP proxy that cuts each connection after a random number of
+// bytes.
+type Cutter struct {
+	Listener net.Listener
+	target   string
+	most     int64 // bytes towards the client before a cut
+	group    sync.WaitGroup
+	Accepted atomic.Int64 // connections
+}
+
+// NewCutter relays connections to target, and cuts each after most bytes at most.
+func NewCutter(t *testing.T, target string, most int64) *Cutter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cutter{Listener: listener, target: target, most: most}
+	c.group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.Accepted.Add(1)
+			c.group.Go(func() { c.serve(t.Context(), conn) })
+		}
+	})
+	t.Cleanup(func() { listener.Close(); c.group.Wait() })
+	return c
+}
+
+func (c *Cutter) serve(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	// Clients keep connections for later, longer than the test lasts.
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	c.group.Go(func() {
+		_, _ = io.Copy(server, client)
+		server.Close() // the client left
+	})
+	_, _ = io.CopyN(client, server, 1+rand.Int64N(c.most))
+	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+}
+
+// Resume follows an execution to its end, from the last cursor after every
+// cut. It returns what both streams had, and how many cuts there were.
+func (b Bed) Resume(t *testing.T, id string) ([2]string, int) {
+	t.Helper()
+	var after *string
+	var both [2][]byte
+	cuts := 0
+	for finished := false; !finished; {
+		err := b.Follow(t.Context(), id, after, func(e ExecutionEvent) {
+			after = &e.Cursor
+			finished = e.Type == "ExecutionFinished"
+			both[Index(e)] = append(both[Index(e)], e.Base64...)
+			if e.Type == "ExecutionOutputLost" {
+				t.Errorf("lost %d bytes: %s", e.Bytes, e.Reason)
+			}
+		})
+		if finished {
+			break
+		}
+		if err == nil || t.Context().Err() != nil {
+			t.Fatalf("ended without the end: %v", err)
+		}
+		cuts++
+	}
+	return [2]string{string(both[0]), string(both[1])}, cuts
+}
+
+// Index returns 0 for an event of stdout, 1 for one of stderr.
+func Index(e ExecutionEvent) int {
+	if e.Stream == "STDERR" {
+		return 1
+	}
+	return 0
+}
+
+// SlowWatcher subscribes and leaves what comes in the socket, whose buffer is
+// small.
+func (p *Process) SlowWatcher(t *testing.T, execution string) net.Conn {
+	t.Helper()
+	var raw net.Conn
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(4 << 10)
+		}
+		raw = conn
+		return conn, err
+	}}
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL(), "http"), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{"graphql-transport-ws"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.CloseNow() })
+	if err := wsjson.Write(t.Context(), ws, client.Frame{Type: "connection_init"}); err != nil {
+		t.Fatal(err)
+	}
+	var ack client.Frame
+	if err := wsjson.Read(t.Context(), ws, &ack); err != nil || ack.Type != "connection_ack" {
+		t.Fatal(ack, err)
+	}
+	err = wsjson.Write(t.Context(), ws, object{"id": "1", "type": "subscribe", "payload": client.Request{
+		Query:     `subscription($id: ID!) { executionEvents(executionId: $id) { cursor ... on ExecutionOutput { text base64 } } }`,
+		Variables: object{"id": execution},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}

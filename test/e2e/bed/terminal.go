@@ -1,0 +1,95 @@
+package bed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// A Person sits at the terminal of an execution: types, and waits for what must
+// come.
+type Person struct {
+	Bed
+	ID     string
+	events chan ExecutionEvent
+	seen   map[string]string // by stream, what wasn't waited for yet
+}
+
+// Sit starts an execution with a terminal and attaches to it.
+func (b Bed) Sit(t *testing.T, input object) *Person {
+	t.Helper()
+	return b.Attach(t, b.Start(t, input))
+}
+
+// Attach sits down where somebody else may sit already.
+func (b Bed) Attach(t *testing.T, execution string) *Person {
+	t.Helper()
+	p := &Person{Bed: b, ID: execution, events: make(chan ExecutionEvent), seen: map[string]string{}}
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	var following sync.WaitGroup
+	t.Cleanup(func() { cancel(); following.Wait() })
+	following.Go(func() {
+		defer close(p.events)
+		err := b.Follow(ctx, p.ID, nil, func(e ExecutionEvent) {
+			select {
+			case p.events <- e:
+			case <-ctx.Done():
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("follow: %v", err)
+		}
+	})
+	return p
+}
+
+// Types sends text as keys.
+func (p *Person) Types(t *testing.T, text string) {
+	t.Helper()
+	p.Call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": p.ID, "text": text}}, nil)
+}
+
+// Sees waits until a stream has shown text since the last call.
+func (p *Person) Sees(t *testing.T, stream, text string) {
+	t.Helper()
+	for !strings.Contains(p.seen[stream], text) {
+		e, ok := <-p.events
+		if !ok {
+			t.Fatalf("ended before %q on %s; saw %q", text, stream, p.seen)
+		}
+		p.seen[e.Stream] += string(e.Base64)
+	}
+	_, p.seen[stream], _ = strings.Cut(p.seen[stream], text)
+}
+
+// EventStream returns the whole answer to a subscription.
+func (b Bed) EventStream(t *testing.T, query string, variables object) string {
+	t.Helper()
+	body, err := json.Marshal(object{"query": query, "variables": variables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.Address+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,298 @@
+package commands
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"github.com/google/uuid"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestE2EEnvironmentCommands(t *testing.T) {
+	b := bed.Open(t)
+	t.Cleanup(func() { b.Command(t, "", "env", "delete", "ruby", "perl", "--end-claimed") })
+	var put []struct {
+		ID        string
+		Revision  int
+		Variables []struct{ Name, Value string }
+	}
+	text := b.Works(t, "env", "put", "ruby", "--memory", "128", "--pool-size", "1", "--variable", "A=b,c=d", "--variable", "E=", "--json")
+	if err := json.Unmarshal([]byte(text), &put); err != nil || len(put) != 1 || put[0].Revision != 1 || len(put[0].Variables) != 2 || put[0].Variables[0].Value != "b,c=d" {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if table := b.Works(t, "env", "list"); !strings.Contains(table, "ruby") || !strings.Contains(table, "128 MiB") || !strings.HasPrefix(table, "ENVIRONMENT") {
+		t.Error(table)
+	}
+	if table := b.Works(t, "env", "show", "ruby"); !strings.Contains(table, "A=b,c=d") {
+		t.Error(table)
+	}
+
+	// What show prints can be edited and put; once.
+	shown := b.Works(t, "env", "show", "ruby", "-o", "yaml")
+	edited := strings.Replace(shown, "poolSize: 1", "poolSize: 2", 1)
+	if edited == shown {
+		t.Fatalf("no poolSize in %s", shown)
+	}
+	file := filepath.Join(t.TempDir(), "ruby.yaml")
+	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Works(t, "env", "put", "--file", file)
+	if _, errs, code := b.Command(t, strings.Replace(edited, "poolSize: 2", "poolSize: 0", 1), "env", "put", "-f", "-"); code == 0 || !strings.Contains(errs, "CONFLICT") || !strings.Contains(errs, "show it again") {
+		t.Errorf("an old revision: %d %s", code, errs)
+	}
+	var now struct{ PoolSize, Revision int }
+	if err := json.Unmarshal([]byte(b.Works(t, "env", "show", "ruby", "--json")), &now); err != nil || now.PoolSize != 2 || now.Revision != 2 {
+		t.Errorf("%+v %v", now, err)
+	}
+
+	// Two documents, JSON, and a flag over the file.
+	if out, errs, code := b.Command(t, `{"id": "perl", "resources": {"memoryMiB": 64}}`+"\n---\nid: ruby\npoolSize: 3\n", "env", "put", "-f", "-", "--pool-size", "0"); code != 0 || !strings.Contains(out, "perl") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if err := json.Unmarshal([]byte(b.Works(t, "env", "show", "ruby", "-o", "json")), &now); err != nil || now.PoolSize != 0 {
+		t.Errorf("%+v %v", now, err)
+	}
+	for wrong, says := range map[string]string{
+		"id: ruby\npolSize: 1\n":               "polSize",
+		"id: ruby\npoolSize: many\n":           "[2:",
+		"poolSize: 1\n":                        "no id",
+		"id: ruby\nresources: {memory: 1}\n":   "memory",
+		"# nothing\n":                          "no environment",
+		"id: ruby\npoolSize: -1\n":             "0 to 1000",
+		"id: ruby\nimage: 'Debian 12'\n":       "INVALID_INPUT",
+		"id: ruby\nifRevision: 99\n":           "CONFLICT",
+		"id: [ruby\n":                          "read standard input",
+		"id: ruby\nvariables: {LANG: C}\n":     "variables",
+		"id: ruby\nisolation: NONESUCH\n":      "NONESUCH",
+		"id: ruby\nid: perl\npoolSize: 1\n":    "id",
+		"id: ruby\nnetwork: {access: maybe}\n": "access",
+	} {
+		if _, errs, code := b.Command(t, wrong, "env", "put", "-f", "-"); code == 0 || !strings.Contains(errs, says) {
+			t.Errorf("%q: %d %s", wrong, code, errs)
+		}
+	}
+	if _, errs, code := b.Command(t, "", "env", "show", "nonesuch"); code == 0 || !strings.Contains(errs, "nonesuch") {
+		t.Errorf("%d %s", code, errs)
+	}
+	out, errs, code := b.Command(t, "", "env", "delete", "nonesuch", "perl", "--json")
+	if code == 0 || !strings.Contains(errs, "nonesuch isn't there") || !strings.Contains(out, `"deleted": true`) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+func TestE2ERunnerAndExecutionCommands(t *testing.T) {
+	b := bed.Open(t)
+	b.Put(t, object{"id": "commanded", "poolSize": 1})
+	key := uuid.NewString()
+	id := strings.TrimSpace(b.Works(t, "runner", "claim", "commanded", "--label", "user=ada", "--key", key))
+	if again := strings.TrimSpace(b.Works(t, "runner", "claim", "commanded", "--label", "user=ada", "--key", key)); again != id {
+		t.Errorf("the same key claimed %s and %s", id, again)
+	}
+	var listed []struct {
+		ID, State, EnvironmentID string
+		Claim                    struct {
+			Labels []struct{ Name, Value string }
+		}
+	}
+	text := b.Works(t, "runner", "list", "--env", "commanded", "--state", "CLAIMED", "--json")
+	if err := json.Unmarshal([]byte(text), &listed); err != nil || len(listed) != 1 || listed[0].ID != id || listed[0].Claim.Labels[0].Value != "ada" {
+		t.Errorf("%v: %s", err, text)
+	}
+	if table := b.Works(t, "runner", "list"); !strings.Contains(table, "user=ada") {
+		t.Error(table)
+	}
+
+	x := b.Start(t, object{"runnerId": id, "shell": "echo out; echo err >&2; read go; exit 3", "stdin": true})
+	wait.For(t, "the execution is listed as running", func() bool {
+		return strings.Contains(b.Works(t, "exec", "list", "--runner", id, "--state", "RUNNING"), x)
+	})
+	// CONFLICT, when the program has ended by the time that its line is acknowledged.
+	_ = b.Ask(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": x, "text": "\n"}}, nil)
+	if out, errs, code := b.Command(t, "", "exec", "follow", x); code != 3 || out != "out\n" || errs != "err\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if out, errs, code := b.Command(t, "", "exec", "follow", x, "--no-from-start"); code != 3 || out+errs != "" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	out, _, code := b.Command(t, "", "exec", "follow", x, "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var last struct {
+		Type      string `json:"__typename"`
+		Execution struct{ ExitCode int }
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || code != 3 || last.Type != "ExecutionFinished" || last.Execution.ExitCode != 3 {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	x = b.Start(t, object{"runnerId": id, "command": []string{"sleep", "1000"}})
+	b.Works(t, "exec", "cancel", x)
+	if _, errs, code := b.Command(t, "", "exec", "follow", x); code != 130 || !strings.Contains(errs, "CANCELLED") {
+		t.Errorf("%d %q", code, errs)
+	}
+	if _, errs, code := b.Command(t, "", "exec", "cancel", "nonesuch"); code == 0 || !strings.Contains(errs, "nonesuch") {
+		t.Errorf("%d %q", code, errs)
+	}
+	if _, errs, code := b.Command(t, "", "exec", "follow", "nonesuch"); code != 125 || !strings.Contains(errs, "EXECUTION_NOT_FOUND") {
+		t.Errorf("%d %q", code, errs)
+	}
+	b.Works(t, "runner", "release", id)
+	if _, errs, code := b.Command(t, "", "runner", "release", id); code == 0 || !strings.Contains(errs, "isn't there") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
+// TestE2EListsGoOnToTheirEnd needs more executions than a page has.
+func TestE2EListsGoOnToTheirEnd(t *testing.T) {
+	t.Parallel()
+	b := bed.Open(t)
+	id := "many-" + uuid.NewString() // executions are kept
+	b.Put(t, object{"id": id, "poolSize": 1})
+	runner := b.Claim(t, id)
+	const count = 1100
+	const perCall = 50
+	for n := 0; n < count; n += perCall {
+		var mutation strings.Builder
+		for i := range perCall {
+			fmt.Fprintf(&mutation, "x%d: startExecution(input: {runnerId: %q, command: [\"true\"]}) { execution { id } }\n", i, runner)
+		}
+		b.Call(t, "mutation {"+mutation.String()+"}", nil, nil)
+	}
+	var all []struct{ ID string }
+	text := b.Works(t, "exec", "list", "--env", id, "--json")
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != count {
+		t.Fatalf("%d executions, %v", len(all), err)
+	}
+	seen := map[string]bool{}
+	for _, x := range all {
+		seen[x.ID] = true
+	}
+	if len(seen) != count {
+		t.Errorf("%d of %d are different", len(seen), count)
+	}
+}
+
+// TestE2EFollowGoesOnOverCuts follows over a proxy that cuts.
+func TestE2EFollowGoesOnOverCuts(t *testing.T) {
+	b := bed.Open(t)
+	runner := b.Claim(t, "shell")
+	x := b.Start(t, object{"runnerId": runner, "shell": "i=0; while [ $i -lt 60 ]; do seq 500; echo mark >&2; sleep 0.02; i=$((i+1)); done; echo end >&2; exit 4"})
+	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 30_000)
+	cutting := bed.Bed{Client: client.New("http://" + proxy.Listener.Addr().String()), Address: "http://" + proxy.Listener.Addr().String()}
+	out, errs, code := cutting.Command(t, "", "exec", "follow", x)
+	if want := strings.Repeat(seq(500), 60); code != 4 || out != want {
+		t.Errorf("exit %d, %d bytes of %d (%s)", code, len(out), len(want), errs)
+	}
+	if strings.Count(errs, "mark\n") != 60 || !strings.HasSuffix(errs, "end\n") {
+		t.Errorf("%q", errs)
+	}
+	if n := proxy.Accepted.Load(); n < 5 {
+		t.Errorf("only %d connections: this shows nothing", n)
+	}
+	cutting.CloseIdle()
+}
+
+func seq(n int) string {
+	var text strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintln(&text, i)
+	}
+	return text.String()
+}
+
+// privately runs the program where no server is named and none listens.
+func privately(t *testing.T) (environ []string, state string) {
+	t.Helper()
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(cli.DefaultServer, "http://")); err == nil {
+		_ = conn.Close()
+		t.Fatalf("this test needs that none listens at %s: end what does", cli.DefaultServer)
+	}
+	state = t.TempDir()
+	environ = []string{"XDG_STATE_HOME=" + state, "ROCKPOOL_CGROUP_PARENT=" + bed.Cgroups + "-private"}
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("ROCKPOOL_CGROUP_PARENT", bed.Cgroups+"-private")
+	t.Cleanup(func() {
+		if left := bed.Leftovers(state, bed.Cgroups+"-private"); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+		if there, _ := os.ReadDir(state); len(there) > 0 {
+			t.Errorf("left: %v", there)
+		}
+	})
+	return environ, state
+}
+
+func TestE2EPrivateServer(t *testing.T) {
+	privately(t)
+	out, errs, code := bed.RunProgram(t, strings.NewReader("fed"), bed.Rockpool(t), "run", "--env", "shell", "--stdin", "--", "sh", "-c", "cat; exit 9")
+	if out != "fed" || code != 9 || strings.Count(bed.AtOnce(errs), "\n") != 1 || !strings.Contains(errs, "starting one for this run alone") {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `"shell"`) {
+		t.Errorf("%q %d", errs, code)
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", "http://127.0.0.1:1", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "no server listens") {
+		t.Errorf("a server that was named isn't there: %q %d", errs, code)
+	}
+}
+
+// TestE2EPrivateServerEndsAtCtrlC ends one with a signal to all of the
+// foreground, as a terminal sends it, and one by SIGKILL, after which the next
+// cleans up.
+func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
+	environ, state := privately(t)
+	start := func(args ...string) *screen {
+		return onScreen(t, environ, bed.Rockpool(t), append([]string{"run", "--env", "shell"}, args...)...)
+	}
+	s := start("--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	s.types(t, "\x03")
+	s.ends(t, 130)
+
+	s = start("--tty", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	s.isRaw(t)
+	s.types(t, "\x03") // the program's own
+	s.ends(t, 130)
+
+	s = start("--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+	if len(bed.Leftovers(state, bed.Cgroups+"-private/*")) == 0 {
+		t.Error("a killed one left nothing, so this test shows nothing")
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "shell", "--", "true"); code != 0 {
+		t.Errorf("after a killed one: %d %s", code, errs)
+	}
+}
+
+// TestE2EPrivateServersAtOnce starts several, while others end.
+func TestE2EPrivateServersAtOnce(t *testing.T) {
+	privately(t)
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			for range 4 {
+				if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "shell", "--", "echo", "ran"); code != 0 || out != "ran\n" {
+					t.Errorf("%d %q %q", code, out, errs)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

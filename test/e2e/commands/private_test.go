@@ -1,0 +1,150 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestE2EPrivateServerEndsEarly interrupts one at every moment of its start.
+func TestE2EPrivateServerEndsEarly(t *testing.T) {
+	environ, _ := privately(t)
+	for range 10 {
+		s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sleep", "1000")
+		s.sees(t, "starting one")
+		bed.AtSomeMoment(600 * time.Millisecond)
+		s.types(t, "\x03")
+		s.ends(t, 130)
+	}
+}
+
+// TestE2EPrivateServerIsPrivate looks for a port that others could connect to.
+func TestE2EPrivateServerIsPrivate(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	if ports := listeningPorts(t, s.cmd.Process.Pid); len(ports) > 0 {
+		t.Errorf("it listens: %q", ports)
+	}
+	nests, _ := filepath.Glob(filepath.Join(state, "rockpool-private", "run-*"))
+	if len(nests) != 1 {
+		t.Fatalf("%q", nests)
+	}
+	if info, err := os.Stat(nests[0]); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+	s.types(t, "\x03")
+	s.ends(t, 130)
+}
+
+// listeningPorts returns the lines of /proc/net/tcp for ports that a process
+// listens on.
+func listeningPorts(t *testing.T, pid int) []string {
+	t.Helper()
+	mine := map[string]bool{}
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(fds) == 0 {
+		t.Fatal(fds, err)
+	}
+	for _, fd := range fds {
+		link, _ := os.Readlink(fd)
+		mine[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
+	}
+	var ports []string
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(table)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && mine[f[9]] {
+				ports = append(ports, line)
+			}
+		}
+	}
+	return ports
+}
+
+// TestE2EPrivateServerKeepsWhatItCannotClean has a killed one leave a runner
+// that can't be removed at first: what leads to it stays, and its user ids.
+func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+	nests, _ := filepath.Glob(filepath.Join(state, "rockpool-private", "run-*"))
+	if len(nests) != 1 {
+		t.Fatalf("%q", nests)
+	}
+	lock, err := os.Open(filepath.Join(nests[0], "local", "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	run := func() string {
+		_, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "shell", "--", "true")
+		if code != 0 {
+			t.Errorf("%d %s", code, errs)
+		}
+		return errs
+	}
+	if errs := run(); strings.Count(errs, "could not be removed") != 1 || strings.Count(bed.AtOnce(errs), "\n") != 2 {
+		t.Errorf("%q", errs)
+	}
+	if held, _ := filepath.Glob(filepath.Join(nests[0], "local", "runners", "*")); len(held) == 0 {
+		t.Error("the way to the runner is gone")
+	}
+	if len(bed.Leftovers(nests[0], bed.Cgroups+"-private/*")) == 0 {
+		t.Error("the runner is gone, so this test shows nothing")
+	}
+	_ = lock.Close()
+	if errs := run(); strings.Contains(errs, "could not be removed") {
+		t.Errorf("%q", errs)
+	}
+}
+
+// TestE2EPrivateServerStartsBesideWhatStays has a directory of a killed one that
+// can't be removed: something is mounted in it.
+func TestE2EPrivateServerStartsBesideWhatStays(t *testing.T) {
+	program := bed.Rockpool(t)
+	_, state := privately(t)
+	left := filepath.Join(state, "rockpool-private", "run-left")
+	mounted := filepath.Join(left, "mounted")
+	if err := os.MkdirAll(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", mounted, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	run := func() string {
+		_, errs, code := bed.RunProgram(t, nil, program, "run", "--env", "shell", "--", "true")
+		if code != 0 {
+			t.Errorf("%d %s", code, errs)
+		}
+		return errs
+	}
+	errs := run()
+	if err := unix.Unmount(mounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(errs, left+" stays") != 1 || !strings.Contains(errs, "device or resource busy") {
+		t.Errorf("%q", errs)
+	}
+	if errs := run(); strings.Contains(errs, "could not be removed") {
+		t.Errorf("%q", errs)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", left, err)
+	}
+}

@@ -1,0 +1,113 @@
+package isolation
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+)
+
+// TestE2ENoWayOutBySockets: what a network namespace doesn't hold is refused.
+func TestE2ENoWayOutBySockets(t *testing.T) {
+	b := bed.Open(t)
+	runner := b.Claim(t, "python")
+	got := b.Run(t, object{"runnerId": runner, "command": []string{"python3", "-c", `
+import socket, errno
+for family, kind, protocol in [(1, 1, 0), (2, 1, 0), (10, 2, 0), (16, 3, 0), (16, 3, 9), (40, 1, 0), (38, 5, 0), (17, 3, 0)]:
+    try:
+        socket.socket(family, kind, protocol).close(); print(family, protocol, "open")
+    except OSError as e:
+        print(family, protocol, errno.errorcode[e.errno])
+`}})
+	want := "1 0 open\n2 0 open\n10 0 open\n16 0 open\n16 9 EAFNOSUPPORT\n40 0 EAFNOSUPPORT\n38 0 EAFNOSUPPORT\n17 0 EAFNOSUPPORT\n"
+	if got.Stream("STDOUT") != want {
+		t.Errorf("%q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
+	}
+}
+
+// TestE2EManyExecutionsAtOnce is more than the runner has processes for: what
+// has no room is refused, and the runner lives.
+func TestE2EManyExecutionsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := bed.Open(t)
+	runner := b.Claim(t, "shell")
+	limit := b.LimitRead(t, "pids", runner)
+	if limit > 256 {
+		t.Fatalf("the limit of processes is %d", limit)
+	}
+	outcomes := make(chan string, 500)
+	var all sync.WaitGroup
+	for range cap(outcomes) {
+		all.Go(func() {
+			outcomes <- b.Run(t, object{"runnerId": runner, "command": []string{"sleep", "2"}}).Outcome
+		})
+	}
+	all.Wait()
+	close(outcomes)
+	ended := map[string]int{}
+	for outcome := range outcomes {
+		ended[outcome]++
+	}
+	if ended["EXITED"] < 50 || ended["EXITED"]+ended["FAILED"] != cap(outcomes) {
+		t.Errorf("they ended as %v", ended)
+	}
+	if got := b.Shell(t, runner, "echo usable"); got.Stream("STDOUT") != "usable\n" {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+// TestE2EListsAreWhole: pages of a listing hold every entry once.
+func TestE2EListsAreWhole(t *testing.T) {
+	b := bed.Open(t)
+	runner := b.Claim(t, "shell")
+	b.Shell(t, runner, "mkdir src; touch src/Main.java src/z.txt 'src!' src-old src.zip")
+	var got []string
+	after := (*string)(nil)
+	for {
+		var out struct {
+			Runner struct {
+				Files struct {
+					Nodes    []struct{ Path string }
+					PageInfo struct {
+						HasNextPage bool
+						EndCursor   *string
+					}
+				}
+			}
+		}
+		b.Call(t, `query($id: ID!, $after: String) { runner(id: $id) { files(recursive: true, first: 2, after: $after) {
+			nodes { path } pageInfo { hasNextPage endCursor } } } }`, object{"id": runner, "after": after}, &out)
+		for _, n := range out.Runner.Files.Nodes {
+			got = append(got, n.Path)
+		}
+		if !out.Runner.Files.PageInfo.HasNextPage {
+			break
+		}
+		after = out.Runner.Files.PageInfo.EndCursor
+	}
+	slices.Sort(got)
+	if text := strings.Join(got, " "); text != "src src! src-old src.zip src/Main.java src/z.txt" {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestE2ETinyPiecesStaySmall: output in the smallest pieces is a bounded answer.
+func TestE2ETinyPiecesStaySmall(t *testing.T) {
+	t.Parallel()
+	b := bed.Open(t)
+	runner := b.Claim(t, "python")
+	got := b.Run(t, object{"runnerId": runner, "command": []string{"python3", "-c",
+		"import os, time\nfor i in range(6000):\n  os.write(1 + i % 2, b'x'); time.sleep(0.0003)"}, "timeLimit": 60})
+	if n := len(got.Output.Chunks); got.Usage.OutputBytes != 6000 || n > 4096 || n == 4096 && got.Output.End {
+		t.Errorf("%d bytes in %d chunks, end: %v", got.Usage.OutputBytes, n, got.Output.End)
+	}
+}
+
+func TestE2EOutputLimitIsACeiling(t *testing.T) {
+	b := bed.Open(t)
+	runner := b.Claim(t, "shell")
+	b.Refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
+		object{"in": object{"runnerId": runner, "shell": "yes", "limits": object{"outputBytes": 1 << 30}}}, "INVALID_INPUT", "limits.outputBytes")
+}

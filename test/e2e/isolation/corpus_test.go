@@ -1,0 +1,423 @@
+package isolation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/doctor/attack/world"
+	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// attackedBed runs a server of its own, whose programs are these, while use
+// runs; nil are those that were built in.
+func attackedBed(t *testing.T, name string, programs *server.Programs, permit []string, use func(ctx context.Context, srv *server.Server, around *world.World)) {
+	t.Helper()
+	settings := attackedConfig(t, name)
+	around, err := doctor.OfferWorld(t.Context(), &settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer around.Close()
+	settings.Networks.Permit = permit
+	attackedServer(t, settings, programs, func(ctx context.Context, srv *server.Server) { use(ctx, srv, around) })
+}
+
+// attackedConfig are settings of a server whose runners read so little from disks that
+// any disk gives more.
+func attackedConfig(t *testing.T, name string) config.Config {
+	c := bed.Settings(bed.DataDir(t), bed.Cgroups+"-"+name)
+	c.Disk.Read = 4
+	return c
+}
+
+// attackedServer runs a server with these settings while use runs.
+func attackedServer(t *testing.T, settings config.Config, programs *server.Programs, use func(ctx context.Context, srv *server.Server)) {
+	t.Helper()
+	if err := settings.Check(); err != nil {
+		t.Fatal(err)
+	}
+	log := new(bed.KeptLog)
+	bed.Explain(t, log)
+	srv := server.New(settings, log.Logger())
+	srv.Programs = programs
+	if err := srv.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	defer func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if left := bed.Leftovers(settings.Data, settings.CgroupParent); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	}()
+	<-srv.Engine.Restored()
+	use(t.Context(), srv)
+}
+
+// attackedByDoctor has the doctor carry out all attacks that are for a tier, which
+// must hold, and returns its report and the data directory that has it.
+func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Report, data string) {
+	t.Helper()
+	data, group := bed.DataDir(t), bed.Cgroups+"-attacks"
+	t.Setenv("ROCKPOOL_CGROUP_PARENT", group)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--attack", "--json", "--isolation", string(tier), "--data", data)
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Results) != len(attack.Corpus()) {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
+	}
+	others := 0
+	for i, row := range attack.Corpus() {
+		if !row.In(tier) {
+			others++
+		} else if r := report.Results[i]; !r.Held {
+			t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
+		}
+	}
+	if code != 0 || errs != "" || !report.OK() || report.Tried != len(attack.Corpus())-others || report.Skipped != others {
+		t.Errorf("exit %d: %d of %d held, %d weren't tried: %s", code, report.Held, report.Tried, report.Skipped, errs)
+	}
+	if left := bed.Leftovers(data, group); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	t.Logf("%d of %d held in %.1f s", report.Held, report.Tried, report.Seconds)
+	return report, data
+}
+
+// TestE2EAttacksWithGVisor: what gVisor doesn't promise is in the corpus; all
+// else holds.
+func TestE2EAttacksWithGVisor(t *testing.T) {
+	need.Sandboxes(t)
+	t.Setenv("ROCKPOOL_GVISOR_RUNTIME", sandboxtest.GVisor(t))
+	attackedByDoctor(t, runtime.IsolationGVisor)
+}
+
+// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
+// it.
+func TestE2EAttacks(t *testing.T) {
+	need.Attacks(t)
+	report, data := attackedByDoctor(t, runtime.IsolationNamespaces)
+	if report.Skipped > 0 {
+		t.Errorf("%d attacks are for no tier that everybody has", report.Skipped)
+	}
+
+	p := bed.ServeBinary(t, data)
+	told := toldAttacks(t, p.Bed)
+	if told.Status != "OK" || told.Attacks == nil || told.Attacks.Tried != report.Tried || told.Attacks.Held != report.Held || len(told.Attacks.Failed) > 0 ||
+		!told.Attacks.At.Equal(report.At) || told.Attacks.Isolation != "NAMESPACES" || !strings.Contains(told.part("attacks"), "OK all") {
+		t.Errorf("health is %+v", told)
+	}
+	clean := report
+	clean.Tier, clean.At = runtime.IsolationGVisor, report.At.Add(time.Hour)
+	report.Held--
+	report.Results[0].Held = false
+	for _, r := range []attack.Report{report, clean} {
+		if err := doctor.Record(r).Store(data); err != nil {
+			t.Fatal(err)
+		}
+		told = toldAttacks(t, p.Bed)
+		if told.Status != "DEGRADED" || told.Attacks.Isolation != "NAMESPACES" || len(told.Attacks.Failed) != 1 || !strings.Contains(told.part("attacks"), report.Results[0].Name) {
+			t.Errorf("after one wasn't held off, and a report of %s, health is %+v", r.Tier, told)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(data, "attacks-namespaces.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if told = toldAttacks(t, p.Bed); told.Attacks != nil || !strings.Contains(told.part("attacks"), "DEGRADED") {
+		t.Errorf("with half a report, health is %+v", told)
+	}
+	p.End(t, syscall.SIGTERM, false)
+}
+
+// A toldHealth is what a server tells of its attacks.
+type toldHealth struct {
+	Status     string
+	Components []struct{ Name, Status, Message string }
+	Attacks    *struct {
+		At          time.Time
+		Isolation   string
+		Tried, Held int
+		Failed      []string
+	}
+}
+
+func (h toldHealth) part(name string) string {
+	for _, c := range h.Components {
+		if c.Name == name {
+			return c.Status + " " + c.Message
+		}
+	}
+	return ""
+}
+
+func toldAttacks(t *testing.T, b bed.Bed) toldHealth {
+	t.Helper()
+	var out struct{ Health toldHealth }
+	b.Call(t, `{ health { status components { name status message } attacks { at version isolation tried held failed } } }`, nil, &out)
+	return out.Health
+}
+
+// TestE2EAccountsAreBounded carries out what takes the machine's shared accounts, but
+// for those of networks; make test-vm does so on version 2 of cgroups.
+func TestE2EAccountsAreBounded(t *testing.T) {
+	need.Sandboxes(t)
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Class != attack.Accounts || a.Reach != attack.Offline })
+	attackedServer(t, attackedConfig(t, "accounts"), nil, func(ctx context.Context, srv *server.Server) {
+		report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			if r.Skipped != "" {
+				need.Lacks(t, "%q isn't tried: %s", r.Name, r.Skipped)
+			}
+			if !r.Held {
+				t.Errorf("%q (%s): %s\n%s", r.Name, r.Defence, r.Why, r.Seen)
+			}
+		})
+		if err != nil || report.Tried != len(rows) {
+			t.Errorf("%d of %d were tried: %v", report.Tried, len(rows), err)
+		}
+	})
+}
+
+// A takenAway is a defence that a test takes away, and an attack that then
+// succeeds.
+type takenAway struct {
+	defence   attack.Defence
+	without   string // as sandboxtest.Without calls it; "": it is a limit
+	row       string
+	seen      string // a regular expression: how it shows, in why it didn't hold or what was seen
+	limits    map[string]any
+	unlimited bool
+	networks  map[string]any // of the environment, with a wider one
+	permit    []string       // the operator's
+}
+
+func defencesTakenAway() []takenAway {
+	type limits = map[string]any
+	return []takenAway{
+		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
+		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
+		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
+		{defence: attack.Capabilities, without: "bounding", row: "what could be gained", seen: `^CapBnd:.0*[1-9a-f]`},
+		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program", seen: `^0$`},
+		{defence: attack.OtherUser, without: "user", row: "killing the agent", seen: `^kill-agent done$`},
+		{defence: attack.HiddenAgent, without: "hidden", row: "the agent's files as root", seen: `^got (environ|mem|maps)$`},
+		{defence: attack.Descriptors, without: "descriptors", row: "inherited descriptors", seen: `^inherited [1-9]`},
+		{defence: attack.Marked, without: "mark", row: "leaving the session", seen: `^left [1-9]`},
+		{defence: attack.OwnUsers, without: "users", row: "another runner's users", seen: `the same was seen twice`},
+		{defence: attack.OwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^abstract done$`},
+		{defence: attack.OwnIPC, without: "ipc", row: "shared memory of another", seen: `^segment done\n=> EXITED 0\nsegment done$`},
+		{defence: attack.OwnName, without: "name", row: "the machine's name", seen: `^it succeeded$`},
+		{defence: attack.OwnGroups, without: "groups", row: "control groups", seen: `^sees `},
+		{defence: attack.OwnClock, without: "clock", row: "the machine's age", seen: `^the machine is old`},
+		{defence: attack.OwnFiles, without: "files", row: "a path that goes up", seen: `^a secret of the machine was seen$`},
+		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc", seen: `^got `},
+		{defence: attack.Mounts, without: "mounts", row: "mounts that give power", seen: `^power `},
+		{defence: attack.UserLimits, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
+		{defence: attack.Filter, without: "filter", row: "call filter-packets", seen: `^filter-packets done$`},
+		{defence: attack.Filter, without: "filter", row: "call io_setup", seen: `^io_setup done$`},
+		{defence: attack.Filter, without: "filter", row: "cores", seen: `^cores done 0 0$`},
+		{defence: attack.Filter, without: "filter", row: "the cache of others", seen: `^forgotten`},
+		{defence: attack.OpenFiles, without: "openfiles", row: "open files of many processes", seen: `^opened (1[7-9]|[2-9]\d)\d{3} `},
+		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
+		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
+		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^holds 3[2-9] MiB\n=> TIME_LIMIT`},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
+		{defence: attack.DiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
+		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
+		{defence: attack.ProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
+		{defence: attack.CPULimit, row: "processor time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},
+		{defence: attack.Room, row: "a full workspace", seen: `^wrote 48 MiB done$`, limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
+		{defence: attack.OutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
+		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
+		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
+		{defence: attack.Denied, without: "denied", row: "private networks, online", seen: `^tcp 192.168.77.2:7777 answered$`},
+		{defence: attack.Machine, without: "machine", row: "the machine's addresses", seen: `^tcp 20.0.0.1:7777 answered$`},
+		{defence: attack.Machine, without: "machine", row: "another's exposed port", seen: `^open [1-9]`},
+		{defence: attack.Runners, without: "runners", row: "another runner, online", seen: `^tcp 10.213.\d+.\d+:7777 answered$`},
+		{defence: attack.OwnAddress, without: "source", row: "another's address", seen: `^=> it came$`},
+		{defence: attack.Protocols, without: "protocols", row: "another protocol", seen: `^=> it came$`},
+		{defence: attack.Answers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
+		{defence: attack.NoNeighbours, without: "neighbours", row: "neighbours", seen: `^knows \d\d+ done`},
+		{defence: attack.Connections, without: "connections", row: "many connections", seen: `^followed all`},
+		{defence: attack.Bandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
+		{defence: attack.Narrowed, row: "what isn't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},
+		{defence: attack.Rebinding, row: "names that lead elsewhere", seen: `^tcp lan.example:7777 answered$`, permit: []string{"192.168.77.0/24"}},
+	}
+}
+
+// TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and
+// sees an attack succeed that it held off. None of them harms the machine:
+// where a limit is taken away, it is by a higher one, and what is then taken has
+// an end of its own, inside the limits of all runners.
+func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
+	need.Attacks(t)
+	if !networktest.Alone(t) {
+		return
+	}
+	for _, test := range defencesTakenAway() {
+		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
+			rows := attack.Corpus()
+			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
+			if rows[0].Defence != test.defence {
+				t.Errorf("%q is held off by %s", test.row, rows[0].Defence)
+			}
+			var with *server.Programs
+			if test.without != "" {
+				with = new(server.Programs)
+				with.Agent, with.Helper = sandboxtest.Without(t, test.without)
+			}
+			attackedBed(t, "without", with, test.permit, func(ctx context.Context, srv *server.Server, around *world.World) {
+				if test.defence == attack.OwnIPC {
+					defer removeSegments(t)
+				}
+				place := attack.Place{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
+				if test.defence == attack.CPULimit {
+					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
+				}
+				var last attack.Result
+				succeeded := regexp.MustCompile("(?m)" + test.seen)
+				succeeds := func() bool {
+					report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), around, runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
+						last = r
+						t.Logf("held %v: %s\n%s", r.Held, r.Why, r.Seen)
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
+				}
+				switch {
+				case test.defence == attack.CPULimit, test.defence == attack.Bandwidth: // a busy machine has little to give
+					wait.For(t, "more than its share", succeeds)
+				case test.row == "the cache of others": // the kernel keeps pages that it uses itself, sometimes for seconds
+					wait.For(t, "a file that nothing else uses", succeeds)
+				case !succeeds():
+					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, last)
+				}
+			})
+		})
+	}
+}
+
+// TestE2EAttacksNeedTheFilter takes the filter away, and has the kernel answer all calls
+// of the class otherwise than the filter does, but for those that it answers alike.
+func TestE2EAttacksNeedTheFilter(t *testing.T) {
+	need.Attacks(t)
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
+		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
+	})
+	with := new(server.Programs)
+	with.Agent, with.Helper = sandboxtest.Without(t, "filter")
+	alike := answeredAlike()
+	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, srv *server.Server) {
+		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			switch name := strings.TrimPrefix(r.Name, "call "); {
+			case !r.Judged && !r.Held:
+				t.Errorf("%q: %s", r.Name, r.Why)
+			case r.Held && alike[name]:
+				t.Logf("this kernel answers %q as the filter does", r.Name)
+			case r.Held:
+				t.Errorf("without the filter %q is answered alike", r.Name)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// answeredAlike has the calls that some kernels answer as the filter does, and whether
+// this one does.
+func answeredAlike() map[string]bool {
+	missing := func(family, kind, protocol int) bool {
+		fd, err := unix.Socket(family, kind, protocol)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err != nil
+	}
+	pages, _ := os.ReadFile("/proc/sys/vm/nr_hugepages")
+	more, _ := os.ReadFile("/proc/sys/vm/nr_overcommit_hugepages")
+	_, err := unix.PrctlRetInt(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_GET, 0, 0, 0)
+	return map[string]bool{
+		"huge-memory":     string(pages)+string(more) == "0\n0\n",
+		"core-scheduling": err == unix.EINVAL,
+		"mptcp":           missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
+		"udplite":         missing(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
+		"sctp":            missing(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
+		"dccp":            missing(unix.AF_INET, unix.SOCK_DCCP, unix.IPPROTO_DCCP),
+		// The filter gives the kernel's own answer, before the kernel runs modprobe.
+		"stream-udp": true, "datagram-tcp": true, "icmp-of-other": true,
+	}
+}
+
+// removeSegments removes what runners left on the machine that had no shared
+// memory of their own.
+func removeSegments(t *testing.T) {
+	t.Helper()
+	for _, key := range attack.Segments {
+		if id, err := unix.SysvShmGet(key, 0, 0); err == nil {
+			if _, err := unix.SysvShmCtl(id, unix.IPC_RMID, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestCorpusIsWhole: what every row must have, and that each defence is taken
+// away by a test, or why not.
+func TestCorpusIsWhole(t *testing.T) {
+	taken := map[attack.Defence]string{
+		attack.Inputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
+		attack.Layers: "os.Root can't be without: the tests of local/image unpack hostile layers",
+		attack.Frames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
+	}
+	for _, test := range defencesTakenAway() {
+		taken[test.defence] = test.row
+	}
+	rows := attack.Corpus()
+	if len(rows) < 60 {
+		t.Errorf("%d attacks", len(rows))
+	}
+	names := map[string]bool{}
+	for _, row := range rows {
+		if names[row.Name] || row.Name == "" || row.Tries == "" || row.Held == "" || len(row.Steps) == 0 || !slices.Contains(attack.Classes(), row.Class) {
+			t.Errorf("%q isn't whole, or there twice", row.Name)
+		}
+		if taken[row.Defence] == "" {
+			t.Errorf("%q is held off by %q, which no test takes away", row.Name, row.Defence)
+		}
+		names[row.Name] = true
+	}
+}

@@ -1,0 +1,219 @@
+package isolation
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// busyboxImage is an image whose /version has a text.
+func busyboxImage(t *testing.T, version string) v1.Image {
+	t.Helper()
+	config := v1.Config{User: "70:70", WorkingDir: "/srv", Env: []string{"GREETING=hello", "HOME=/root", "PATH=/bin:/opt/bin"}}
+	entries := append(imagetest.Busybox(t), imagetest.File("version", version))
+	return imagetest.Image(t, config, imagetest.Layer(t, entries...), imagetest.Layer(t, imagetest.File("srv/file", "here")))
+}
+
+func TestE2EImage(t *testing.T) {
+	b := bed.Open(t)
+	registry := imagetest.NewRegistry(t, nil)
+	first := busyboxImage(t, "1")
+	reference := registry.Push(first, "busybox:tag")
+	const put = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`
+	for _, wrong := range []string{"no reference", "../x", "file:../x", registry.Host + "/busybox:nothing"} {
+		b.Refused(t, put, object{"in": object{"id": "image", "image": wrong}}, runtime.CodeInvalidInput, "image")
+	}
+	b.Refused(t, put, object{"in": object{"id": "image", "image": "127.0.0.1:1/x"}}, runtime.CodeClusterUnavailable, "")
+	b.Put(t, object{"id": "image", "image": reference, "poolSize": 1, "variables": []object{{"name": "OWN", "value": "1"}}})
+	runner := b.Claim(t, "image")
+	script := `whoami; id -u; pwd; cat file; echo; echo $GREETING $OWN $HOME $USER $PATH; cat /version`
+	want := "runner\n1000\n/srv\nhere\nhello 1 /workspace runner /bin:/opt/bin\n1"
+	if got := b.Shell(t, runner, script); got.Stream("STDOUT") != want {
+		t.Errorf("%q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
+	}
+	state := b.Image(t, "image")
+	if i := state.Pool.Image; i.State != "READY" || i.Digest != imagetest.Digest(t, first) || i.Layers != 2 || i.LayersDone != 2 || i.Bytes == 0 || i.BytesDone != i.Bytes {
+		t.Errorf("%+v", i)
+	}
+
+	// The tag means another image now; what is pinned stays until it is named again.
+	second := busyboxImage(t, "2")
+	registry.Push(second, "busybox:tag")
+	b.Change(t, object{"id": "image", "poolSize": 2})
+	if got := b.Version(t, "image"); got != "1" {
+		t.Errorf("a runner of the pinned image has version %q", got)
+	}
+	b.Change(t, object{"id": "image", "image": reference})
+	wait.For(t, "the new image is there", func() bool { return b.Image(t, "image").Pool.Image.State == "READY" })
+	if s := b.Image(t, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
+		t.Errorf("%+v", s)
+	}
+	if got := b.Version(t, "image"); got != "2" {
+		t.Errorf("a runner of the new revision has version %q", got)
+	}
+	if got := b.Shell(t, runner, "cat /version"); got.Stream("STDOUT") != "1" {
+		t.Errorf("a claimed runner has version %q", got.Stream("STDOUT"))
+	}
+
+	// An image that can't be used: the revision before goes on.
+	broken := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x")))
+	registry.Push(broken, "busybox:tag")
+	b.Change(t, object{"id": "image", "image": reference})
+	wait.For(t, "the failure is reported", func() bool { return b.Image(t, "image").Pool.Image.State == "FAILED" })
+	if i := b.Image(t, "image").Pool; !strings.Contains(i.Image.Reason, "leads out of the image") || i.Reason != "" {
+		t.Errorf("%+v", i)
+	}
+	for range 3 { // more than were idle
+		if got := b.Version(t, "image"); got != "2" {
+			t.Errorf("while the new image can't be used, a runner has version %q", got)
+		}
+	}
+
+	// Without a revision before, there are no runners, and it is told why.
+	b.Put(t, object{"id": "image-new", "image": reference, "poolSize": 1})
+	wait.For(t, "the failure is reported", func() bool { return strings.Contains(b.Image(t, "image-new").Pool.Reason, "leads out") })
+	b.Refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
+}
+
+// A locked registry shows what it has to one password only, and sends half of what
+// is held.
+type lockedRegistry struct {
+	*imagetest.Registry
+	password atomic.Value // "": everybody may
+	held     atomic.Value // a layer's digest
+}
+
+func newLockedRegistry(t *testing.T) *lockedRegistry {
+	r := &lockedRegistry{}
+	r.password.Store("")
+	r.held.Store("")
+	r.Registry = imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			_, given, _ := q.BasicAuth()
+			switch held := r.held.Load().(string); {
+			case r.password.Load() != "" && r.password.Load() != given:
+				w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			case held != "" && q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, held):
+				next.ServeHTTP(&halfWriter{w, 1 << 18}, q)
+				<-q.Context().Done()
+			default:
+				next.ServeHTTP(w, q)
+			}
+		})
+	})
+	return r
+}
+
+// hold has it send half of an image's first layer.
+func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.held.Store(digest.String())
+}
+
+// A halfWriter passes so many bytes on.
+type halfWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *halfWriter) Write(p []byte) (int, error) {
+	some := p[:min(len(p), w.left)]
+	w.left -= len(some)
+	if _, err := w.ResponseWriter.Write(some); err != nil {
+		return 0, err
+	}
+	w.ResponseWriter.(http.Flusher).Flush()
+	return len(p), nil
+}
+
+func logIn(t *testing.T, host, password string) {
+	t.Helper()
+	entry := base64.StdEncoding.EncodeToString([]byte("user:" + password))
+	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, host, entry), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestE2EImageOutlivesTheServer kills one that serves an image while it pulls the
+// next one, which the registry doesn't show to the next server before somebody
+// has logged in.
+func TestE2EImageOutlivesTheServer(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	registry := newLockedRegistry(t)
+	data := t.TempDir()
+	reference := registry.Push(busyboxImage(t, "1"), "busybox:tag")
+	registry.password.Store("hunter2")
+	logIn(t, registry.Host, "hunter2")
+	p := bed.ServeBinary(t, data)
+	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
+	runner := p.ClaimLoosely(t, "image")
+
+	next := busyboxImage(t, "2")
+	registry.password.Store("")
+	registry.Push(next, "busybox:tag")
+	registry.password.Store("hunter2")
+	registry.hold(t, next)
+	p.Change(t, object{"id": "image", "image": reference})
+	if i := p.Image(t, "image").Pool.Image; i.State != "PULLING" || i.Digest != imagetest.Digest(t, next) {
+		t.Errorf("right after the change: %+v", i)
+	}
+	wait.For(t, "half of it is here", func() bool { return p.Image(t, "image").Pool.Image.BytesDone >= 1<<17 })
+	registry.held.Store("")
+	registry.password.Store("hunter3")
+	p.End(t, syscall.SIGKILL, false)
+	logged := p.Stderr.String()
+	p = bed.ServeBinary(t, data)
+	if got := p.Shell(t, runner, "cat /version; touch /workspace/x && cat file"); got.Stream("STDOUT") != "1here" {
+		t.Errorf("the runner that lived has %q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
+	}
+	for range 3 {
+		if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "1" {
+			t.Errorf("a new one has %q", got.Stream("STDOUT"))
+		}
+	}
+	wait.For(t, "the failure is reported", func() bool { return p.Image(t, "image").Pool.Image.State == "FAILED" })
+	if i := p.Image(t, "image").Pool.Image; !strings.Contains(i.Reason, "log in there") {
+		t.Errorf("%+v", i)
+	}
+	logIn(t, registry.Host, "hunter3")
+	revision := p.Image(t, "image").Revision
+	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but has it tried at once
+	if s := p.Image(t, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
+		t.Errorf("right after it is asked for again: %+v", s)
+	}
+	wait.For(t, "the image is here", func() bool { return p.Image(t, "image").Pool.Image.State == "READY" })
+	if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
+		t.Errorf("a runner of the new image has %q", got.Stream("STDOUT"))
+	}
+	wait.For(t, "nothing is left of the pull that was killed", func() bool {
+		half, err := os.ReadDir(filepath.Join(data, "local", "images", "tmp"))
+		return err == nil && len(half) == 0
+	})
+	p.Finish(t)
+	if logged += p.Stderr.String(); strings.Contains(logged, "hunter") || !strings.Contains(logged, "status 401") {
+		t.Errorf("the log has a password, or doesn't say why: %s", logged)
+	}
+}

@@ -1,0 +1,168 @@
+package life
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
+	t.Parallel()
+	p := bed.ServeBinary(t, bed.DataDir(t))
+	runner := p.Bed.ClaimLoosely(t, "shell")
+	p.Start(t, object{"runnerId": runner, "shell": "trap '' TERM INT; (setsid sleep 1000 &); sleep 1000"})
+	p.Finish(t)
+}
+
+// TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop: it ends
+// as it is, and the next one takes over what there is.
+func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
+	runner := p.ClaimLoosely(t, "shell")
+	p.End(t, syscall.SIGINT, false)
+	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "stopping took too long") {
+		t.Errorf("exit %d: %s", code, p.Stderr.String())
+	}
+	p = bed.ServeBinary(t, data)
+	if r := p.RunnersOf(t, "shell")[runner]; r.State != "CLAIMED" {
+		t.Errorf("the claimed runner is %+v", r)
+	}
+	p.Finish(t)
+}
+
+// TestE2EStopWaitsForNoClient has clients that never do what the server could wait
+// for: a watcher that doesn't read, a request that isn't sent to its end, a program
+// that runs on, and a claim that waits. The server may take an hour to stop.
+func TestE2EStopWaitsForNoClient(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "1h")
+	p.Call(t, `mutation { putEnvironment(input: {id: "empty", poolSize: 0}) { created } }`, nil, nil)
+	runner := p.ClaimLoosely(t, "shell")
+	watcher := p.SlowWatcher(t, p.Start(t, object{"runnerId": runner, "shell": "yes"}))
+	defer watcher.Close()
+	if _, err := io.ReadFull(watcher, make([]byte, 10)); err != nil { // and no more
+		t.Fatal(err)
+	}
+	half, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.URL(), "http://"), "/graphql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer half.Close()
+	if _, err := io.WriteString(half, "POST /graphql HTTP/1.1\r\nHost: rockpool\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		claimed <- p.Ask(t.Context(), `mutation { claimRunner(input: {environmentId: "empty", waitFor: 600}) { runner { id } } }`, nil, nil)
+	}()
+	wait.For(t, "the claim waits", func() bool {
+		var out struct {
+			Environment struct{ Pool struct{ Waiting int } }
+		}
+		p.Call(t, `{ environment(id: "empty") { pool { waiting } } }`, nil, &out)
+		return out.Environment.Pool.Waiting == 1
+	})
+	p.End(t, syscall.SIGTERM, false)
+	if err := wait.Receive(t, claimed, "the claim ends"); err == nil {
+		t.Error("the claim got a runner")
+	}
+	p.WantNothingLeft(t)
+}
+
+func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, "make", "--no-print-directory", "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // its flag wins; bin/rockpool is built
+	p.Bed.ClaimLoosely(t, "shell")
+	p.End(t, syscall.SIGINT, true)
+	p.WantNothingLeft(t)
+}
+
+// TestE2EKillThenRemoveLeavesNothing kills the server while runners start,
+// run and stop; the next one takes over what lives, and removes all at its end.
+func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	for range 3 {
+		p := bed.ServeBinary(t, data)
+		runner := p.Bed.ClaimLoosely(t, "shell")
+		id := p.Start(t, object{"runnerId": runner, "shell": "echo begun; sleep 1000"})
+		wait.For(t, "it prints", func() bool {
+			var out struct {
+				Execution struct {
+					Output struct{ Chunks []struct{ Text string } }
+				}
+			}
+			p.Call(t, `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, object{"id": id}, &out)
+			return len(out.Execution.Output.Chunks) > 0
+		})
+		p.Call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 6}) { created } }`, nil, nil)
+		p.End(t, syscall.SIGKILL, false)
+		if len(bed.Leftovers(data, p.Cgroups)) == 0 {
+			t.Error("a killed server left nothing, so this test shows nothing")
+		}
+
+		p = bed.ServeBinary(t, data)
+		if r := p.RunnersOf(t, "shell")[runner]; r.State != "CLAIMED" {
+			t.Errorf("the claimed runner is %+v", r)
+		}
+		p.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": id}, nil)
+		if got := p.Await(t, id); got.Outcome != "CANCELLED" || got.Stream("STDOUT") != "begun\n" {
+			t.Errorf("what ran is %s and printed %q", got.Outcome, got.Stream("STDOUT"))
+		}
+		p.Call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 2}) { created } }`, nil, nil)
+		p.End(t, syscall.SIGTERM, false)
+		p.WantNothingLeft(t)
+	}
+}
+
+// TestE2EClaimsAreDurable kills the server many times right after it answered a
+// claim: every claim is in the store.
+func TestE2EClaimsAreDurable(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	last := ""
+	for range bed.Thorough(15, 100) {
+		p := bed.ServeBinary(t, data)
+		if last != "" {
+			p.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": last}, nil)
+		}
+		runner := p.Bed.ClaimLoosely(t, "shell")
+		last = runner
+		p.End(t, syscall.SIGKILL, false)
+		found := false
+		recorded(t, data, func(r runtime.Runner) {
+			if string(r.ID) == runner {
+				found = r.State == runtime.RunnerClaimed && r.Claim.Epoch == 1 && !r.Claim.ExpiresAt.IsZero()
+			}
+		})
+		if !found {
+			t.Fatalf("the claim of runner %s isn't in the store", runner)
+		}
+	}
+	p := bed.ServeBinary(t, data)
+	p.End(t, syscall.SIGTERM, false)
+	p.WantNothingLeft(t)
+}
+
+// TestE2ESecondServerIsToldWhoHoldsTheData needs no runners.
+func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
+	t.Parallel()
+	p := bed.ServeBinary(t, bed.DataDir(t))
+	_, errout, code := bed.RunProgram(t, nil, bed.Rockpool(t), "serve", "--listen", "127.0.0.1:0", "--data", p.Data)
+	if code == 0 || !strings.Contains(errout, strconv.Itoa(p.Cmd.Process.Pid)) {
+		t.Errorf("exit %d: %s", code, errout)
+	}
+}

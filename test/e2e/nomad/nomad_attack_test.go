@@ -1,0 +1,101 @@
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A nomadMachine is what package attack asks about a machine of Nomad's.
+type nomadMachine struct {
+	nomad  *nomadtest.Nomad
+	secret string
+}
+
+// Limited: there are no bombs among what is tried.
+func (m nomadMachine) Limited(string) error { return fmt.Errorf("the limits are Nomad's") }
+
+// Left: what is left of a task is Nomad's, too.
+func (m nomadMachine) Left(string) []string { return nil }
+
+func (m nomadMachine) Came(string) bool { return false }
+
+func (m nomadMachine) Addresses(string) (v4, v6 string) { return "nowhere", "nowhere" }
+
+func (m nomadMachine) Changed() (changed []string) {
+	beside, err := os.ReadDir(filepath.Dir(m.secret))
+	if len(beside) != 1 || err != nil {
+		changed = append(changed, fmt.Sprintf("beside the secret is %v, %v", beside, err))
+	}
+	for _, at := range []string{"/etc/attack", "/attack"} { // where a link of one of the attacks leads
+		if _, err := os.Lstat(at); err == nil {
+			changed = append(changed, at+" was made")
+		}
+	}
+	return changed
+}
+
+func (m nomadMachine) Garble(ctx context.Context, runner string, bytes []byte) error {
+	all, _, err := m.nomad.API().Allocations().List(&api.QueryOptions{Namespace: m.nomad.Namespace()})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(a *api.AllocationListStub) bool { return strings.Contains(a.JobID, runner) })
+	if i < 0 {
+		return fmt.Errorf("no allocation is of runner %s", runner)
+	}
+	sockets, err := filepath.Glob(filepath.Join(m.nomad.Dir(), "client", "alloc", all[i].ID, "*", "secrets"))
+	if err != nil || len(sockets) != 1 {
+		return fmt.Errorf("the agent's socket is at %v, %w", sockets, err)
+	}
+	return doctor.Garble(ctx, sockets[0], bytes)
+}
+
+// TestE2EAttacksOnNomad carries out what the agent and the API hold off in tasks
+// of Nomad's. With the driver docker that is all of it; with raw_exec, whose
+// runners have the machine's files, what does no harm there if it succeeds.
+func TestE2EAttacksOnNomad(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}})
+	for _, test := range []struct{ driver, image, prober string }{{"docker", nomadtest.Image, "/usr/local/bin/prober"}, {"raw_exec", "", ""}} {
+		t.Run(test.driver, func(t *testing.T) {
+			settings := newNomadConfig(t, n)
+			settings.Nomad.Driver, settings.Nomad.Prefix = test.driver, "rockpool-"+test.driver
+			b, _ := serveNomad(t, settings)
+			rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
+				return !a.In(runtime.IsolationCluster) || test.driver == "raw_exec" && !a.Harmless()
+			})
+			const secret = "what no runner may see"
+			dir, err := os.MkdirTemp("/var/lib", "rockpool-attack-") // runners have a /tmp of their own
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			machine := nomadMachine{nomad: n, secret: filepath.Join(dir, "secret")}
+			if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(machine.secret, []byte(secret), 0o600)); err != nil { // anybody finds it, and only root reads it
+				t.Fatal(err)
+			}
+			place := attack.Place{Server: b.Client, Tier: runtime.IsolationCluster, Outside: machine, Bait: attack.Bait{Secret: secret, Path: machine.secret}, Image: test.image, Sparing: true, Prober: test.prober, NoNetwork: "it is Nomad's"}
+			report, err := attack.Run(t.Context(), place, rows, func(r attack.Result) {
+				if !r.Held {
+					t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d of %d held in %.1f s", report.Held, report.Tried, report.Seconds)
+		})
+	}
+}

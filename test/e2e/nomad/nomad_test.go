@@ -1,0 +1,227 @@
+package nomad
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// newNomadConfig returns settings for a server on a Nomad of the tests, with the
+// driver raw_exec.
+func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	settings := bed.Settings(t.TempDir(), bed.Cgroups)
+	settings.Listen, settings.AdvertiseURL, settings.Cluster = n.Spare(), "http://"+n.Spare(), config.ClusterNomad
+	settings.TokenFile = write("token", "correct-horse-battery")
+	settings.AlertThreshold, settings.AlertTimeout = 0.5, 1
+	ca, cert, key := n.TLS()
+	settings.OnStop = config.StopKeeps
+	with := &settings.Nomad
+	with.Address, with.Namespace, with.CACert, with.ClientCert, with.ClientKey, with.Driver = n.Address(), n.Namespace(), ca, cert, key, "raw_exec"
+	with.LockTTL = 120 // a busy machine may hold up its renewal
+	if n.Token() != "" {
+		settings.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
+	}
+	return settings
+}
+
+// serveNomad runs a server until the returned function is called, or the test
+// ends.
+func serveNomad(t *testing.T, settings config.Config) (bed.Bed, func()) {
+	t.Helper()
+	if err := settings.Check(); err != nil {
+		t.Fatal(err)
+	}
+	srv := server.New(settings, zaptest.NewLogger(t))
+	if err := srv.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	b := bed.Bed{Client: srv.Client(), Address: srv.URL(), Data: settings.Data}
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+		b.CloseIdle()
+	}
+	t.Cleanup(stop)
+	return b, stop
+}
+
+var onRawExec = object{"image": runtime.DefaultImage, "isolation": "NONE", "resources": object{"memoryMiB": 64, "cpuMHz": 50}}
+
+func TestE2ENomad(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
+	settings := newNomadConfig(t, n)
+	settings.Nomad.UIURL = "https://nomad.example.org/"
+	b, stop := serveNomad(t, settings)
+	input := object{"id": "shell", "poolSize": 1}
+	for key, value := range onRawExec {
+		input[key] = value
+	}
+	b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+	var claimed struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	b.Call(t, `mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`, nil, &claimed)
+	runner := claimed.ClaimRunner.Runner.ID
+	if r := b.Shell(t, runner, "echo hi; pwd; id -u; env | grep -c -e NOMAD -e TOKEN; cat >f; ls -A"); r.Outcome != "EXITED" || r.Stream("STDOUT") != "hi\n/workspace\n1000\n0\nf\n" {
+		t.Errorf("%+v", r)
+	}
+
+	// What Nomad did for it is told, and where its own pages show it.
+	var told struct {
+		Runner  struct{ ClusterURL string }
+		Cluster struct {
+			TaskEvents               []struct{ Kind string }
+			Evaluations, Allocations struct {
+				Nodes []struct{ RunnerID, Status, ClusterURL string }
+			}
+		}
+	}
+	wait.For(t, "its scheduling is reported", func() bool {
+		b.Call(t, `query($id: ID!) { runner(id: $id) { clusterUrl } cluster { taskEvents(runnerId: $id) { kind }
+			evaluations(runnerId: $id) { nodes { runnerId status clusterUrl } } allocations(runnerId: $id, status: [RUNNING]) { nodes { runnerId status } } } }`,
+			object{"id": runner}, &told)
+		c := told.Cluster
+		return len(c.TaskEvents) > 1 && c.TaskEvents[0].Kind == "PLACED" && len(c.Evaluations.Nodes) == 1 && c.Evaluations.Nodes[0].Status == "COMPLETE" && len(c.Allocations.Nodes) == 1
+	})
+	if at := "https://nomad.example.org/ui/"; told.Runner.ClusterURL != at+"jobs/rockpool-runner-"+runner+"@pool" || !strings.HasPrefix(told.Cluster.Evaluations.Nodes[0].ClusterURL, at) {
+		t.Errorf("%+v", told)
+	}
+
+	// A server that starts again knows the runner, its claim, and what is in it.
+	stop()
+	b, _ = serveNomad(t, settings)
+	if r := b.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\n" {
+		t.Errorf("%+v", r)
+	}
+	// Whoever has no token can't use it; Nomad fetches agents without one.
+	stranger := client.New(b.Address)
+	defer stranger.CloseIdle()
+	if err := stranger.Ask(t.Context(), `{ version }`, nil, nil); err == nil {
+		t.Error("served without a token")
+	}
+	for file, want := range map[string]int{settings.TokenFile: 0, settings.Nomad.TokenFile: cli.CodeOurs} {
+		var out, errs bytes.Buffer
+		if code := bed.RunCLI([]string{"env", "list", "--server", b.Address, "--token-file", file}, nil, &out, &errs); code != want || strings.Contains(out.String(), "shell") != (want == 0) {
+			t.Errorf("%d: %s%s", code, out.String(), errs.String())
+		}
+	}
+	b.Call(t, `mutation { deleteEnvironment(input: {id: "shell", endClaimed: true}) { deleted } }`, nil, nil)
+	wait.For(t, "no job is left", func() bool {
+		jobs, _, err := n.API().Jobs().List(nil)
+		return err == nil && len(jobs) == 0
+	})
+}
+
+func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	if err := n.KillServer(); err != nil {
+		t.Fatal(err)
+	}
+	settings := newNomadConfig(t, n)
+	b, _ := serveNomad(t, settings)
+	var out struct {
+		Health struct {
+			Status     string
+			Components []struct{ Name, Status, Message string }
+		}
+	}
+	wait.For(t, "health tells that Nomad isn't there", func() bool {
+		b.Call(t, `{ health { status components { name status message } } }`, nil, &out)
+		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
+	})
+	defer http.DefaultClient.CloseIdleConnections()
+	response, err := http.Get(b.Address + "/agent/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Body.Close(); response.StatusCode != http.StatusNotFound {
+		t.Errorf("agents aren't served: %s", response.Status)
+	}
+	b.Refused(t, `{ environments { id } }`, nil, runtime.CodeClusterUnavailable, "")
+	if err := n.RestartServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+}
+
+func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	settings := newNomadConfig(t, n)
+	settings.Nomad.Template = writeFile(t, `job "runner" {
+		type = "service"
+		group "runner" {
+			task "runner" {
+				driver = "raw_exec"
+			}
+		}
+	}`)
+	if err := settings.Check(); err != nil {
+		t.Fatal(err)
+	}
+	err := server.New(settings, zaptest.NewLogger(t)).Open(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--nomad-template") || !strings.Contains(err.Error(), "batch") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
+	settings := newNomadConfig(t, n)
+	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
+		file := writeFile(t, fmt.Sprintf("cluster: nomad\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
+			settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
+		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file, "--server", settings.AdvertiseURL)
+		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "http_max_conns_per_client") {
+			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
+		}
+		if strings.Contains(out, n.Token()) {
+			t.Error("it tells the token")
+		}
+	}
+}
+
+// writeFile returns the path of a new file.
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
