@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/need"
 
 	"github.com/coder/websocket"
 
@@ -218,6 +219,7 @@ func (f *flood) end() {
 // WebSockets, and then 200 that are. It refuses what it has no memory for, answers
 // others meanwhile, and gives the memory back afterwards.
 func TestE2EFloodOfBodies(t *testing.T) {
+	need.Machine(t)
 	p, used := serveInGroup(t)
 	if log := p.Stderr.String(); !strings.Contains(log, strconv.Itoa(floodMemory/100*server.GoShare)) {
 		t.Errorf("the log doesn't tell the server's GOMEMLIMIT:\n%s", log)
@@ -277,6 +279,7 @@ func TestE2EFloodOfBodies(t *testing.T) {
 // 60 answers that nobody reads: 48 MiB of output, or 8 MiB a hundred times, of characters that JSON makes six
 // times as long. It gives as much as it has memory for, and answers others meanwhile.
 func TestE2EUnreadAnswers(t *testing.T) {
+	need.Machine(t)
 	p, _ := serveInGroup(t)
 	var run struct {
 		Run struct{ Execution struct{ ID string } }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/need"
 
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/wait"
@@ -23,6 +24,7 @@ import (
 // refused. The others are as large as a head may be, and never end. Together they take
 // what is counted for their connections. Bodies that nobody reads end their connections.
 func TestE2EFloodOfHeads(t *testing.T) {
+	need.Machine(t)
 	const heads = 2000
 	data := bed.DataDir(t)
 	program := bed.Rockpool(t)

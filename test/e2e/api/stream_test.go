@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/need"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/wait"
@@ -55,6 +56,7 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 // TestE2EFloodWithAStalledWatcher has a program print 1 GiB while the only
 // watcher reads ten bytes: the server's memory stays.
 func TestE2EFloodWithAStalledWatcher(t *testing.T) {
+	need.Machine(t)
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "flood", "poolSize": 1, "outputLimit": 2 << 30, "defaultTimeLimit": 600}}, nil)

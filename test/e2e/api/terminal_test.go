@@ -59,7 +59,7 @@ func TestE2ESignals(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	p := b.Sit(t, object{"runnerId": runner, "shell": `sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & trap 'echo leader' USR1; wait; wait`})
+	p := b.Sit(t, object{"runnerId": runner, "shell": `trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`})
 	p.Sees(t, "STDOUT", "on\n")
 	p.Call(t, signalMutation, object{"in": object{"executionId": p.ID, "signal": "USR1"}}, nil)
 	if got := b.Await(t, p.ID); got.Outcome != "EXITED" || !strings.Contains(got.Stream("STDOUT"), "child\n") || !strings.Contains(got.Stream("STDOUT"), "leader\n") {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/need"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -54,6 +55,7 @@ func forgetPeak(t testing.TB, pid int) {
 // equal to the byte, and weighs bin/rockpool and the agent meanwhile. The
 // addresses hold in the next server on the same data.
 func TestE2ETransfersAreExactAndFlat(t *testing.T) {
+	need.Machine(t)
 	const size, allowed = 50 << 20, 16 << 20
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)

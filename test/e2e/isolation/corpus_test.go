@@ -115,6 +115,7 @@ func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Repor
 // else holds.
 func TestE2EAttacksWithGVisor(t *testing.T) {
 	need.Sandboxes(t)
+	need.Machine(t)
 	t.Setenv("ROCKPOOL_GVISOR_RUNTIME", sandboxtest.GVisor(t))
 	attackedByDoctor(t, runtime.IsolationGVisor)
 }
@@ -123,6 +124,7 @@ func TestE2EAttacksWithGVisor(t *testing.T) {
 // it.
 func TestE2EAttacks(t *testing.T) {
 	need.Attacks(t)
+	need.Machine(t)
 	report, data := attackedByDoctor(t, runtime.IsolationNamespaces)
 	if report.Skipped > 0 {
 		t.Errorf("%d attacks are for no tier that everybody has", report.Skipped)
@@ -188,6 +190,7 @@ func toldAttacks(t *testing.T, b bed.Bed) toldHealth {
 // for those of networks; make test-vm does so on version 2 of cgroups.
 func TestE2EAccountsAreBounded(t *testing.T) {
 	need.Sandboxes(t)
+	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Class != attack.Accounts || a.Reach != attack.Offline })
 	attackedServer(t, attackedConfig(t, "accounts"), nil, func(ctx context.Context, srv *server.Server) {
 		report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
@@ -282,6 +285,7 @@ func defencesTakenAway() []takenAway {
 // an end of its own, inside the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	need.Attacks(t)
+	need.Machine(t)
 	if !networktest.Alone(t) {
 		return
 	}
@@ -334,6 +338,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 // of the class otherwise than the filter does, but for those that it answers alike.
 func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	need.Attacks(t)
+	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 		return a.Class != attack.Accounts || !strings.HasPrefix(a.Name, "call ")
 	})
