@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"runtime/pool":         {"runtime", "runtime/turns"},
 	"runtime/execution":    {"runtime"},
 	"runtime/output":       {"runtime"},
-	"runtime/store":        {"runtime", "runtime/probe"},
+	"runtime/store":        {"runtime", "runtime/lockfile", "runtime/probe"},
 	"runtime/timing":       {},
 	"runtime/turns":        {},
 	"runtime/probe":        {},
@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"agent":                {},
 	"client":               {"runtime"},
 	"config":               {"runtime", "agent/embedded", "graph/transport", "local/network", "local/sandbox/oci"},
-	"server":               {"config", "server/metrics", "runtime", "runtime/engine", "runtime/pool", "runtime/store", "agent/embedded", "client", "graph/...", "local/...", "local", "nomad", "web"},
+	"server":               {"config", "server/metrics", "runtime", "runtime/engine", "runtime/pool", "runtime/store", "runtime/lockfile", "agent/embedded", "client", "graph/...", "local/...", "local", "nomad", "web"},
 	"doctor":               {"config", "server", "doctor/attack/...", "cli", "client", "runtime", "runtime/engine", "local", "local/network", "local/sandbox/...", "local/thread", "local/uids"},
 	"doctor/attack":        {"client", "runtime", "doctor/attack/world"},
 	"doctor/attack/world":  {},
@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"test/repository":      {},
 	"test/executable":      {},
 	"test/artifacts":       {"test/repository"},
-	"test/need":            {"test/artifacts"},
+	"test/need":            {"runtime/lockfile", "test/artifacts"},
 	"test/disk":            {"test/need"},
 
 	// These make things for tests. Nothing that is built into a program imports them.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/runtime/lockfile"
 )
 
 // A nest is the directory of one private server. Who locked it is alive; what
@@ -61,50 +62,49 @@ func nestConfig(c config.Config, path string) config.Config {
 // lockNests makes the directory of all nests, and locks it. It may be removed,
 // by who had the lock before, between the two.
 func lockNests(ctx context.Context, path string, say Sayer) (*os.File, error) {
-	const pause, silence = 10 * time.Millisecond, 300 * time.Millisecond
-	quiet := time.Now().Add(silence)
+	const silence = 300 * time.Millisecond
+	quiet, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	said := false
 	for {
-		dir, err := tryNests(path)
-		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EWOULDBLOCK) {
-			return dir, err
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
 		}
-		if !quiet.IsZero() && time.Now().After(quiet) {
-			quiet = time.Time{}
+		dir, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = lockfile.Wait(quiet, dir)
+		if errors.Is(err, lockfile.ErrHeld) && !said {
 			say("waiting for another private server, which is cleaning up in %s", path)
+			said = true
 		}
-		select {
-		case <-time.After(pause): // flock can't be waited for until ctx ends
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err != nil {
+			err = lockfile.Wait(ctx, dir)
 		}
+		if err != nil {
+			return nil, errors.Join(cmp.Or(context.Cause(ctx), err), dir.Close())
+		}
+		here, err := dir.Stat()
+		there, gone := os.Stat(path)
+		if err == nil && gone == nil && os.SameFile(here, there) {
+			return dir, nil
+		}
+		_ = dir.Close()
 	}
 }
 
-func tryNests(path string) (*os.File, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
-	}
-	dir, err := lockDirectory(path)
-	if err != nil {
-		return nil, err
-	}
-	here, err := dir.Stat()
-	there, gone := os.Stat(path)
-	if err == nil && gone == nil && os.SameFile(here, there) {
-		return dir, nil
-	}
-	return nil, errors.Join(os.ErrNotExist, dir.Close())
-}
-
-// lockDirectory returns EWOULDBLOCK for one that is locked.
+// lockDirectory returns [lockfile.ErrHeld] for one that is locked.
 func lockDirectory(path string) (*os.File, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = dir.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+	if err := lockfile.Try(dir); err != nil {
+		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
 }
@@ -121,7 +121,7 @@ func sweep(ctx context.Context, c config.Config, all string, say Sayer) error {
 			return context.Cause(ctx)
 		}
 		dir, err := lockDirectory(path)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, lockfile.ErrHeld) || errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/rockpool/rockpool/graph/download"
 )
 
@@ -31,23 +33,12 @@ func signingKey(dir string) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey writes a new key by rename: a power cut leaves it whole, or none.
-func makeKey(path string) (key []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("make the signing key: %w", err)
-		}
-	}()
-	key = make([]byte, download.KeySize)
-	_, _ = rand.Read(key)                                        // it never fails
-	file, err := os.CreateTemp(filepath.Dir(path), ".signing-*") // with mode 0600
-	if err != nil {
-		return nil, err
+// makeKey writes a new key; a power cut leaves it whole, or none.
+func makeKey(path string) ([]byte, error) {
+	key := make([]byte, download.KeySize)
+	_, _ = rand.Read(key) // it never fails
+	if err := renameio.WriteFile(path, key, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+		return nil, fmt.Errorf("make the signing key: %w", err)
 	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it is gone, but after an error
-	_, err = file.Write(key)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return nil, err
-	}
-	return key, os.Rename(file.Name(), path)
+	return key, nil
 }

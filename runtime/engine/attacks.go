@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -32,27 +34,15 @@ func attacksFile(data string, tier runtime.Isolation) string {
 	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
 }
 
-// Store writes the record into a data directory, so that it can't be written elsewhere by
-// the directory's owner, who may be less than root.
-func (a *Attacks) Store(data string) (err error) {
+// Store writes the record into a data directory. The directory's owner, who may be less
+// than root, can't have it written elsewhere: a link that is in its place is replaced.
+func (a *Attacks) Store(data string) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(data, ".attacks-*") // it follows no link
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(file.Name())
-		}
-	}()
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil { // the server may be another user
-		return err
-	}
-	return os.Rename(file.Name(), attacksFile(data, a.Isolation))
+	const mode = 0o644 // the server may be another user
+	return renameio.WriteFile(attacksFile(data, a.Isolation), text, mode, renameio.WithTempDir(data), renameio.WithStaticPermissions(mode))
 }
 
 // LastAttacks returns the record of the tier where not all was held off, else of the one

@@ -22,10 +22,10 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
-	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/lockfile"
 	"github.com/rockpool/rockpool/runtime/probe"
 )
 
@@ -131,23 +131,17 @@ const lockPatience = time.Second
 // acquire takes the lock file, or says who has it. The kernel lets go of it
 // when the process ends, however it ends.
 func acquire(ctx context.Context, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := lockfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(lockPatience); ; {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) || ctx.Err() != nil {
-			holder, _ := os.ReadFile(path)
-			return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-		}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	if err := lockfile.Wait(ctx, file); errors.Is(err, lockfile.ErrHeld) {
+		holder, _ := os.ReadFile(path)
+		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+	} else if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	if err := file.Truncate(0); err != nil {
 		return nil, errors.Join(err, file.Close())

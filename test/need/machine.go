@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/rockpool/rockpool/runtime/lockfile"
 )
 
 // Machine gives a test to the end what the machine counts once for all, for example the
@@ -14,9 +14,9 @@ import (
 func Machine(t testing.TB) {
 	t.Helper()
 	Sandboxes(t)
-	file, err := os.OpenFile(filepath.Join(os.TempDir(), "rockpool-test-machine.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := lockfile.Open(filepath.Join(os.TempDir(), "rockpool-test-machine.lock"))
 	if err == nil {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		err = lockfile.Wait(t.Context(), file)
 	}
 	if err != nil {
 		t.Fatal(err)
