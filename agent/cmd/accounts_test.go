@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rockpool/rockpool/agent"
 )
 
@@ -132,26 +130,6 @@ int main(int n, char **v) {
 	}
 }
 
-// TestSocketsOf reads a row of /proc/net/protocols.
-func TestSocketsOf(t *testing.T) {
-	for row, want := range map[string]int{"NETLINK   1096     12      -1   NI\n": 12, "protocol  size sockets  memory press\n": -1, "NETLINK  1096 x\n": -1, "UDP 1 2\n": -1} {
-		if got, ok := socketsOf([]byte(row), "NETLINK"); ok != (want >= 0) || ok && got != want {
-			t.Errorf("%q: %d, %v; want %d", row, got, ok, want)
-		}
-	}
-}
-
-// TestOwnsIPC: the machine's own objects are nobody's to remove.
-func TestOwnsIPC(t *testing.T) {
-	var stat unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/ipc", &stat); err != nil {
-		t.Fatal(err)
-	}
-	if ownsIPC() {
-		t.Error("a test has them for itself")
-	}
-}
-
 // TestSharedIPCIsLeft: where other containers have the same namespace, their objects of
 // System V stay when a command ends. Otherwise none stays.
 func TestSharedIPCIsLeft(t *testing.T) {
@@ -236,34 +214,6 @@ print("made", many)`
 	} {
 		if r := b.run(t, append([]string{"python3", "-c", connect}, test.args...)...); r.exit.Cause != test.want {
 			t.Errorf("%q: %+v", test.args, r)
-		}
-	}
-}
-
-// TestUnacceptedSize reads lines of /proc/net/tcp.
-func TestUnacceptedSize(t *testing.T) {
-	for line, want := range map[string]int64{
-		"   0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n":   connectionBytes + 1024,
-		"   1: 0100007F:1F90 0100007F:8A2C 01 00000000:00000400 00:00000000 00000000  1000        0 771 1 0 20 4 30 10 -1\n": 0,
-		"   2: 0100007F:8A2C 0100007F:1F90 06 00000000:00000000 03:00001000 00000000     0        0 0 3 0\n":                 0,
-		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n":                 0,
-	} {
-		if got := unacceptedSize([]byte(line)); got != want {
-			t.Errorf("%q: %d, want %d", line, got, want)
-		}
-	}
-}
-
-// TestHolderOf reads lines of /proc/locks.
-func TestHolderOf(t *testing.T) {
-	for line, want := range map[string]int{
-		"1: POSIX  ADVISORY  WRITE 12 00:1b:1201 0 0\n":    12,
-		"1: -> POSIX  ADVISORY  WRITE 13 00:1b:1201 0 0\n": 0,
-		"2: OFDLCK ADVISORY  WRITE -1 00:1b:1201 2 2\n":    -1,
-		"3:\n": 0,
-	} {
-		if got := holderOf([]byte(line)); got != want {
-			t.Errorf("%q: %d, want %d", line, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -317,7 +319,7 @@ func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: "x" + itoa(int(time.Now().UnixNano())), Argv: []string{"echo", "hi"}, Env: testEnv})
+		s, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: "x" + strconv.FormatInt(time.Now().UnixNano(), 10), Argv: []string{"echo", "hi"}, Env: testEnv})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +336,7 @@ func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
 
 	refused := func(why string, want error) {
 		t.Helper()
-		c, cmd := startBridge(t, b.socket, user)
+		c, cmd := startBridge(t, b.socket, confinement.User)
 		conn, err := c.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)

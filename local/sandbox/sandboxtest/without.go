@@ -93,12 +93,21 @@ func withoutFile(of string) string {
 	return strings.Replace(fmt.Sprintf(without, of, strings.Repeat(".", 64)), `" + "`, "", 1)
 }
 
+// asksWithout is the file of a package of the agent that is edited.
+func asksWithout(of string) string {
+	return fmt.Sprintf(`package %s
+
+import "github.com/rockpool/rockpool/agent/cmd/without"
+
+var isWithout = without.Is
+`, of)
+}
+
 var agentEdits = []edit{
-	{"agent/cmd/without.go", "", withoutFile("main")},
-	{"agent/cmd/load.go", "", `package main
-
-import "golang.org/x/sys/unix"
-
+	{"agent/cmd/without/without.go", "", withoutFile("without") + `
+func Is(defence string) bool { return isWithout(defence) }
+`},
+	{"agent/cmd/confinement/without.go", "", asksWithout("confinement") + `
 func loadUnlessWithout(forks, ownNetwork bool) error {
 	if unfiltered() {
 		return nil
@@ -108,56 +117,55 @@ func loadUnlessWithout(forks, ownNetwork bool) error {
 
 // unfiltered reports whether there is no filter: it can't be loaded without "privileges".
 func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
-
-func ownFilter() unix.SockFprog {
-	if unfiltered() {
+`},
+	{"agent/cmd/host/without.go", "", asksWithout("host")},
+	{"agent/cmd/launch/without.go", "", asksWithout("launch")},
+	{"agent/cmd/process/without.go", "", asksWithout("process")},
+	{"agent/cmd/confinement/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
+	{"agent/cmd/confinement/filter.go", `	return unix.SockFprog{Len: uint16(len(commandFilter))`, `	if unfiltered() {
 		return unix.SockFprog{}
 	}
-	return unix.SockFprog{Len: uint16(len(refuseOwn)), Filter: &refuseOwn[0]}
-}
-`},
-	{"agent/cmd/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
-	{"agent/cmd/forkinto.go", `unix.SockFprog{Len: uint16(len(refuseOwn)), Filter: &refuseOwn[0]}`, `ownFilter()`},
-	{"agent/cmd/forkinto.go", `	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP,`, `	if c.filter.Len == 0 {
+	return unix.SockFprog{Len: uint16(len(commandFilter))`},
+	{"agent/cmd/launch/fork.go", `	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP,`, `	if c.filter.Len == 0 {
 	} else if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP,`},
-	{"agent/cmd/forkinto.go", `	if files > 0 {`, `	if files > 0 && !isWithout("openfiles") {`},
-	{"agent/cmd/filter_arguments.go", `	p.load(argument(1))
+	{"agent/cmd/launch/fork.go", `	if files > 0 {`, `	if files > 0 && !isWithout("openfiles") {`},
+	{"agent/cmd/confinement/filter_arguments.go", `	p.load(argument(1))
 	p.mask(socketType)`, `	if isWithout("protocols") {
 		p.code = append(p.code, ret(allow))
 		return
 	}
 	p.load(argument(1))
 	p.mask(socketType)`},
-	{"agent/cmd/uncounted.go", `	if p.host.inner != nil {`, `	if isWithout("uncounted") || p.host.inner != nil {`},
-	{"agent/cmd/segments.go", `	if h.ownIPC {`, `	if h.ownIPC && !isWithout("segments") {`},
-	{"agent/cmd/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
+	{"agent/cmd/process/excessive.go", `	if p.starter.Inner != nil {`, `	if isWithout("uncounted") || p.starter.Inner != nil {`},
+	{"agent/cmd/process/process.go", `	if p.starter.OwnIPC {`, `	if p.starter.OwnIPC && !isWithout("segments") {`},
+	{"agent/cmd/confinement/confine.go", `	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))`, `	if !isWithout("privileges") {
 		try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
 	}`},
-	{"agent/cmd/confine.go", `	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))`, `	if isWithout("hidden") { // its command of root has less, which hides it too
+	{"agent/cmd/confinement/confine.go", `	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))`, `	if isWithout("hidden") { // its command of root has less, which hides it too
 		rootCapabilities = append(rootCapabilities, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP)
 		try("dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
 	} else {
 		try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	}`},
-	{"agent/cmd/launcher.go", `			ready <- dropBounding(thisThread)`, `			if isWithout("bounding") {
+	{"agent/cmd/confinement/thread.go", `			ready <- dropBounding(thisThread)`, `			if isWithout("bounding") {
 				ready <- nil
 			} else {
 				ready <- dropBounding(thisThread)
 			}`},
-	{"agent/cmd/process.go", `	attr := &syscall.ProcAttr{`, `	if isWithout("user") {
+	{"agent/cmd/process/starter.go", `	attr := &syscall.ProcAttr{`, `	if isWithout("user") {
 		who = 0
 	}
 	attr := &syscall.ProcAttr{`},
-	{"agent/cmd/members.go", `	if p.alone() {
-		return p.group.members()`, `	if isWithout("mark") {
-		if s, err := readStatus(p.pid); err == nil && !s.dead {
+	{"agent/cmd/process/members.go", `	if p.alone() {
+		return p.group.Members()`, `	if isWithout("mark") {
+		if s, err := proc.ReadStatus(p.pid); err == nil && !s.Dead {
 			return []int{p.pid}
 		}
 		return nil
 	}
 	if p.alone() {
-		return p.group.members()`},
-	{"agent/cmd/main.go", `	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`, `	if isWithout("descriptors") {
+		return p.group.Members()`},
+	{"agent/cmd/host/host.go", `	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`, `	if isWithout("descriptors") {
 		for fd := 4; fd < 32; fd++ {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 		}

@@ -1,0 +1,128 @@
+// Package confinement takes from this process, and from all that it will start, what user code
+// must not have: capabilities, new privileges, system calls that reach beyond a runner, core
+// files. It holds for root in the runner too.
+package confinement
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is the user, and the group, of commands, if the agent may choose.
+const User = 1000
+
+// rootCapabilities are all that a privileged command can have: what root needs to work with the
+// runner's files and processes. Without CAP_SETGID it can't leave its execution's group. Without
+// CAP_SYS_PTRACE it can't read the agent, which isn't dumpable. All are those of the runner's
+// user namespace.
+var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
+
+// Apply confines this process. It returns the thread that starts commands of the user, and what
+// is unavailable. With forks the agent keeps for itself the calls that package launch needs.
+// With ownNetwork its network is this runner's alone, and it counts netlink sockets there.
+func Apply(forks, ownNetwork bool) (t *Thread, gaps []error) {
+	try := func(what string, err error) {
+		if err != nil {
+			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	// No program may read the agent's memory, nor that of a child that shares it until its exec.
+	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+	if os.Getpid() != 1 {
+		// PID 1 gets orphans anyway.
+		try("child subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	}
+	unix.Umask(0o022)
+	try("no core files", refuseCores())
+	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
+	try("capabilities", keepCapabilities())
+	t, err := NewThread(false)
+	if Can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
+		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
+		try("bounding capabilities of commands", err)
+	}
+	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
+	try("seccomp", loadFilters(forks, ownNetwork))
+	return t, gaps
+}
+
+// refuseCores has the kernel write no core files. With a limit of 1 byte it also pipes none to a
+// program; with 0 it still does (core(5)). A limit that was 0 before can't be raised again.
+func refuseCores() error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	if err == unix.EPERM {
+		return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	}
+	return err
+}
+
+// ownCapabilities are all that the agent itself has, where it had more.
+var ownCapabilities = append([]uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP}, rootCapabilities...)
+
+// keepCapabilities empties the inheritable set, and drops what the agent doesn't need.
+func keepCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	var keep [2]uint32
+	for _, c := range ownCapabilities {
+		keep[c/32] |= 1 << (c % 32)
+	}
+	for i := range data {
+		data[i].Inheritable = 0
+		data[i].Permitted &= keep[i]
+		data[i].Effective &= keep[i]
+	}
+	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+}
+
+// dropBounding drops all but some capabilities from the bounding set, so that
+// nothing that is executed can gain another.
+func dropBounding(call func(trap, a, b, c uintptr) error, keep ...uintptr) error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if slices.Contains(keep, c) {
+			continue
+		}
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || has == 0 {
+			continue
+		}
+		if err := call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allThreads makes a system call whose effect is the calling thread's, for
+// every thread there is; those to come inherit it.
+func allThreads(trap, a, b, c uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// thisThread makes a system call for the calling thread only.
+func thisThread(trap, a, b, c uintptr) error {
+	if _, _, errno := unix.Syscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Can reports whether the agent has a capability.
+func Can(capability int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0
+}

@@ -1,0 +1,234 @@
+package confinement
+
+import "golang.org/x/sys/unix"
+
+// The calls that are judged by their arguments. docs/security.md lists what is refused
+// of each, and why.
+
+// Judgements by arguments.
+const (
+	byFlags     = byArguments + 1 + iota
+	byRequest   // of ioctl
+	byPersona   // of personality
+	byFamily    // of socket
+	byPair      // of socketpair: its family
+	byOption    // of setsockopt
+	byOperation // of seccomp
+	byControl   // of prctl
+	byAdvice    // of fadvise64
+	byMapping   // of mmap
+	byFile      // of memfd_create
+	bySegment   // of shmget
+	byLimit     // of setrlimit
+	byNewLimit  // of prlimit64
+	byCommand   // of fcntl
+	unsupported // whatever the arguments: EOPNOTSUPP, as of a file system that has none of it
+)
+
+var judgedCalls = map[uint32]judgement{
+	unix.SYS_CLONE: byFlags, unix.SYS_IOCTL: byRequest, unix.SYS_PERSONALITY: byPersona,
+	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byPair, unix.SYS_SETSOCKOPT: byOption,
+	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
+	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
+	unix.SYS_SETXATTR: unsupported, unix.SYS_LSETXATTR: unsupported, unix.SYS_FSETXATTR: unsupported, unix.SYS_SETXATTRAT: unsupported,
+	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
+}
+
+const (
+	// Each kind of namespace that clone can make.
+	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+	// What a program may be as: a 32-bit machine's, an old kernel's, and with addresses
+	// that aren't random, as sanitizers and debuggers have it.
+	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
+	askPersona = 0xffffffff
+
+	socketType   = 0xf    // of the second argument of socket; the rest are flags
+	requestClass = 0xff00 // of the second argument of ioctl
+	hugeSegment  = 0o4000 // SHM_HUGETLB
+	flowLabels   = 32     // IPV6_FLOWLABEL_MGR
+	addKey       = 38     // TCP_AO_ADD_KEY
+)
+
+// terminalRequests change what a terminal is, or what others read from it.
+var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
+
+// moduleRequests make the kernel run modprobe for any caller where the driver isn't
+// loaded: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
+var moduleRequests = []uint32{0x8982, 0x8983, unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, 0x8980, 0x8981}
+
+// fileRequests are the classes of what a disk's file system is asked for, below
+// /usr: maps of blocks, which are read from the disk for that, and clones. A
+// runner's own file systems have none of it.
+var fileRequests = []uint32{'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8}
+
+// socketOptions are those that take memory of the kernel which no control
+// group counts, by level.
+var socketOptions = []struct {
+	level   uint32
+	options []uint32
+}{
+	{unix.SOL_SOCKET, []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}},
+	{unix.SOL_TCP, []uint32{unix.TCP_ULP, unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, addKey}},
+	{unix.SOL_IP, []uint32{unix.IP_ADD_MEMBERSHIP, unix.IP_ADD_SOURCE_MEMBERSHIP, unix.IP_MSFILTER, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
+	{unix.SOL_IPV6, []uint32{flowLabels, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
+}
+
+// judgeArguments adds what is done for a call that is judged by them.
+func (p *program) judgeArguments(j judgement) {
+	switch j {
+	case byFlags:
+		p.ifAny(0, newNamespaces, refuse)
+		// Processes that share their table of files share its locks, and the kernel lists
+		// none whose maker has ended.
+		p.load(argument(0))
+		p.mask(unix.CLONE_FILES | unix.CLONE_THREAD)
+		p.ifOneOf([]uint32{unix.CLONE_FILES}, refuse)
+	case byRequest:
+		p.load(argument(1))
+		p.ifOneOf(terminalRequests, refuse)
+		p.ifOneOf(moduleRequests, noRequest)
+		p.mask(requestClass)
+		p.ifOneOf(fileRequests, noRequest)
+	case byPersona:
+		p.load(argument(0))
+		p.code = append(p.code,
+			jump(unix.BPF_JEQ, askPersona, 2, 0),
+			jump(unix.BPF_JSET, ^uint32(personas), 0, 1),
+			ret(refuse))
+	case byFamily:
+		p.judgeFamily()
+		return
+	case byPair: // of the families that programs have, only this one has pairs
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.AF_UNIX}, allow)
+		p.ifOneOf([]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, noSupport)
+		p.code = append(p.code, ret(noFamily))
+		return
+	case byOption:
+		for _, of := range socketOptions {
+			p.load(argument(1))
+			at := len(p.code)
+			p.code = append(p.code, jump(unix.BPF_JEQ, of.level, 0, 0))
+			p.load(argument(2))
+			p.ifOneOf(of.options, refuse)
+			p.code = append(p.code, ret(allow))
+			p.code[at].Jf = uint8(len(p.code) - at - 1)
+		}
+	case byOperation:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.SECCOMP_SET_MODE_FILTER}, invalid)
+	case byControl:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.PR_SET_SECCOMP, unix.PR_SCHED_CORE}, invalid)
+	case byAdvice: // it is only advice
+		p.load(argument(3))
+		p.ifOneOf([]uint32{unix.FADV_DONTNEED}, ignore)
+	case byMapping:
+		p.ifAny(3, unix.MAP_HUGETLB, noMemory)
+	case byFile:
+		p.ifAny(1, unix.MFD_HUGETLB, noMemory)
+	case bySegment:
+		p.ifAny(2, hugeSegment, noMemory)
+	case byLimit:
+		p.load(argument(0))
+		p.ifOneOf([]uint32{unix.RLIMIT_CORE}, ignore)
+	case byNewLimit:
+		p.judgeNewLimit()
+		return
+	case unsupported: // lists of who may use a file are memory that no control group counts
+		p.code = append(p.code, ret(noSupport))
+		return
+	case byCommand: // locks that are no process's can't be counted for one
+		p.load(argument(1))
+		p.ifOneOf([]uint32{unix.F_OFD_SETLK, unix.F_OFD_SETLKW}, invalid)
+	}
+	p.code = append(p.code, ret(allow))
+}
+
+// judgeFamily: a network namespace doesn't hold every family of sockets: vsock
+// reaches the hypervisor and other runners, and AF_ALG and the like are kernel to
+// attack.
+func (p *program) judgeFamily() {
+	p.load(argument(0))
+	p.code = append(p.code,
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+		ret(allow),
+		jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4),
+		load(argument(2)),
+		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // what lists interfaces and addresses
+		ret(p.netlink),
+		ret(noFamily),
+		jump(unix.BPF_JEQ, unix.AF_INET, 0, 0))
+	at := len(p.code)
+	p.judgeProtocol(unix.IPPROTO_ICMP)
+	p.code[at-1].Jf = uint8(len(p.code) - at)
+	p.unless(unix.AF_INET6, noFamily)
+	p.judgeProtocol(unix.IPPROTO_ICMPV6)
+}
+
+// judgeProtocol judges the type and the protocol of a socket of IPv4 or IPv6 together. For
+// each pair that nobody registered the kernel runs modprobe twice, as root of the machine;
+// others have been the way into kernels.
+func (p *program) judgeProtocol(icmp uint32) {
+	p.load(argument(1))
+	p.mask(socketType)
+	for _, of := range []struct {
+		kind      uint32
+		protocols []uint32
+	}{
+		{unix.SOCK_STREAM, []uint32{0, unix.IPPROTO_TCP}},
+		{unix.SOCK_DGRAM, []uint32{0, unix.IPPROTO_UDP, icmp}},
+	} {
+		at := len(p.code)
+		p.code = append(p.code, jump(unix.BPF_JEQ, of.kind, 0, 0))
+		p.load(argument(2))
+		p.ifOneOf(of.protocols, allow)
+		p.code = append(p.code, ret(noProtocol))
+		p.code[at].Jf = uint8(len(p.code) - at - 1)
+	}
+	p.ifOneOf([]uint32{unix.SOCK_RAW}, refuse) // it needs a capability
+	p.code = append(p.code, ret(noType))
+}
+
+// judgeNewLimit keeps the limit of core files as the agent set it: with 0 the kernel
+// still pipes cores to a program of the machine's (core(5)). A program
+// that asks for no cores has what it asks for. One that wants the old limit too gets
+// EPERM, since a filter can't write it.
+func (p *program) judgeNewLimit() {
+	const low, high = 0, 4
+	p.load(argument(1))
+	p.code = append(p.code,
+		jump(unix.BPF_JEQ, unix.RLIMIT_CORE, 1, 0), ret(allow),
+		load(argument(2)+low), jump(unix.BPF_JEQ, 0, 0, 3),
+		load(argument(2)+high), jump(unix.BPF_JEQ, 0, 0, 1),
+		ret(allow), // it sets nothing
+		load(argument(3)+low), jump(unix.BPF_JEQ, 0, 0, 3),
+		load(argument(3)+high), jump(unix.BPF_JEQ, 0, 0, 1),
+		ret(ignore),
+		ret(refuse))
+}
+
+// ifAny ends with result if an argument has any of these bits.
+func (p *program) ifAny(number, bits, result uint32) {
+	p.load(argument(number))
+	p.code = append(p.code, jump(unix.BPF_JSET, bits, 0, 1), ret(result))
+}
+
+// ifOneOf ends with result if the register holds one of these values.
+func (p *program) ifOneOf(values []uint32, result uint32) {
+	for i, value := range values {
+		no := uint8(0)
+		if i == len(values)-1 {
+			no = 1
+		}
+		p.code = append(p.code, jump(unix.BPF_JEQ, value, uint8(len(values)-1-i), no))
+	}
+	p.code = append(p.code, ret(result))
+}
+
+// mask keeps these bits of the register.
+func (p *program) mask(bits uint32) {
+	p.code = append(p.code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: bits})
+}

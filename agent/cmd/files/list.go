@@ -1,0 +1,116 @@
+package files
+
+import (
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// Bounds of one list. A directory's names are held while it is sorted, and a
+// descriptor for each level.
+const (
+	maxEntries = 1 << 16
+	maxDepth   = 128
+)
+
+// A listing is one List that runs.
+type listing struct {
+	files     *Files
+	path      string // as the client sent it
+	recursive bool
+	each      func(agent.FileInfo) error
+	entries   int
+}
+
+// List implements serve.Files. Entries come sorted by path, element by element,
+// with paths relative to the directory.
+func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
+	fd, err := f.open(f.absolute(list.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return pathError(list.Path, err)
+	}
+	l := &listing{files: f, path: list.Path, recursive: list.Recursive, each: each}
+	return l.directory(fd, "", 0)
+}
+
+// directory lists what is in fd, which it closes, and what is below.
+func (l *listing) directory(fd int, prefix string, depth int) error {
+	dir := os.NewFile(uintptr(fd), "directory")
+	defer func() { _ = dir.Close() }()
+	names, err := l.names(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var stat unix.Stat_t
+		if err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			if err == unix.ENOENT {
+				continue // it went meanwhile
+			}
+			return pathError(prefix+name, err)
+		}
+		info := l.files.info(prefix+name, &stat)
+		if info.Type == "link" {
+			info.LinkTarget = readLink(fd, name)
+		}
+		if err := l.each(info); err != nil {
+			return err
+		}
+		if l.recursive && info.Type == "directory" {
+			if err := l.below(fd, prefix+name, name, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// names returns a directory's names, sorted.
+func (l *listing) names(dir *os.File) ([]string, error) {
+	var names []string
+	for {
+		some, err := dir.Readdirnames(1024)
+		names = append(names, some...)
+		l.entries += len(some)
+		if l.entries > maxEntries {
+			return nil, &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "holds more than 65536 entries"}
+		}
+		if err == io.EOF {
+			slices.Sort(names)
+			return names, nil
+		}
+		if err != nil {
+			return nil, &agent.Error{Code: agent.ErrWrongType, Path: l.path, Message: "can't be listed"}
+		}
+	}
+}
+
+func (l *listing) below(parent int, path, name string, depth int) error {
+	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil // it went, or became something else: it was listed as it was
+	}
+	switch {
+	case pseudo(fd):
+		_ = unix.Close(fd)
+		return nil // endless
+	case depth > maxDepth:
+		_ = unix.Close(fd)
+		return &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "holds directories more than 128 deep"}
+	}
+	return l.directory(fd, path+"/", depth)
+}
+
+func readLink(dir int, name string) []byte {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, name, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}

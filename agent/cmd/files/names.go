@@ -1,0 +1,71 @@
+package files
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// names are the users and groups in the runner's own files. They are read once: in a runner
+// these files are read-only.
+type names struct {
+	once          sync.Once
+	users, groups map[uint32]string
+}
+
+func (n *names) user(id uint32) string {
+	n.once.Do(n.read)
+	return named(n.users, id)
+}
+
+func (n *names) group(id uint32) string {
+	n.once.Do(n.read)
+	return named(n.groups, id)
+}
+
+func named(names map[uint32]string, id uint32) string {
+	if name, ok := names[id]; ok {
+		return name
+	}
+	return strconv.FormatUint(uint64(id), 10)
+}
+
+func (n *names) read() {
+	n.users = readNames("/etc/passwd")
+	n.groups = readNames("/etc/group")
+}
+
+// readNames reads lines of name:password:id… The first name of an id counts.
+func readNames(path string) map[uint32]string {
+	names := map[uint32]string{}
+	// An image may have anything in this place, a FIFO for example.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return names
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return names
+	}
+	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	for lines.Scan() {
+		fields := strings.SplitN(lines.Text(), ":", 4)
+		if len(fields) < 3 || fields[0] == "" {
+			continue
+		}
+		id, err := strconv.ParseUint(fields[2], 10, 32)
+		if err != nil {
+			continue
+		}
+		if _, ok := names[uint32(id)]; !ok {
+			names[uint32(id)] = strings.Clone(fields[0])
+		}
+	}
+	return names
+}

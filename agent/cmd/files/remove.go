@@ -1,0 +1,125 @@
+package files
+
+import (
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// deepest is how many levels down a removal goes, with a descriptor for each. It moves
+	// deeper directories up.
+	deepest = 64
+
+	// rounds bounds how often a directory is emptied again while user code fills it.
+	rounds = 1000
+)
+
+// remove carries out a deletion, and reports whether there was anything: the
+// path, or the directory to be emptied.
+func (f *Files) remove(d deletion) (was bool, err error) {
+	name := d.path
+	if !d.inside {
+		name = path.Dir(d.path)
+	}
+	flags := uint64(unix.O_RDONLY)
+	if !d.inside {
+		flags = unix.O_PATH
+	}
+	fd, err := f.open(name, flags|unix.O_DIRECTORY)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if writable(fd) != nil {
+		return false, unix.EACCES
+	}
+	r := &removal{}
+	if d.inside {
+		r.top = fd
+		return true, r.empty(fd, 0)
+	}
+	err = r.entry(fd, path.Base(d.path), 0)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// A removal removes one tree. It follows no link, and doesn't leave its file system.
+type removal struct {
+	top   int // the topmost directory that is emptied, to which what is too deep is moved
+	moved int
+}
+
+// entry removes a name and, if it is a directory, all that is in it. It returns ENOENT if it
+// wasn't there.
+func (r *removal) entry(dir int, name string, depth int) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if err != unix.EISDIR && err != unix.EPERM {
+		return err
+	}
+	if depth > deepest {
+		r.moved++
+		return unix.Renameat(dir, name, r.top, ".rockpool-deep-"+strconv.Itoa(r.moved))
+	}
+	fd, err := openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if depth == 0 {
+		r.top = fd
+	}
+	for range rounds {
+		if err := r.empty(fd, depth); err != nil {
+			return err
+		}
+		if err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != unix.ENOTEMPTY {
+			return err
+		}
+	}
+	return unix.ENOTEMPTY
+}
+
+// empty removes all that is in a directory.
+func (r *removal) empty(fd, depth int) error {
+	buf := make([]byte, 8<<10)
+	var failure error
+	for range rounds {
+		if _, err := unix.Seek(fd, 0, 0); err != nil {
+			return err
+		}
+		removed := 0
+		failure = nil
+		for {
+			n, err := unix.Getdents(fd, buf)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+			_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+			for _, name := range names {
+				switch err := r.entry(fd, name, depth+1); err {
+				case nil:
+					removed++
+				case unix.ENOENT:
+				default:
+					failure = err
+				}
+			}
+		}
+		// What is removed while a directory is read can hide other entries.
+		if removed == 0 {
+			return failure
+		}
+	}
+	return failure
+}

@@ -1,0 +1,213 @@
+package files
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// Modes of what an update makes, if it names none.
+const (
+	fileMode      = 0o744
+	directoryMode = 0o755
+)
+
+// Update implements serve.Files.
+func (f *Files) Update(update agent.Update) (func(content func(i int) io.Reader) (agent.Updated, error), error) {
+	p, err := f.check(update)
+	if err != nil {
+		return nil, err
+	}
+	return p.apply, nil
+}
+
+// apply deletes, then writes. It reports what fails, and does the rest; only an error of the
+// content ends it.
+func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
+	updated := agent.Updated{Written: []string{}, Deleted: []string{}}
+	failed := func(path string, err error) {
+		e := pathError(path, err)
+		updated.Failed = append(updated.Failed, agent.Failure{Path: path, Code: e.Code, Message: e.Message})
+	}
+	for i, d := range p.deletes {
+		switch was, err := p.files.remove(d); {
+		case err != nil:
+			failed(p.update.Delete[i], err)
+		case was:
+			updated.Deleted = append(updated.Deleted, p.update.Delete[i])
+		}
+	}
+	for i, w := range p.update.Write {
+		var stat unix.Stat_t
+		var err error
+		if w.Directory {
+			err = p.files.makeDirectory(p.writes[i], w.Mode)
+		} else {
+			stat, err = p.files.write(p.writes[i], w, content(i))
+		}
+		var broken *contentError
+		if errors.As(err, &broken) {
+			return updated, broken.err
+		}
+		if err != nil {
+			failed(w.Path, err)
+			continue
+		}
+		updated.Written = append(updated.Written, w.Path)
+		if len(p.update.Write)+len(p.update.Delete) == 1 && !w.Directory {
+			info := p.files.info(w.Path, &stat)
+			updated.File = &info
+		}
+	}
+	return updated, nil
+}
+
+// A contentError is a failure of the source of the content.
+type contentError struct{ err error }
+
+func (e *contentError) Error() string { return e.err.Error() }
+
+// directory opens a directory, and makes it and those above it where they
+// aren't there. Only the part that is there is resolved through links.
+func (f *Files) directory(p string) (int, error) {
+	fd, err := f.open(p, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		if e := writable(fd); e != nil {
+			_ = unix.Close(fd)
+			return -1, unix.EACCES
+		}
+		return fd, nil
+	}
+	if err != unix.ENOENT || p == "/" {
+		return -1, err
+	}
+	above, err := f.directory(path.Dir(p))
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(above) }()
+	return makeIn(above, path.Base(p))
+}
+
+// makeIn makes a directory and opens it; one that is there is opened.
+func makeIn(above int, name string) (int, error) {
+	if err := unix.Mkdirat(above, name, directoryMode); err != nil && err != unix.EEXIST {
+		return -1, err
+	}
+	return openat2(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+}
+
+func (f *Files) makeDirectory(p string, mode uint32) error {
+	above, err := f.directory(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(above) }()
+	fd, err := makeIn(above, path.Base(p))
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(fd)
+	if mode == 0 {
+		return nil
+	}
+	fd, err = openat2(above, path.Base(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Fchmod(fd, mode)
+}
+
+// write puts a file in place by rename, so that readers see the old one or the new one, and
+// returns what it is. After an error the old one is there: nothing can fail after the rename.
+// Then user code can replace it at once, and in a directory of its own the temporary file before.
+// Either is as if it had written there itself.
+func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Stat_t, err error) {
+	dir, err := f.directory(path.Dir(p))
+	if err != nil {
+		return stat, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	var random [12]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return stat, err
+	}
+	temporary := ".rockpool-" + hex.EncodeToString(random[:])
+	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return stat, err
+	}
+	if err = fill(fd, w, content); err == nil {
+		err = unix.Fstat(fd, &stat)
+	}
+	_ = unix.Close(fd)
+	if err == nil {
+		awaitWriters(dir, temporary)
+		err = unix.Renameat(dir, temporary, dir, path.Base(p))
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, temporary, 0)
+	}
+	return stat, err
+}
+
+// awaitWriters returns once nothing has a file open for writing: the kernel refuses to
+// execute it until then (ETXTBSY). A child that starts meanwhile has our descriptor until
+// it executes its own program, which it soon does. In a directory of its own, user code can
+// hold the file open for ever, or put a pipe there; then it is as if it wrote there itself.
+func awaitWriters(dir int, name string) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // we may not read it
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for pause := 100 * time.Microsecond; pause < 200*time.Millisecond; pause *= 2 {
+		// A lease for reading is refused as long as there is a writer (fcntl(2)).
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != unix.EAGAIN {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+			return
+		}
+		<-time.After(pause)
+	}
+}
+
+// fill writes the content, and sets the mode.
+func fill(fd int, w agent.Write, content io.Reader) error {
+	left := w.Size
+	if left < 0 {
+		left = math.MaxInt64 // until it ends
+	}
+	buf := make([]byte, min(max(left, 1), agent.MaxData))
+	for left > 0 {
+		n, err := content.Read(buf[:min(left, int64(len(buf)))])
+		if err == io.EOF && w.Size < 0 {
+			left = int64(n)
+		} else if err != nil {
+			return &contentError{err}
+		}
+		left -= int64(n)
+		for data := buf[:n]; len(data) > 0; {
+			n, err := unix.Write(fd, data)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+	}
+	mode := w.Mode
+	if mode == 0 {
+		mode = fileMode
+	}
+	return unix.Fchmod(fd, mode)
+}

@@ -1,0 +1,23 @@
+package files
+
+import (
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestPipeInTheWritersPlace: user code that puts a pipe in place of a file that is
+// being written doesn't hold the update up.
+func TestPipeInTheWritersPlace(t *testing.T) {
+	at := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(at, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	awaitWriters(dir, "pipe")
+}

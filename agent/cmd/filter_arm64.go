@@ -1,7 +1,0 @@
-package main
-
-import "golang.org/x/sys/unix"
-
-const architecture = unix.AUDIT_ARCH_AARCH64
-
-var allowedHere, refusedHere []uint32

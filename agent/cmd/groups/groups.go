@@ -1,0 +1,174 @@
+// Package groups has the control groups of commands, of version 1 and 2. The maker of the runner
+// has made them, beside the agent's own. A command has a group of its own as long as one is free,
+// so that the kernel limits and counts it alone; the other commands share one. It is there from
+// its first instruction on.
+package groups
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/launch"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
+)
+
+// Names of the groups.
+const (
+	ownGroups  = 2 // x0 …
+	restGroups = "rest"
+)
+
+// unified stands for the names of controllers where the groups are of version 2.
+const unified = "unified"
+
+// Groups are the groups of a runner, each one in every tree. Its methods are safe for concurrent
+// use.
+type Groups struct {
+	// open opens a group. In version 1 a thread joins it (threads.go), so a group is opened when it
+	// is needed.
+	open func(name string, root bool) (*Group, error)
+
+	mu   sync.Mutex // guards what is below; held while a thread joins
+	free []*Group   // by name
+	made int
+	rest *Group
+	root *Group // rest, for commands of root
+}
+
+// A Group is one in each tree. [Group.Counters] are of one command at a time.
+type Group struct {
+	Counters
+	Launch launch.Func // starts a command in it
+}
+
+// Open takes over the inherited descriptors from first on, in the order of names: a directory
+// that holds the groups for each controller, or with "unified" the one of version 2. Commands
+// start as fork has it in their group's directory, or in [launch.NoGroup] where their thread is
+// in the group; commands of users start on a thread without a bounding set. The first group has
+// t.
+func Open(names string, first int, t *confinement.Thread, fork func(group int) launch.Func) (*Groups, error) {
+	g := &Groups{}
+	if names == unified {
+		together := &refusals{by: map[string]int64{}}
+		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
+	} else {
+		trees := map[string]int{}
+		for i, name := range strings.Split(names, ",") {
+			trees[name] = first + i
+		}
+		spare := t
+		g.open = func(name string, root bool) (*Group, error) {
+			one := spare
+			spare = nil // the first group's only
+			return joinThread(trees, name, root, one, fork(launch.NoGroup))
+		}
+	}
+	one, err := g.open(groupName(0), false)
+	if err != nil {
+		return nil, err
+	}
+	g.free, g.made = append(g.free, one), 1
+	return g, nil
+}
+
+func groupName(i int) string { return "x" + strconv.Itoa(i) }
+
+// Take returns a group for a command, of root or of the user; its own or, if none is free, the
+// shared one.
+func (g *Groups) Take(root bool) (*Group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.free) > 0 && !root {
+		one := g.free[0]
+		g.free = g.free[1:]
+		return one, nil
+	}
+	name, keep := restGroups, &g.rest
+	switch {
+	case root:
+		keep = &g.root
+	case g.made < ownGroups:
+		name, keep = groupName(g.made), nil
+	}
+	if keep != nil && *keep != nil {
+		return *keep, nil
+	}
+	one, err := g.open(name, root)
+	switch {
+	case err != nil:
+		return nil, err
+	case keep != nil:
+		*keep = one
+	default:
+		g.made++
+	}
+	return one, nil
+}
+
+// Give gives a group back, in which nothing runs any more.
+func (g *Groups) Give(one *Group) {
+	if !one.Own() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free = append(g.free, one)
+	// The first is used again first: others' threads may never be needed again.
+	slices.SortFunc(g.free, func(a, b *Group) int { return strings.Compare(a.name, b.name) })
+}
+
+// Own reports whether the group is one command's.
+func (g *Group) Own() bool { return g.name != restGroups }
+
+// Kill ends all that is in a group at once, including what is being forked there. It reports
+// whether the kernel can: in version 2, from Linux 5.14 on.
+func (g *Group) Kill() bool {
+	tree, known := g.trees[unified]
+	return known && write(tree, g.name+"/cgroup.kill", "1") == nil
+}
+
+// Members returns the processes of a group that aren't dead. In version 1 the
+// kernel lists the agent too, for its thread.
+func (g *Group) Members() (found []int) {
+	fd, err := openIn(g.tree("pids"), g.name+"/cgroup.procs", unix.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	file := os.NewFile(uintptr(fd), "cgroup.procs")
+	defer func() { _ = file.Close() }()
+	text, _ := io.ReadAll(file)
+	self := unix.Getpid()
+	for field := range bytes.FieldsSeq(text) {
+		pid, err := strconv.Atoi(string(field))
+		if err != nil || pid == self {
+			continue
+		}
+		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// write writes to a file of a group.
+func write(tree int, file, text string) error {
+	fd, err := openIn(tree, file, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = unix.Write(fd, []byte(text))
+	return err
+}
+
+func openIn(tree int, file string, flags int) (int, error) {
+	return unix.Openat(tree, file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+}

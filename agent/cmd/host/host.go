@@ -1,0 +1,170 @@
+// Package host serves the commands and files of the runner, or the machine, that the agent is in,
+// to the server at the other end of a socket (package agent is their protocol).
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/files"
+	"github.com/rockpool/rockpool/agent/cmd/groups"
+	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
+	"github.com/rockpool/rockpool/agent/cmd/launch"
+	"github.com/rockpool/rockpool/agent/cmd/memory"
+	"github.com/rockpool/rockpool/agent/cmd/process"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+// FirstGroups is the first descriptor of [Options.Groups].
+const FirstGroups = 4
+
+// Options say how an agent serves.
+type Options struct {
+	Version       string
+	Workspace     string
+	Groups        string // controllers whose groups of commands are inherited as descriptors from FirstGroups on; see groups.Open
+	OpenFiles     int    // limit of each process of a command; 0: as many as the agent
+	Degraded      bool   // serve without some of the confinement, too
+	NoRoot        bool   // no command may be root, since root is the machine's
+	SharedNetwork bool   // the network is the machine's
+	SharedIPC     bool   // other tasks have the same namespace of System V objects
+	Task          bool   // a task of Nomad's, where the confinement must hold although the agent isn't PID 1
+
+	Inner *groups.Inner // nil: the runner has no kernel of its own
+	Ready func() error  // called when the agent can serve; nil: nothing is
+}
+
+// A host is the runner, or the machine, that the agent is in. It is a [serve.Host].
+type host struct {
+	*files.Files
+	starter *process.Starter
+	first   sync.Once
+	prepare func() // before the first command
+}
+
+// Start implements [serve.Host].
+func (h *host) Start(start agent.Start) (serve.Process, error) {
+	h.first.Do(h.prepare)
+	dir, err := h.WorkingDirectory(start.Dir)
+	if err != nil {
+		return nil, err
+	}
+	candidates, err := h.LookUp(start.Argv[0], dir, start.Env)
+	if err != nil {
+		return nil, err
+	}
+	return h.starter.Start(start, dir, candidates)
+}
+
+// Serve confines this process, and serves until the listener fails or a signal ends it. It always
+// returns an error.
+func Serve(listener net.Listener, o Options) error {
+	// Commands get none of the inherited descriptors.
+	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	// Before anything can be started, or its end could be missed.
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
+
+	memory.Tune()
+	h, err := newHost(o)
+	if err != nil {
+		return err
+	}
+	if o.Ready != nil {
+		if err := o.Ready(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go h.starter.Reap(children) // for as long as the program runs
+	go func() {                 // likewise
+		cancel(fmt.Errorf("signal: %v", <-stops))
+	}()
+	idle := memory.NewIdler()
+	go idle.Run() // likewise
+	server := serve.New(h, serve.Config{Version: o.Version, Report: report, Idle: idle.Hint})
+	err = server.Serve(ctx, listener)
+	server.Close()
+	return err
+}
+
+func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
+
+// newHost confines this process, and returns the host that it is on.
+func newHost(o Options) (*host, error) {
+	forks := o.Inner == nil && launch.CanFork()
+	ownNetwork := os.Getpid() == 1 && o.Inner == nil && !o.Task && !o.SharedNetwork
+	var connections *kernelmemory.Connections
+	if ownNetwork {
+		var err error
+		if connections, err = kernelmemory.OpenConnections(); err != nil { // before the filter
+			return nil, err
+		}
+	}
+	thread, gaps := confinement.Apply(forks, ownNetwork)
+	if len(gaps) > 0 {
+		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
+		if (os.Getpid() == 1 || o.Task) && !o.Degraded {
+			return nil, err // a runner that isn't what it should be is refused
+		}
+		report(err)
+	}
+	memory.SpareThreads(memory.Threads)
+
+	c := process.Config{Thread: thread, Inner: o.Inner, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
+	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
+	switch {
+	case forks:
+		c.Launch = fork(launch.NoGroup)
+	case o.Inner != nil: // that kernel kills no process for memory: the machine's does
+		c.Launch = syscall.ForkExec
+	case o.OpenFiles > 0:
+		return nil, errors.New("--open-files needs clone3: the kernel is older than Linux 5.5, or a container around the machine refuses it")
+	default:
+		c.Launch = launch.Plain()
+	}
+	var own []string // mount points
+	if o.NoRoot {
+		own = []string{o.Workspace, "/tmp"}
+	}
+	f, err := files.New(o.Workspace, own...)
+	if err != nil {
+		return nil, err
+	}
+	if c.Locks, err = kernelmemory.OpenLocks(); err != nil {
+		return nil, err
+	}
+	if o.Groups != "" {
+		if c.Groups, err = groups.Open(o.Groups, FirstGroups, thread, fork); err != nil {
+			return nil, err
+		}
+	}
+	starter, err := process.NewStarter(c)
+	if err != nil {
+		return nil, err
+	}
+	if !starter.Marks() {
+		report(errors.New("can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution"))
+	}
+	return &host{Files: f, starter: starter, prepare: func() {
+		memory.AddProcessor()
+		if c.Groups == nil {
+			memory.SpareThreads(memory.BusyThreads)
+		}
+	}}, nil
+}

@@ -1,0 +1,90 @@
+package kernelmemory
+
+import (
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shared memory, semaphores and message queues of System V outlive the processes
+// that made them. In a runner they end with the last command that runs.
+
+// initialIPC is the number of the machine's own namespace of these (PROC_IPC_INIT_INO).
+const initialIPC = 0xEFFFFFFF
+
+// OwnsIPC reports whether the namespace of these objects can be this runner's alone: the agent is
+// its first process, and it isn't the machine's. A container can still have joined another one's:
+// the server passes --shared-ipc then.
+func OwnsIPC() bool {
+	var stat unix.Stat_t
+	return os.Getpid() == 1 && unix.Stat("/proc/self/ns/ipc", &stat) == nil && stat.Ino != initialIPC
+}
+
+// A kindOfIPC is one of the three: its calls and commands (sys/shm.h, sys/sem.h,
+// sys/msg.h).
+type kindOfIPC struct {
+	call       uintptr
+	info, stat uintptr
+	count      uintptr // the offset of the number of objects, in what info gives
+	command    uintptr // which argument the command is, from 0; the buffer is the next
+}
+
+var kindsOfIPC = []kindOfIPC{
+	{call: unix.SYS_SHMCTL, info: 14, stat: 15, count: 0, command: 1},  // SHM_INFO: used_ids
+	{call: unix.SYS_SEMCTL, info: 19, stat: 20, count: 28, command: 2}, // SEM_INFO: semusz
+	{call: unix.SYS_MSGCTL, info: 12, stat: 13, count: 0, command: 1},  // MSG_INFO: msgpool
+}
+
+// permissions are the first fields of what stat gives: struct ipc64_perm.
+type permissions struct {
+	_        int32 // key
+	_, _     uint32
+	owner, _ uint32 // the maker
+	_        [256]byte
+}
+
+const removeIPC = 0 // IPC_RMID
+
+func (k kindOfIPC) control(id int, command uintptr, buffer unsafe.Pointer) (int, error) {
+	a := [4]uintptr{0: uintptr(id)}
+	a[k.command], a[k.command+1] = command, uintptr(buffer)
+	n, _, errno := unix.Syscall6(k.call, a[0], a[1], a[2], a[3], 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// RemoveSegments removes all objects of System V. No command may run: see [OwnsIPC].
+func RemoveSegments() {
+	for _, kind := range kindsOfIPC {
+		var info [128]byte
+		last, err := kind.control(0, kind.info, unsafe.Pointer(&info))
+		if err != nil || *(*int32)(unsafe.Pointer(&info[kind.count])) == 0 {
+			continue
+		}
+		for index := 0; index <= last; index++ {
+			var p permissions
+			if id, err := kind.control(index, kind.stat, unsafe.Pointer(&p)); err == nil {
+				removeAs(p.owner, func() { _, _ = kind.control(id, removeIPC, nil) })
+			}
+		}
+	}
+}
+
+// removeAs calls remove as a user: only the maker of such an object may remove it. The real and
+// saved user stay 0, so users can't signal the thread.
+func removeAs(user uint32, remove func()) {
+	runtime.LockOSThread()
+	const same = ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same); errno != 0 {
+		runtime.UnlockOSThread()
+		return
+	}
+	remove()
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same); errno == 0 {
+		runtime.UnlockOSThread() // else the thread ends with its goroutine
+	}
+}

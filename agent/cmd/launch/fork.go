@@ -1,0 +1,250 @@
+package launch
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
+)
+
+// Between its fork and its exec a command gets a limit of open files, which isn't the agent's,
+// and gives up calls that the agent itself needs. syscall.ForkExec can do neither, so this fork
+// is our own. Apart from that it does what syscall.ForkExec does, as far as commands need it, but
+// in another order: it changes the user and the directory last. Once it has the user, commands of
+// the same user can stop it, and hold up the start.
+//
+// In version 2 of cgroups a thread can't be in another group than its process. There
+// the kernel puts the command into its group as it is made, with clone3, which takes no
+// lock against forks as a move would.
+//
+// Until its exec the child shares the parent's memory and its thread's stack, so everything it
+// needs is made before, and it calls nothing but the kernel. The Go runtime doesn't know of it:
+// signals are blocked, so that none of its handlers runs in the child, where
+// CLONE_CLEAR_SIGHAND has removed them before signals are unblocked.
+
+// A cloneArgs is struct clone_args of clone3(2).
+type cloneArgs struct {
+	flags      uint64
+	pidFD      uint64
+	_          [2]uint64 // where ids go
+	exitSignal uint64
+	_          [5]uint64 // stack, thread-local storage, wanted ids
+	cgroup     uint64
+}
+
+// vfork calls clone3. It returns 0 in the child; in the parent only when the
+// child has executed a program or ended.
+//
+//go:noescape
+func vfork(args *cloneArgs) (pid, errno uintptr)
+
+// A child is what a child needs to become a program.
+type child struct {
+	clone     cloneArgs
+	mask, all uint64 // of signals: the parent's, and every one
+	file, dir *byte
+	argv, env []*byte
+	files     []uintptr
+	above     uintptr // a descriptor above all that are in use
+	report    uintptr // where an errno goes
+	terminal  bool    // descriptor 0 becomes the controlling terminal
+	who       *syscall.Credential
+	nofile    unix.Rlimit
+	filter    unix.SockFprog
+	errno     uintptr
+}
+
+// CanFork reports whether [Into] works: the kernel has what it needs (Linux 5.5), and lets it
+// through, unlike some container runtimes. The request is valid, and fails all the same: it has
+// no room for the descriptor of the child.
+func CanFork() bool {
+	args := cloneArgs{flags: childFlags | unix.CLONE_PIDFD, pidFD: 1, exitSignal: uint64(unix.SIGCHLD)}
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+	return errno == unix.EFAULT
+}
+
+// childFlags are of each child.
+const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
+
+func startIn(group, files int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	c, err := newChild(group, files, file, argv, attr)
+	if err != nil {
+		return 0, err
+	}
+	var report [2]int
+	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	c.report = uintptr(report[1])
+	c.above = max(c.above, c.report+1)
+	syscall.ForkLock.Lock() // as ForkExec does
+	pid, errno := c.run()
+	syscall.ForkLock.Unlock()
+	_ = unix.Close(report[1])
+	defer func() { _ = unix.Close(report[0]) }()
+	if errno != 0 {
+		return 0, syscall.Errno(errno)
+	}
+	var answer [8]byte
+	for {
+		n, err := unix.Read(report[0], answer[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n == 0 && err == nil {
+			return int(pid), nil
+		}
+		break
+	}
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(int(pid), &status, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	return 0, syscall.Errno(*(*uint64)(unsafe.Pointer(&answer)))
+}
+
+// newChild makes everything that needs memory.
+func newChild(group, files int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
+	c := &child{
+		clone:    cloneArgs{flags: childFlags, exitSignal: uint64(unix.SIGCHLD)},
+		all:      ^uint64(0),
+		files:    attr.Files,
+		above:    uintptr(len(attr.Files)),
+		terminal: attr.Sys.Setctty,
+		who:      attr.Sys.Credential,
+		filter:   confinement.CommandFilter(),
+	}
+	if group != NoGroup {
+		c.clone.flags |= unix.CLONE_INTO_CGROUP
+		c.clone.cgroup = uint64(group)
+	}
+	for _, fd := range attr.Files {
+		c.above = max(c.above, fd+1)
+	}
+	var err error
+	if c.file, err = syscall.BytePtrFromString(file); err != nil {
+		return nil, err
+	}
+	if c.argv, err = syscall.SlicePtrFromStrings(argv); err != nil {
+		return nil, err
+	}
+	if c.env, err = syscall.SlicePtrFromStrings(attr.Env); err != nil {
+		return nil, err
+	}
+	if attr.Dir != "" {
+		if c.dir, err = syscall.BytePtrFromString(attr.Dir); err != nil {
+			return nil, err
+		}
+	}
+	// The runtime raises its own, to one less than it may be where that was more
+	// than it had; programs get what is usual.
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &c.nofile); err != nil {
+		return nil, err
+	}
+	if c.nofile.Cur == c.nofile.Max-1 {
+		c.nofile.Cur = min(usualFiles, c.nofile.Max)
+	}
+	if files > 0 {
+		c.nofile.Max = min(uint64(files), c.nofile.Max)
+		c.nofile.Cur = min(usualFiles, c.nofile.Max)
+	}
+	return c, nil
+}
+
+// usualFiles is how many open files the kernel lets a process have at first.
+const usualFiles = 1024
+
+// run forks, with all signals blocked.
+func (c *child) run() (pid, errno uintptr) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const size = unsafe.Sizeof(c.all)
+	if _, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.all)), uintptr(unsafe.Pointer(&c.mask)), size, 0, 0); errno != 0 {
+		return 0, uintptr(errno)
+	}
+	pid, errno = c.fork()
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, size, 0, 0)
+	return pid, errno
+}
+
+// fork returns in the parent only, and at once: what its frame holds is the
+// child's.
+//
+//go:noinline
+//go:norace
+func (c *child) fork() (pid, errno uintptr) {
+	if pid, errno = vfork(&c.clone); pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	c.errno = c.become()
+	for {
+		_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, c.report, uintptr(unsafe.Pointer(&c.errno)), unsafe.Sizeof(c.errno))
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
+	}
+}
+
+// become is the child's; it returns an errno if it fails.
+//
+//go:noinline
+//go:norace
+//go:nosplit
+func (c *child) become() uintptr {
+	var errno syscall.Errno
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
+		return uintptr(errno)
+	}
+	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, unsafe.Sizeof(c.mask), 0, 0); errno != 0 {
+		return uintptr(errno)
+	}
+	// First out of the way, then to their places.
+	last := c.above + uintptr(len(c.files))
+	if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.report, last, unix.O_CLOEXEC); errno != 0 {
+		return uintptr(errno)
+	}
+	c.report = last
+	for i, fd := range c.files {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, fd, c.above+uintptr(i), unix.O_CLOEXEC); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	for i := range c.files {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.above+uintptr(i), uintptr(i), 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	if c.terminal {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&c.nofile)), 0, 0, 0); errno != 0 {
+		return uintptr(errno)
+	}
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
+		return uintptr(errno)
+	}
+	// Last: from then on others of the same user can stop it.
+	if c.who != nil {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(c.who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(c.who.Groups))), 0); errno != 0 {
+			return uintptr(errno)
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGID, uintptr(c.who.Gid), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETUID, uintptr(c.who.Uid), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	if c.dir != nil {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.file)), uintptr(unsafe.Pointer(unsafe.SliceData(c.argv))), uintptr(unsafe.Pointer(unsafe.SliceData(c.env))))
+	return uintptr(errno)
+}

@@ -1,0 +1,116 @@
+// Package proc reads what /proc says about processes, and keeps open the files of it that are
+// read again and again. It reads with system calls and small buffers, since an idle agent
+// keeps each size that it ever allocated. It never lists the agent itself.
+package proc
+
+import (
+	"bytes"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Each execution that runs has a mark: a supplementary group id of its own. User code can't
+// drop it, so it identifies the execution's processes whatever their name or parent is.
+// (Grid Engine calls it the additional group id.)
+const (
+	FirstMark = 60000
+	Marks     = 256
+)
+
+// Status is what /proc/PID/status says and a process can't forge.
+type Status struct {
+	Dead    bool // a zombie none of whose threads runs
+	Parent  int  // 0: outside of the PID namespace
+	Threads int
+	Session int    // in the agent's PID namespace
+	Mark    uint32 // of its execution; 0: none
+}
+
+// ReadStatus reads /proc/PID/status.
+func ReadStatus(pid int) (Status, error) {
+	var buf [4096]byte
+	text, err := read("/proc/"+strconv.Itoa(pid)+"/status", buf[:])
+	if err != nil {
+		return Status{}, err
+	}
+	return parseStatus(text), nil
+}
+
+// read reads the beginning of a file into buf.
+func read(path string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+// parseStatus parses /proc/PID/status. The process's name, which the process may choose,
+// comes first, with newlines escaped.
+func parseStatus(text []byte) (s Status) {
+	state := byte(0)
+	for line := range bytes.Lines(text) {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(name) {
+		case "State":
+			if len(value) > 0 {
+				state = value[0]
+			}
+		case "PPid":
+			s.Parent, _ = strconv.Atoi(string(value))
+		case "Groups":
+			for field := range bytes.FieldsSeq(value) {
+				if gid, err := strconv.Atoi(string(field)); err == nil && gid >= FirstMark && gid < FirstMark+Marks {
+					s.Mark = uint32(gid)
+				}
+			}
+		case "NSsid":
+			s.Session = firstOf(value)
+		case "Threads":
+			s.Threads, _ = strconv.Atoi(string(value))
+		}
+	}
+	// A process whose first thread has ended looks like a zombie while others run.
+	s.Dead = (state == 'Z' || state == 'X') && s.Threads <= 1
+	return s
+}
+
+// firstOf returns the first of the numbers that an id has, one for each PID
+// namespace from the agent's own inwards.
+func firstOf(value []byte) int {
+	first, _, _ := bytes.Cut(value, []byte("\t"))
+	n, _ := strconv.Atoi(string(first))
+	return n
+}
+
+// PIDs returns every process but the agent.
+func PIDs() []int {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var found []int
+	self := unix.Getpid()
+	buf := make([]byte, 8<<10)
+	var names []string
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err != nil || n <= 0 {
+			return found
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil && pid != self {
+				found = append(found, pid)
+			}
+		}
+	}
+}

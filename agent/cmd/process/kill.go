@@ -1,0 +1,132 @@
+package process
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/proc"
+)
+
+// signal sends a signal to a process if it is still a member of p.
+func (p *process) signal(pid int, signal unix.Signal) {
+	// The descriptor makes sure that it isn't another one with the same number.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		if err == unix.ENOSYS {
+			_ = unix.Kill(pid, signal)
+		}
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if p.starter.marking {
+		if s, err := proc.ReadStatus(pid); err != nil || s.Mark != p.mark {
+			return
+		}
+	}
+	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
+}
+
+func (p *process) signalAll(signals ...unix.Signal) {
+	for _, pid := range p.members() {
+		for _, signal := range signals {
+			p.signal(pid, signal)
+		}
+	}
+}
+
+// Kill implements serve.Process.
+func (p *process) Kill(grace time.Duration) {
+	if grace > 0 {
+		signals := []unix.Signal{unix.SIGTERM, unix.SIGCONT}
+		if p.HasTerminal() {
+			// A hang-up: interactive shells ignore SIGTERM.
+			signals = []unix.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGCONT}
+		}
+		p.signalAll(signals...)
+		p.waitGone(grace)
+	}
+	p.killAll()
+	p.Stdout.Finish()
+	p.Stderr.Finish()
+}
+
+// waitGone returns when no member is left, or after the time.
+func (p *process) waitGone(most time.Duration) {
+	end := time.After(most)
+	pause := time.Millisecond
+	for len(p.members()) > 0 {
+		select {
+		case <-end:
+			return
+		case <-time.After(pause):
+			pause = min(2*pause, 20*time.Millisecond)
+		}
+	}
+}
+
+// killAll kills until none is left. Where the kernel can end a whole group, it does. Otherwise all
+// are stopped first, again and again until there is no new one: some would fork while others die.
+// Stopped ones still take room, so a fork bomb at its limit of processes stands still.
+func (p *process) killAll() {
+	if _, err := peek(); err != unix.ECHILD && p.alone() && p.group.Kill() { // before anything that takes time
+		p.waitDead()
+		return
+	}
+	if p.starter.Inner != nil && p.refusedInside() > 0 {
+		defer p.starter.Inner.Hold()()
+	}
+	pause := 100 * time.Microsecond
+	for {
+		stopped := map[int]bool{}
+		for fresh := true; fresh; {
+			fresh = false
+			for _, pid := range p.members() {
+				if !stopped[pid] {
+					p.signal(pid, unix.SIGSTOP)
+					stopped[pid], fresh = true, true
+				}
+			}
+		}
+		if len(stopped) == 0 {
+			return
+		}
+		for pid := range stopped {
+			p.signal(pid, unix.SIGKILL)
+		}
+		// They take a moment to die.
+		<-time.After(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+}
+
+// waitDead returns when no member is left of a group that is killed.
+func (p *process) waitDead() {
+	pause := 100 * time.Microsecond
+	for len(p.members()) > 0 {
+		<-time.After(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+		p.group.Kill() // what a fork was putting there
+	}
+}
+
+// Signal implements serve.Process.
+func (p *process) Signal(name string) bool {
+	signal := unix.SignalNum(name)
+	if signal == 0 {
+		return false
+	}
+	// The group's number may be another's once the leader was reaped.
+	p.starter.reaper.ifUnreaped(p, func() { _ = unix.Kill(-p.pid, signal) })
+	group := p.Foreground()
+	if group == 0 || group == p.pid {
+		return true
+	}
+	for _, pid := range p.members() {
+		if of, err := unix.Getpgid(pid); err == nil && of == group {
+			_ = unix.Kill(-group, signal)
+			break
+		}
+	}
+	return true
+}

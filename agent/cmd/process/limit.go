@@ -1,0 +1,156 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/cmd/launch"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
+)
+
+// Limited is the argument that makes this program call [BecomeLimited]. A command with limits is
+// started through one more exec of the agent, which sets them on itself and becomes the command:
+// they hold from its first instruction on, and never for the agent. That costs about 2 ms, which
+// commands without limits are spared.
+//
+//	agent limited CPU PROCESSES FILES SIZE n m FILE…(n) ENV…(m) ARGV…
+//
+// The environment is passed as arguments, so that the Go runtime doesn't use it.
+const Limited = "limited"
+
+// reportDescriptor is where the limited agent reports: "r" before it becomes the command, and
+// then an errno if it could not. Nothing follows where it could, since that closes the
+// descriptor.
+const reportDescriptor = 3
+
+// executeLimited starts a command within its limits.
+func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *syscall.ProcAttr) error {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	_ = unix.SetNonblock(fds[0], true)
+	report := os.NewFile(uintptr(fds[0]), "report")
+	defer func() { _ = report.Close() }()
+	limits := *start.Limits
+	if s.sharing {
+		// The kernel counts a user's in all such runners: only the watch enforces the limit.
+		limits.Processes = 0
+	}
+	if limits.Processes > 0 {
+		// The kernel counts a user's. It allows one more, so that the watch sees a command that
+		// wants more.
+		limits.Processes += running(start.Privileged) + 1
+	}
+	seconds := (limits.CPU + time.Second - 1) / time.Second
+	if seconds > 0 {
+		seconds++ // the kernel's limit is each process's: it is for what the watch can't see
+	}
+	argv := []string{"agent", Limited, strconv.FormatInt(int64(seconds), 10), strconv.Itoa(limits.Processes), strconv.Itoa(limits.OpenFiles),
+		strconv.FormatInt(limits.FileSize, 10), strconv.Itoa(len(candidates)), strconv.Itoa(len(start.Env))}
+	argv = slices.Concat(argv, candidates, start.Env, start.Argv)
+	attr.Env, attr.Files = nil, append(slices.Clone(attr.Files), uintptr(fds[1]))
+	err := s.reaper.start(p, f, "/proc/self/exe", argv, attr)
+	_ = unix.Close(fds[1])
+	if err != nil {
+		return err
+	}
+	if err := readReport(report); err != nil {
+		s.giveUp(p)
+		return err
+	}
+	return nil
+}
+
+// readReport returns nil once the command runs within its limits.
+func readReport(report *os.File) error {
+	_ = report.SetReadDeadline(time.Now().Add(stuckStart)) // another process of the same user can stop it
+	text, err := io.ReadAll(io.LimitReader(report, 16))
+	switch {
+	case err != nil || len(text) == 0 || text[0] != 'r':
+		return &agent.Error{Code: agent.ErrTooMany, Field: "limits", Message: "the limits could not be set: the runner is too full, or the start was held up"}
+	case len(text) == 1:
+		return nil
+	}
+	errno, _ := strconv.Atoi(string(text[1:]))
+	return syscall.Errno(errno)
+}
+
+// running returns how many processes and threads the user has, or root, which has the agent's
+// own, too.
+func running(root bool) (n int) {
+	for _, pid := range proc.PIDs() {
+		if s, err := proc.ReadStatus(pid); err == nil {
+			n += s.Threads
+		}
+	}
+	if s, err := proc.ReadStatus(unix.Getpid()); err == nil && root {
+		n += s.Threads
+	}
+	return n
+}
+
+var errArguments = errors.New("limited: these aren't the agent's arguments")
+
+// BecomeLimited sets limits on this process, and becomes the command. It returns only an error.
+func BecomeLimited(args []string) error {
+	unix.CloseOnExec(reportDescriptor)
+	if len(args) < 6 {
+		return errArguments
+	}
+	var numbers [6]int64
+	for i := range numbers {
+		number, err := strconv.ParseInt(args[i], 10, 64)
+		if err != nil || number < 0 {
+			return errArguments
+		}
+		numbers[i] = number
+	}
+	args = args[len(numbers):]
+	files, environment := int(numbers[4]), int(numbers[5])
+	if len(args) <= files+environment {
+		return errArguments
+	}
+	for i, resource := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
+		limit := uint64(numbers[[]int{0, 3, 2, 1}[i]])
+		if err := limitTo(resource, limit); err != nil {
+			return err
+		}
+	}
+	report := func(text string) { _, _ = unix.Write(reportDescriptor, []byte(text)) }
+	report("r")
+	err := error(unix.ENOENT)
+	for _, file := range args[:files] {
+		if err = unix.Exec(file, args[files+environment:], args[files:files+environment]); err != unix.EACCES && err != unix.ENOENT {
+			break
+		}
+	}
+	if errno, ok := err.(syscall.Errno); ok { //nolint:errorlint // an errno comes as it is
+		report(strconv.Itoa(int(errno)))
+	}
+	return err
+}
+
+// limitTo lowers a limit of this process; 0 leaves it as it is.
+func limitTo(resource int, limit uint64) error {
+	var now unix.Rlimit
+	if limit == 0 {
+		return nil
+	}
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	hard := limit
+	if resource == unix.RLIMIT_CPU {
+		hard++ // at the first the kernel sends SIGXCPU, at the second SIGKILL
+	}
+	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit, now.Max), Max: min(hard, now.Max)})
+}

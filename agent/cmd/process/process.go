@@ -1,0 +1,87 @@
+// Package process starts commands, and feeds, measures and ends each together with all that it
+// started. It guarantees that user code gets none of the agent's privileges, and that no process
+// of an execution is left behind.
+package process
+
+import (
+	"io"
+	"time"
+
+	"github.com/rockpool/rockpool/agent/cmd/groups"
+	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
+	"github.com/rockpool/rockpool/agent/cmd/streams"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+// A process is one command, and all that it started.
+type process struct {
+	*streams.Streams
+	starter *Starter
+	group   *groups.Group // nil: the agent's own
+	mark    uint32
+	pid     int
+
+	began         time.Time
+	lookedAt      look  // when Excessive measured last; the watch's alone
+	refusedBefore int64 // by the runner's own kernel, when it began
+	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
+	heldUp        bool  // its start took so long that it was killed
+
+	exited chan struct{} // closed by the reaper when status is set
+	status serve.Status
+	usage  serve.Usage // guarded by the reaper's mutex
+}
+
+// Pipes implements serve.Process.
+func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {
+	return p.Stdin, p.Stdout, p.Stderr
+}
+
+// Wait implements serve.Process.
+func (p *process) Wait() serve.Status {
+	<-p.exited
+	return p.status
+}
+
+// Close implements serve.Process.
+func (p *process) Close() serve.Usage {
+	p.starter.reaper.reap() // what was killed last counts, too
+	p.Streams.Close()
+	usage := p.starter.reaper.forget(p)
+	if p.alone() {
+		p.group.End(&usage)
+	}
+	if p.ownKernel() {
+		usage.Own, usage.Refused = true, p.refusedInside()
+	}
+	p.leaveGroup()
+	p.starter.marks.free(p.mark)
+	if p.starter.OwnIPC {
+		p.starter.reaper.ifIdle(kernelmemory.RemoveSegments)
+	}
+	return usage
+}
+
+// alone reports whether p has a group of its own.
+func (p *process) alone() bool { return p.group != nil && p.group.Own() }
+
+// leaveGroup gives p's group back.
+func (p *process) leaveGroup() {
+	if p.group != nil {
+		p.starter.Groups.Give(p.group)
+	}
+}
+
+// ownKernel reports whether all that the runner's own kernel counted is p's: no other command
+// ran.
+func (p *process) ownKernel() bool {
+	if p.starter.Inner == nil {
+		return false
+	}
+	p.starter.reaper.mu.Lock()
+	defer p.starter.reaper.mu.Unlock()
+	return !p.crowded
+}
+
+// refusedInside returns how many forks that kernel refused since p began.
+func (p *process) refusedInside() int64 { return p.starter.Inner.Refused() - p.refusedBefore }

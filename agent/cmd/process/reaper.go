@@ -1,0 +1,163 @@
+package process
+
+import (
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/launch"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
+	"github.com/rockpool/rockpool/agent/serve"
+)
+
+// A reaper waits for every child of the agent: the commands that it started,
+// and the orphans that it inherited.
+type reaper struct {
+	mu      sync.Mutex // guards what is below; held from a fork until the child is known, and while one is waited for
+	leaders map[int]*process
+	marked  map[uint32]*process // by mark
+}
+
+func newReaper() *reaper {
+	return &reaper{leaders: map[int]*process{}, marked: map[uint32]*process{}}
+}
+
+// stuckStart is after how long a start counts as held up: another process of the same user can
+// stop a child before its exec.
+const stuckStart = 2 * time.Second
+
+// start forks and executes, and registers the child before it can be reaped.
+func (r *reaper) start(p *process, f launch.Func, file string, argv []string, attr *syscall.ProcAttr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// A child that was stopped before its exec would hold the lock for ever.
+	killed := make(chan bool, 1)
+	watchdog := time.AfterFunc(stuckStart, func() {
+		members := p.members()
+		for _, pid := range members { // and no other, which may be past its exec by then
+			p.signal(pid, unix.SIGKILL)
+		}
+		killed <- len(members) > 0
+	})
+	pid, err := f(file, argv, attr)
+	stuck := !watchdog.Stop() && <-killed
+	if err != nil {
+		return err
+	}
+	p.pid, p.heldUp = pid, stuck
+	r.leaders[pid] = p
+	for _, other := range r.marked {
+		other.crowded, p.crowded = true, true
+	}
+	r.marked[p.mark] = p
+	return nil
+}
+
+// reap reaps every child that has ended.
+func (r *reaper) reap() {
+	for r.reapOne() {
+	}
+}
+
+func (r *reaper) reapOne() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pid, err := peek()
+	if err != nil || pid == 0 {
+		return false
+	}
+	p := r.leaders[pid]
+	leader := p != nil
+	if !leader {
+		// Its mark can be read only before it is reaped.
+		if info, err := proc.ReadStatus(pid); err == nil {
+			p = r.marked[info.Mark]
+		}
+	}
+	var status unix.WaitStatus
+	var usage unix.Rusage
+	if _, err := unix.Wait4(pid, &status, unix.WNOHANG, &usage); err != nil {
+		return err == unix.EINTR
+	}
+	if p == nil {
+		return true
+	}
+	p.usage.User += time.Duration(usage.Utime.Nano())
+	p.usage.System += time.Duration(usage.Stime.Nano())
+	p.usage.PeakMemory = max(p.usage.PeakMemory, usage.Maxrss<<10)
+	if leader {
+		delete(r.leaders, pid)
+		p.status = serve.Status{Code: status.ExitStatus()}
+		if status.Signaled() {
+			p.status = serve.Status{Signal: signalName(status.Signal())}
+		}
+		close(p.exited)
+	}
+	return true
+}
+
+// forget ends the counting for p, and returns what it used.
+func (r *reaper) forget(p *process) serve.Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.marked, p.mark)
+	return p.usage
+}
+
+// ifIdle calls do if no command runs. None starts before it returns.
+func (r *reaper) ifIdle(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.marked) == 0 {
+		do()
+	}
+}
+
+// alone reports whether p is the only one that runs.
+func (r *reaper) alone(p *process) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.marked) == 1 && r.marked[p.mark] == p
+}
+
+// ifUnreaped calls do if p's leader wasn't reaped. It isn't before do returns.
+func (r *reaper) ifUnreaped(p *process, do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaders[p.pid] == p {
+		do()
+	}
+}
+
+// peek returns a child that has ended, and leaves it; 0 if none has, and
+// ECHILD if there is no child at all.
+func peek() (pid int, err error) {
+	// struct siginfo of SIGCHLD, on 64 bits.
+	var info struct {
+		signo, errno, code, _ int32
+		pid                   int32
+		_                     [128 - 20]byte
+	}
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&info)),
+			unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+		switch errno {
+		case 0:
+			return int(info.pid), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
+func signalName(signal syscall.Signal) string {
+	if name := unix.SignalName(signal); name != "" {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(signal))
+}

@@ -1,0 +1,151 @@
+package streams
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// mostInTerminal is more than a terminal's buffers hold of output.
+const mostInTerminal = 128 << 10
+
+// openTerminals makes one terminal for 0 and 1, which the command gets as its
+// controlling one, and another for 2, so that the two outputs stay separate.
+func (s *Streams) openTerminals(size agent.Size, owner int) error {
+	for range 2 {
+		master, slave, err := openTerminal()
+		if err != nil {
+			return err
+		}
+		s.handed = append(s.handed, slave)
+		file := os.NewFile(uintptr(master), "terminal")
+		s.ours, s.terminals = append(s.ours, file), append(s.terminals, file)
+		if owner != 0 {
+			if err := unix.Fchown(slave, owner, -1); err != nil {
+				return err
+			}
+		}
+		// So that an erased character goes as a whole.
+		if settings, err := unix.IoctlGetTermios(slave, unix.TCGETS); err == nil {
+			settings.Iflag |= unix.IUTF8
+			_ = unix.IoctlSetTermios(slave, unix.TCSETS, settings)
+		}
+	}
+	s.Resize(size)
+	s.Stdin = &keyboard{file: s.terminals[0], last: '\n'}
+	s.Stdout, s.Stderr = newOutlet(s.terminals[0], true), newOutlet(s.terminals[1], true)
+	first, second := uintptr(s.handed[0]), uintptr(s.handed[1])
+	s.theirs = []uintptr{first, first, second}
+	return nil
+}
+
+// openTerminal opens both ends of a new terminal.
+func openTerminal() (master, slave int, err error) {
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	// The first is the runner's own instance; outside of one it is closed to
+	// most users.
+	for _, path := range []string{"/dev/pts/ptmx", "/dev/ptmx"} {
+		if master, err = unix.Open(path, flags|unix.O_NONBLOCK, 0); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return -1, -1, err
+	}
+	if err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err == nil {
+		slave, err = openPeer(master, flags)
+	}
+	if err != nil {
+		_ = unix.Close(master)
+		return -1, -1, err
+	}
+	return master, slave, nil
+}
+
+// openPeer opens the command's end, without its path where the kernel can.
+func openPeer(master, flags int) (int, error) {
+	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, uintptr(flags))
+	if errno == 0 {
+		return int(slave), nil
+	}
+	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err != nil {
+		return -1, err
+	}
+	return unix.Open("/dev/pts/"+strconv.Itoa(number), flags, 0)
+}
+
+// Resize gives the terminals another size.
+func (s *Streams) Resize(size agent.Size) {
+	for _, terminal := range s.terminals {
+		control(terminal, func(fd int) error {
+			return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(size.Columns), Row: uint16(size.Rows)})
+		})
+	}
+}
+
+// HasTerminal reports whether the streams are terminals.
+func (s *Streams) HasTerminal() bool { return len(s.terminals) > 0 }
+
+// Foreground returns the process group in the foreground of the controlling
+// terminal; 0 if there is none.
+func (s *Streams) Foreground() (group int) {
+	if s.HasTerminal() {
+		control(s.terminals[0], func(fd int) (err error) {
+			group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+			return err
+		})
+	}
+	return max(group, 0)
+}
+
+// control calls f with a file's descriptor; it reports success.
+func control(file *os.File, f func(fd int) error) bool {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	failed := false
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) != nil })
+	return err == nil && !failed
+}
+
+// A keyboard is the input of a terminal. It is a serve.Ender.
+type keyboard struct {
+	file *os.File
+	last byte // that was typed
+}
+
+func (k *keyboard) Write(b []byte) (int, error) {
+	n, err := k.file.Write(b)
+	if n > 0 {
+		k.last = b[n-1]
+	}
+	return n, err
+}
+
+// End types the terminal's end of input (Ctrl-D), as script(1) does: the terminal goes on, and
+// the program may read again. In the middle of a line the first only sends the line off.
+func (k *keyboard) End() error {
+	var settings *unix.Termios
+	if !control(k.file, func(fd int) (err error) {
+		settings, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	}) {
+		return nil // hung up
+	}
+	times := 1
+	if settings.Lflag&unix.ICANON != 0 && !strings.ContainsRune("\r\n", rune(k.last)) {
+		times = 2
+	}
+	_, err := k.file.Write([]byte(strings.Repeat(string(rune(settings.Cc[unix.VEOF])), times)))
+	return err
+}
+
+// Close ends a Write that blocks; what is printed can still be read.
+func (k *keyboard) Close() error { return k.file.SetWriteDeadline(time.Unix(1, 0)) }

@@ -1,0 +1,55 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/agent/cmd/memory"
+)
+
+// Bridge carries streams between the standard input and output and the agent's socket at path,
+// until the input ends.
+func Bridge(path string) error {
+	memory.Tune()
+	if err := becomeRoot(); err != nil {
+		return err
+	}
+	dial := func() (conn net.Conn, err error) {
+		err = nearby(path, func(address *net.UnixAddr) (err error) {
+			conn, err = net.DialUnix("unix", nil, address)
+			return err
+		})
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			err = errno // without the path: the server knows it, or needn't know it
+		}
+		return conn, err
+	}
+	stdio, err := newStdio()
+	if err != nil {
+		return err
+	}
+	return bridge.Serve(context.Background(), stdio, dial)
+}
+
+// stdio is the standard input and output. Closing it ends a read that waits.
+type stdio struct{ in, out *os.File }
+
+func newStdio() (*stdio, error) {
+	for fd := range 2 {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, err
+		}
+	}
+	return &stdio{os.NewFile(0, "stdin"), os.NewFile(1, "stdout")}, nil
+}
+
+func (s *stdio) Read(b []byte) (int, error)  { return s.in.Read(b) }
+func (s *stdio) Write(b []byte) (int, error) { return s.out.Write(b) }
+func (s *stdio) Close() error                { return errors.Join(s.in.Close(), s.out.Close()) }

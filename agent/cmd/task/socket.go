@@ -1,0 +1,66 @@
+package task
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// listenAt listens on a socket that only the agent's own user can connect to, in a directory that
+// becomes the agent's alone.
+func listenAt(path string) (*net.UnixListener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&os.ModeSticky != 0 {
+		return nil, fmt.Errorf("--socket %s: %s is a directory that users share; name one that is the agent's alone", path, dir)
+	}
+	if err := own(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		_ = os.Remove(path) // of an agent that ended
+	}
+	var listener *net.UnixListener
+	err = nearby(path, func(address *net.UnixAddr) (err error) {
+		listener, err = net.ListenUnix("unix", address)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	return listener, own(path, 0o600)
+}
+
+// nearby calls f with an address of a socket's path that is short, however long
+// the path is: a socket's has 107 bytes, and Nomad's directories take most of it.
+func nearby(path string, f func(*net.UnixAddr) error) error {
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	defer func() { _ = unix.Close(dir) }()
+	return f(&net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))})
+}
+
+// own gives a path to the agent's user, with this mode.
+func own(path string, mode uint32) error {
+	if os.Geteuid() == 0 {
+		if err := unix.Chown(path, 0, 0); err != nil {
+			return &os.PathError{Op: "chown", Path: path, Err: err}
+		}
+	}
+	if err := unix.Chmod(path, mode); err != nil {
+		return &os.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	return nil
+}
