@@ -86,17 +86,15 @@ func (i *Idler) Hint() {
 // Run acts on hints, for as long as the program runs.
 func (i *Idler) Run() {
 	const quiet = 250 * time.Millisecond
-	for range i.hints {
-		timer := time.NewTimer(quiet)
-		for waiting := true; waiting; {
-			select {
-			case <-i.hints:
-				timer.Reset(quiet)
-			case <-timer.C:
-				waiting = false
-			}
+	timer := time.NewTimer(quiet)
+	timer.Stop()
+	for {
+		select {
+		case <-i.hints:
+			timer.Reset(quiet)
+		case <-timer.C:
+			i.giveBack()
 		}
-		i.giveBack()
 	}
 }
 
