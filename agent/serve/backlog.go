@@ -11,8 +11,8 @@ const (
 	segmentSize = 64 << 10 // how much of a backlog is allocated, sent and freed at once
 	maxSpare    = 8        // segments that are kept for what comes: what a client acknowledges at once
 
-	// Sizes of terminals are held beside the budget: they are set by who follows,
-	// and must not be lost just when a program floods.
+	// Sizes of terminals are held beside the budget: the client sets them,
+	// and they must not be lost when a program floods.
 	maxSizes = 4 << 10 / agent.ResizedFrameSize
 )
 
@@ -27,7 +27,7 @@ type backlog struct {
 	end      int64    // output offset after the last
 	head     int64    // position of the first frame that is held
 	tail     int64    // position after the last
-	quiet    int64    // position before which nobody reads what from returned
+	quiet    int64    // position before which no stream reads what from returned
 
 	last    time.Duration // of the newest frame; none is older than the one before it
 	sizes   int           // frames held that are sizes

@@ -8,8 +8,8 @@ const (
 	maxHeldInAll = 8 << 20 // per server
 )
 
-// A budget says who may hold output. An execution that holds none may always
-// hold one frame, so that no one can starve the others.
+// A budget bounds the output that executions hold. An execution that holds none may always
+// hold one frame, so that none can starve the others.
 type budget struct {
 	mu    sync.Mutex // guards what is below, and held and given of all shares
 	freed *sync.Cond
@@ -19,7 +19,7 @@ type budget struct {
 // A share is what one execution holds of the budget.
 type share struct {
 	held  int64
-	given bool // up: what comes is thrown away
+	given bool // up: what comes is discarded
 }
 
 func newBudget() *budget {

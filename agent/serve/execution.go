@@ -27,28 +27,38 @@ type execution struct {
 	process Process       // set before ready is closed
 	at      time.Time     // of the start
 	in      *stdin
-	killing sync.WaitGroup
 
 	mu        sync.Mutex // guards what is below
 	news      *sync.Cond // there is something to send, or the stream was displaced
 	backlog   backlog
 	share     share
 	stream    *stream // the one that follows it
-	ended     bool    // the command itself has ended
-	hurry     chan struct{}
-	hurried   bool       // hurry is closed
-	size      agent.Size // of its terminals
-	noted     agent.Size // the one that is the last in the backlog
-	cause     agent.Cause
-	dying     bool          // a Kill is under way
-	grace     time.Duration // of that Kill
-	exit      *agent.Exit   // set when all output is in the backlog
-	lost      bool          // set then in its place
-	windowNew bool          // the stdin's window moved
+	windowNew bool    // the stdin's window moved
+	terminals
+	outcome
+}
+
+// terminals are the sizes of an execution's terminals.
+type terminals struct {
+	size  agent.Size
+	noted agent.Size // the one that is the last in the backlog
+}
+
+// An outcome is how an execution ends.
+type outcome struct {
+	cause   agent.Cause
+	killing sync.WaitGroup // the Kills that run
+	dying   bool           // a Kill was started
+	grace   time.Duration  // of that Kill
+	ended   bool           // the command itself has ended
+	hurry   chan struct{}  // closed to end the wait for its outputs
+	hurried bool           // hurry is closed
+	exit    *agent.Exit    // set when all output is in the backlog
+	lost    bool           // set then in its place
 }
 
 func newExecution(start agent.Start, budget *budget) *execution {
-	x := &execution{start: start, budget: budget, ready: make(chan struct{}), hurry: make(chan struct{})}
+	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{hurry: make(chan struct{})}}
 	x.news = sync.NewCond(&x.mu)
 	x.in = newStdin(func() {
 		x.mu.Lock()
@@ -99,7 +109,7 @@ func (x *execution) noteSize() {
 	}
 }
 
-// run sees the command through, and returns when its exit is set.
+// run follows the command to its end, and returns when its exit is set.
 func (x *execution) run() {
 	stdin, stdout, stderr := x.process.Pipes()
 	var copies, feeding sync.WaitGroup
@@ -123,9 +133,9 @@ func (x *execution) run() {
 	status := x.process.Wait()
 	end := time.Now()
 	x.mu.Lock()
-	x.ended = true // from here on nobody starts a Kill but us
+	x.ended = true // from here on only run starts a Kill
 	x.mu.Unlock()
-	x.lookBack(status)
+	x.checkLast(status)
 	x.linger(&copies)
 	x.process.Kill(0)
 	x.killing.Wait()
@@ -146,7 +156,7 @@ func (x *execution) run() {
 		return
 	}
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
-		// It ended before the watch looked again.
+		// It ended before the watch measured it.
 		x.cause = agent.CauseCPULimit
 	}
 	x.exit = &agent.Exit{
@@ -177,8 +187,8 @@ func (x *execution) linger(copies *sync.WaitGroup) {
 	}
 }
 
-// kill ends the execution, unless the command has ended: then it only ends the
-// wait for what it left behind. A later kill can only shorten the grace.
+// kill ends the execution, unless the command has ended: then it only ends the wait for the
+// outputs. A later kill can only shorten the grace.
 func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -199,7 +209,7 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	x.killing.Go(func() { x.process.Kill(grace) })
 }
 
-// ending says whether the command has ended or is being ended.
+// ending reports whether the command has ended or is being ended.
 func (x *execution) ending() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -264,7 +274,7 @@ func (x *execution) ack(offset int64, resized time.Duration) {
 	x.budget.free(&x.share, freed)
 }
 
-// forget frees what is held. Output that still comes is thrown away.
+// forget frees what is held. Later output is discarded.
 func (x *execution) forget() {
 	x.budget.giveUp(&x.share)
 	x.mu.Lock()

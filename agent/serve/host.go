@@ -1,7 +1,7 @@
 // Package serve is the agent's side of the protocol (see package agent) over
 // any Host: the program in a runner, or a fake in a test. It owns what doesn't
-// depend on the place: ids, output and its offsets, stdin, limits, and who
-// follows which execution. It guarantees that output is never lost or repeated
+// depend on the place: ids, output and its offsets, stdin, limits, and which
+// client follows which execution. It guarantees that output is never lost or repeated
 // between a start and KindSettled, however often streams break, and that what
 // it holds is bounded.
 package serve
@@ -19,7 +19,7 @@ import (
 type Host interface {
 	// Start starts a command, in its terminal, within what Limits has the
 	// kernel enforce, and as root if it is Privileged. The limits of time and
-	// output are the server's business, as is what Measure tells.
+	// output, and the checks of Measure, are the server's business.
 	Start(start agent.Start) (Process, error)
 	Files
 }
@@ -28,7 +28,7 @@ type Host interface {
 type Files interface {
 	// List calls each with every entry, and ends with each's error.
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
-	// Stat tells what path is, following a link.
+	// Stat returns what path is, following a link.
 	Stat(path string) (agent.FileInfo, error)
 	// Open opens a regular file. Size says how many bytes it has; no more will
 	// be read.
@@ -61,24 +61,24 @@ type Process interface {
 	// ended, and to that in its terminal's foreground. It reports whether there
 	// is a signal of this name.
 	Signal(name string) bool
-	// Measure tells what all that runs uses now. It may be called until Close.
+	// Measure returns what all that runs uses now. It may be called until Close.
 	Measure() Measure
-	// Refused tells how many forks the kernel refused to this command and all
+	// Refused returns how many forks the kernel refused to this command and all
 	// that it started, because the runner was full of processes; 0 where it isn't
-	// counted for it alone. It is asked again and again while the command runs,
-	// so that an implementation may look at more.
+	// counted for it alone. It is called periodically while the command runs, so
+	// an implementation may sample more.
 	Refused() int64
-	// Excessive reports whether all that runs holds too much memory of the kernel that
-	// nobody counts. Not each call looks: it is asked again and again, by one
-	// goroutine.
+	// Excessive reports whether all that runs holds too much memory of the kernel
+	// that no control group counts. One goroutine calls it periodically, and not
+	// each call measures.
 	Excessive() bool
 	// Close frees what the process holds, after Wait, a last Kill and the end
-	// of both outputs, and tells what it used.
+	// of both outputs, and returns what it used.
 	Close() Usage
 }
 
 // Status is how a command ended: its exit code, or the name of the signal that
-// killed it. Lost means that nobody can tell: the server then hands out the
+// killed it. Lost means that it is unknown: the server then hands out the
 // output that there is, and after that no longer knows the execution.
 type Status struct {
 	Code   int
@@ -86,8 +86,7 @@ type Status struct {
 	Lost   bool
 }
 
-// An Ender is a stdin that tells its end in another way than by being closed,
-// as a terminal does.
+// An Ender is a stdin whose end isn't its Close, such as a terminal's.
 type Ender interface{ End() error }
 
 // Measure is what an execution has used until now, and how many processes and
@@ -102,7 +101,7 @@ type Usage struct {
 	User, System time.Duration
 	PeakMemory   int64 // bytes; at least that of the largest of its processes
 
-	// What nobody can tell is 0, or nil.
+	// What is unknown is 0, or nil.
 	PeakProcesses           int
 	BytesRead, BytesWritten *int64
 

@@ -18,7 +18,7 @@ const (
 	maxExecutions  = 256              // that run or weren't settled
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't start again
 	maxTransfers   = 16               // at once: each may hold a thread
-	requestTimeout = 30 * time.Second // for a stream to say what it wants
+	requestTimeout = 30 * time.Second // for a stream's request
 	acceptPause    = 20 * time.Millisecond
 	maxID          = 128 // bytes
 )
@@ -82,8 +82,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// passes reports whether an error of accept(2) is one that goes by: of one stream, or
-// of what the machine has too little of for a while.
+// passes reports whether an error of accept(2) is transient: of one stream, or a
+// lack of the machine's.
 func passes(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, errno) {
@@ -122,8 +122,8 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// handle returns an [*agent.Error] if the request is to be answered with one,
-// and the version of the protocol to answer in.
+// handle returns an [*agent.Error] that is the response, if any, and the version
+// of the protocol of the response.
 func (s *Server) handle(conn net.Conn) (version int, err error) {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
@@ -338,7 +338,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// count keeps the number of streams, and tells when nothing goes on.
+// count keeps the number of streams, and calls Idle when there is no work left.
 func (s *Server) count(n int) {
 	s.mu.Lock()
 	s.streams += n

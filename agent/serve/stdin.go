@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// announceStep is by how much the window moves before the client is told.
+// announceStep is by how much the window moves before the client gets it.
 const announceStep = agent.StdinWindow / 4
 
 // A stdin is what a client sent and the program didn't read yet.
@@ -22,8 +22,8 @@ type stdin struct {
 	consumed int64 // offset after the last byte that the program's pipe took
 	told     int64 // the limit that the client knows
 	end      bool  // no more comes
-	deaf     bool  // nobody reads it: what comes is thrown away
-	over     bool  // the program is being ended, or has ended: no more room is told
+	deaf     bool  // it isn't read: what comes is discarded
+	over     bool  // the program is being ended, or has ended: no more room is announced
 }
 
 func newStdin(tell func()) *stdin {
@@ -50,7 +50,7 @@ func (in *stdin) feed(w io.WriteCloser) error {
 	}
 }
 
-// finished tells the program that no more comes.
+// finished ends the program's stdin.
 func (in *stdin) finished(w io.WriteCloser) {
 	in.mu.Lock()
 	deaf := in.deaf
@@ -92,7 +92,7 @@ func (in *stdin) consume(n int64) {
 	}
 }
 
-// take takes in what a client sent. What is here already is skipped.
+// take adds what a client sent. It skips what is here already.
 func (in *stdin) take(offset int64, data []byte) error {
 	in.mu.Lock()
 	end := offset + int64(len(data))
@@ -123,7 +123,7 @@ func (in *stdin) take(offset int64, data []byte) error {
 	return nil
 }
 
-// finish says that no more comes.
+// finish records that no more comes.
 func (in *stdin) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -131,9 +131,9 @@ func (in *stdin) finish() {
 	in.more.Signal()
 }
 
-// close throws away what is there and what comes. A program that lives on may
+// close discards what is there and what comes. A program that lives on may
 // have closed its stdin: then there is room for all that comes. When it is over,
-// there is no more room: a client that waits for some hears of the end instead.
+// there is no more room: a client that waits for some gets the end instead.
 func (in *stdin) close(over bool) {
 	in.mu.Lock()
 	in.deaf = true
@@ -150,8 +150,8 @@ func (in *stdin) close(over bool) {
 	}
 }
 
-// window returns the frame that tells the client how far it may send, if that
-// is news to it; it always is to a new stream.
+// window returns the frame with the offset up to which the client may send, if
+// the client doesn't know it; a new stream doesn't.
 func (in *stdin) window(fresh bool) []byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()

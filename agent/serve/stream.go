@@ -9,19 +9,18 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// errLost answers who has all output of an execution of which nobody can tell
-// how it ended.
-var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "nobody saw how the execution ended"}
+// errLost is the response to a client that has all output of a lost execution.
+var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "it is unknown how the execution ended"}
 
 // A stream is a client that follows an execution.
 type stream struct {
 	conn net.Conn
 	x    *execution
 	done chan struct{} // closed when neither of its goroutines touches the execution any more
-	from agent.Attach  // where it goes on, and whether it takes sizes
+	from agent.Attach  // its first offset, and whether it takes sizes
 
 	closed bool  // guarded by x.mu
-	sent   int64 // guarded by x.mu: output offset up to which it was given away
+	sent   int64 // guarded by x.mu: output offset up to which it was sent
 }
 
 // cut ends the stream. It is called with x.mu held.
@@ -33,8 +32,8 @@ func (st *stream) cut() {
 	}
 }
 
-// follow makes a client the one that follows x, and returns when the stream
-// ends. It reports whether the client settled x.
+// follow sends x to a client, in place of the one before, and returns when the
+// stream ends. It reports whether the client settled x.
 func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) (settled bool, err error) {
 	st := &stream{conn: conn, x: x, done: make(chan struct{}), from: from}
 	defer close(st.done)
@@ -60,7 +59,8 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	return settled, err
 }
 
-// attach displaces the stream that there is, and returns from where to send.
+// attach displaces the stream that there is, and returns the position to send
+// from.
 func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
 	x := st.x
 	x.mu.Lock()
@@ -100,8 +100,8 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	return position, rest, nil
 }
 
-// ack takes in an acknowledgement; who takes no sizes has acknowledged all that
-// there are.
+// ack handles an acknowledgement. A client that takes no sizes has acknowledged
+// all of them.
 func (st *stream) ack(offset int64, resized time.Duration) {
 	if !st.from.Resizes {
 		resized = math.MaxInt64
@@ -109,7 +109,7 @@ func (st *stream) ack(offset int64, resized time.Duration) {
 	st.x.ack(offset, resized)
 }
 
-// send writes hello, then what there is to tell, until the stream is cut.
+// send writes hello, then all news, until the stream is cut.
 func (st *stream) send(hello []byte, position int64) {
 	x := st.x
 	exited := false
@@ -131,7 +131,7 @@ func (st *stream) send(hello []byte, position int64) {
 		}
 		if x.lost && len(frames) == 0 {
 			x.mu.Unlock()
-			// Who comes back hears that there is no such execution.
+			// A client that attaches again gets errLost.
 			_ = st.conn.Close()
 			return
 		}
@@ -147,7 +147,7 @@ func (st *stream) send(hello []byte, position int64) {
 			frames = withoutSizes(frames)
 		}
 		if window || last {
-			// What is said beside output is rare: it is worth a copy, not a second write.
+			// Other frames than output are rare: they are worth a copy, not a second write.
 			scratch = append(scratch[:0], frames...)
 			if window {
 				scratch = append(scratch, x.in.window(false)...)

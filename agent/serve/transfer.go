@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// transferTimeout bounds each read and write of a transfer, which would else
-// hold its place for as long as its client likes.
+// transferTimeout bounds each read and write of a transfer, which could
+// otherwise hold its place for as long as its client likes.
 const transferTimeout = 60 * time.Second
 
 // transferPatience is how long a transfer waits for a place. Small ones end
@@ -19,7 +19,7 @@ const transferTimeout = 60 * time.Second
 const transferPatience = 10 * time.Second
 
 // errStream is in the chain of the errors of a transfer's own stream, which
-// nobody can be told.
+// can't be sent to its client.
 var errStream = errors.New("stream of a transfer")
 
 // A transfer is one request about files on its stream.
@@ -172,7 +172,7 @@ type incoming struct {
 	data  []byte // of the last frame
 }
 
-// content returns the bytes of files[i]. Those before it that nobody took are
+// content returns the bytes of files[i]. Those before it that weren't read are
 // skipped.
 func (in *incoming) content(i int) io.Reader {
 	if err := in.skip(i); err != nil {

@@ -7,17 +7,17 @@ import (
 )
 
 // watchTick is how often an execution with limits of its own is measured. One
-// on all of two cores is ended at most 100 ms of processor time late. Others are
-// looked at every idleTick.
+// on all of two cores ends at most 100 ms of processor time late. Others are
+// measured every idleTick.
 const (
 	watchTick = 50 * time.Millisecond
 	idleTick  = 100 * time.Millisecond
 )
 
-// lookBack tells, when a command has failed, whether it had more processes than
+// checkLast finds, when a command has failed, whether it had more processes than
 // it may in its last moment, itself included: a shell that can't fork ends at
-// once, between two looks of the watch.
-func (x *execution) lookBack(status Status) {
+// once, between two ticks of the watch.
+func (x *execution) checkLast(status Status) {
 	limits := x.start.Limits
 	if limits == nil || limits.Processes == 0 || status == (Status{}) || x.process.Measure().Processes < limits.Processes {
 		return
@@ -32,7 +32,7 @@ func (x *execution) lookBack(status Status) {
 // watch ends the execution when it has used its processor time, or has more
 // processes than it may, summed over all that it started (the kernel's own limits
 // of these are each process's, or its user's), or was refused one because the
-// runner is full. What it returns ends the watch, and waits for that.
+// runner is full. stop ends the watch, and waits for its end.
 func (x *execution) watch() (stop func()) {
 	every := idleTick
 	if limits := x.start.Limits; limits != nil && (limits.CPU > 0 || limits.Processes > 0) {
@@ -48,7 +48,7 @@ func (x *execution) watch() (stop func()) {
 			case <-over:
 				return
 			case <-tick.C:
-				x.look()
+				x.check()
 			}
 		}
 	}()
@@ -58,7 +58,7 @@ func (x *execution) watch() (stop func()) {
 	}
 }
 
-func (x *execution) look() {
+func (x *execution) check() {
 	if x.process.Refused() > 0 {
 		x.kill(agent.CauseProcessLimit, 0)
 	}

@@ -58,9 +58,8 @@ var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
 // loaded: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
 var moduleRequests = []uint32{0x8982, 0x8983, unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, 0x8980, 0x8981}
 
-// fileRequests are the classes of what a disk's file system is asked for, below
-// /usr: maps of blocks, which are read from the disk for that, and clones. A
-// runner's own file systems have none of it.
+// fileRequests are the classes of requests to a disk's file system, below /usr: maps of blocks,
+// which are read from the disk for that, and clones. A runner's own file systems have none.
 var fileRequests = []uint32{'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8}
 
 // socketOptions are those that take memory of the kernel which no control
@@ -137,7 +136,7 @@ func (p *program) judgeArguments(j judgement) {
 	case byNewLimit:
 		p.judgeNewLimit()
 		return
-	case unsupported: // lists of who may use a file are memory that no control group counts
+	case unsupported: // access control lists are memory that no control group counts
 		p.code = append(p.code, ret(noSupport))
 		return
 	case byCommand: // locks that are no process's can't be counted for one
@@ -169,7 +168,7 @@ func (p *program) judgeFamily() {
 }
 
 // judgeProtocol judges the type and the protocol of a socket of IPv4 or IPv6 together. For
-// each pair that nobody registered the kernel runs modprobe twice, as root of the machine;
+// each unregistered pair the kernel runs modprobe twice, as root of the machine;
 // others have been the way into kernels.
 func (p *program) judgeProtocol(icmp uint32) {
 	p.load(argument(1))

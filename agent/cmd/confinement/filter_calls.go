@@ -2,9 +2,9 @@ package confinement
 
 import "golang.org/x/sys/unix"
 
-// The calls that every architecture has; those that one alone has, and those that are
-// judged by their arguments, are in files of their own. What isn't listed is ENOSYS, so that a call which came to kernels
-// after this list has to be thought about before programs have it.
+// The calls that every architecture has. Those of one architecture, and those that are judged by
+// their arguments, are in files of their own. What isn't listed is ENOSYS, so that newer calls of
+// the kernel stay refused until they are judged here.
 
 // allowedCalls are let through whatever their arguments.
 var allowedCalls = []uint32{
@@ -62,9 +62,8 @@ var allowedCalls = []uint32{
 	unix.SYS_MQ_TIMEDRECEIVE, unix.SYS_MQ_NOTIFY, unix.SYS_MQ_GETSETATTR,
 }
 
-// refusedCalls are those that programs know to be refused, and cope with. Nobody
-// here has the capability for most of them either; the rest have been the way into many
-// kernels.
+// refusedCalls are those that programs expect to be refused. No program here has the capability
+// for most of them either; the rest have been the way into many kernels.
 var refusedCalls = []uint32{
 	// Mounts, roots and namespaces.
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_UNSHARE, unix.SYS_SETNS,

@@ -68,8 +68,8 @@ func TestFilterIsTheListed(t *testing.T) {
 	update(t, "testdata/calls.txt", head+rows.String())
 
 	// The same is said by what the kernel runs: here, and on the other architecture.
-	judges(t, "here", architecture, &own)
-	judges(t, "the agent's own", architecture, &forks)
+	judgesAll(t, "here", architecture, &own)
+	judgesAll(t, "the agent's own", architecture, &forks)
 	other, arch := arm, uint32(unix.AUDIT_ARCH_AARCH64)
 	if runtime.GOARCH == "arm64" {
 		other, arch = x86, unix.AUDIT_ARCH_X86_64
@@ -80,11 +80,11 @@ func TestFilterIsTheListed(t *testing.T) {
 			elsewhere[number] = own[is]
 		}
 	}
-	judges(t, "elsewhere", arch, &elsewhere)
+	judgesAll(t, "elsewhere", arch, &elsewhere)
 }
 
-// judges goes through all numbers.
-func judges(t *testing.T, what string, arch uint32, judged *table) {
+// judgesAll goes through all numbers.
+func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 	t.Helper()
 	code := assemble(arch, judged, notify)
 	if len(code) > codeSize {

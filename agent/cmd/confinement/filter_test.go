@@ -48,16 +48,28 @@ func verdict(t *testing.T, code []unix.SockFilter, arch, number uint32, args ...
 	return 0
 }
 
-// TestFilterJudges looks at the edges of what the filter tells apart.
+// A judged call is one with these arguments, and the filter's result for it.
+type judged struct {
+	name   string
+	number uint32
+	args   []uint64
+	want   uint32
+}
+
+func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
+	t.Helper()
+	for _, call := range calls {
+		if got := verdict(t, code, architecture, call.number, call.args...); got != call.want {
+			t.Errorf("%s: %#x, want %#x", call.name, got, call.want)
+		}
+	}
+}
+
+// The edges of what the filter tells apart.
 func TestFilterJudges(t *testing.T) {
 	listed := judgements(false)
 	code := assemble(architecture, &listed, notify)
-	for _, test := range []struct {
-		name   string
-		number uint32
-		args   []uint64
-		want   uint32
-	}{
+	judges(t, code, []judged{
 		{"read", unix.SYS_READ, nil, allow},
 		{"a gap", 400, nil, unknown},
 		{"of no use", unix.SYS_CACHESTAT, nil, unknown},
@@ -86,6 +98,35 @@ func TestFilterJudges(t *testing.T) {
 		{"SIOCGIFBR", unix.SYS_IOCTL, []uint64{3, 0x8940}, noRequest},
 		{"SIOCBRADDBR, with a high bit", unix.SYS_IOCTL, []uint64{3, 0x89a0 | 1<<32}, noRequest},
 		{"SIOCGIFCONF", unix.SYS_IOCTL, []uint64{0, 0x8912}, allow},
+		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
+		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
+		{"another filter, by its older name", unix.SYS_PRCTL, []uint64{unix.PR_SET_SECCOMP, 2}, invalid},
+		{"a core of its own", unix.SYS_PRCTL, []uint64{unix.PR_SCHED_CORE, 1}, invalid},
+		{"a name", unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME}, allow},
+		{"not to be cached", unix.SYS_FADVISE64, []uint64{3, 0, 0, unix.FADV_DONTNEED}, ignore},
+		{"to be read ahead", unix.SYS_FADVISE64, []uint64{3, 0, 0, 3}, allow},
+		{"memory", unix.SYS_MMAP, []uint64{0, 4096, 3, unix.MAP_ANON | unix.MAP_PRIVATE}, allow},
+		{"huge pages", unix.SYS_MMAP, []uint64{0, 2 << 20, 3, unix.MAP_ANON | unix.MAP_PRIVATE | unix.MAP_HUGETLB}, noMemory},
+		{"a file of huge pages", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_CLOEXEC | unix.MFD_HUGETLB}, noMemory},
+		{"a segment of huge pages", unix.SYS_SHMGET, []uint64{0, 2 << 20, 0o1600 | hugeSegment}, noMemory},
+		{"a lock of a process", unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, allow},
+		{"a lock of nobody", unix.SYS_FCNTL, []uint64{3, unix.F_OFD_SETLK}, invalid},
+		{"an old limit of cores", unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_CORE}, ignore},
+		{"a limit of files", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_NOFILE, 1 << 40, 0}, allow},
+		{"a limit of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 40, 0}, ignore},
+		{"a limit of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 0}, ignore},
+		{"the limit of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 0, 1 << 40}, allow},
+		{"both limits of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 40, 1 << 40}, refuse},
+		{"both limits of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 4096}, refuse},
+	}...)
+	if got := verdict(t, code, unix.AUDIT_ARCH_I386, unix.SYS_READ); got != killProcess {
+		t.Errorf("another architecture: %#x", got)
+	}
+}
+
+func TestFilterJudgesSockets(t *testing.T) {
+	listed := judgements(false)
+	judges(t, assemble(architecture, &listed, notify), []judged{
 		{"TCP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, allow},
 		{"TCP by its number, with flags", unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK, unix.IPPROTO_TCP}, allow},
 		{"UDP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
@@ -120,49 +161,16 @@ func TestFilterJudges(t *testing.T) {
 		{"multicast of IPv6", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_IPV6, unix.IPV6_JOIN_GROUP}, refuse},
 		{"multicast of IPv4", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_IP, unix.IP_ADD_MEMBERSHIP}, refuse},
 		{"a kind of service", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_IP, unix.IP_TOS}, allow},
-		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
-		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
-		{"another filter, by its older name", unix.SYS_PRCTL, []uint64{unix.PR_SET_SECCOMP, 2}, invalid},
-		{"a core of its own", unix.SYS_PRCTL, []uint64{unix.PR_SCHED_CORE, 1}, invalid},
-		{"a name", unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME}, allow},
-		{"not to be cached", unix.SYS_FADVISE64, []uint64{3, 0, 0, unix.FADV_DONTNEED}, ignore},
-		{"to be read ahead", unix.SYS_FADVISE64, []uint64{3, 0, 0, 3}, allow},
-		{"memory", unix.SYS_MMAP, []uint64{0, 4096, 3, unix.MAP_ANON | unix.MAP_PRIVATE}, allow},
-		{"huge pages", unix.SYS_MMAP, []uint64{0, 2 << 20, 3, unix.MAP_ANON | unix.MAP_PRIVATE | unix.MAP_HUGETLB}, noMemory},
-		{"a file of huge pages", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_CLOEXEC | unix.MFD_HUGETLB}, noMemory},
-		{"a segment of huge pages", unix.SYS_SHMGET, []uint64{0, 2 << 20, 0o1600 | hugeSegment}, noMemory},
-		{"a lock of a process", unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, allow},
-		{"a lock of nobody", unix.SYS_FCNTL, []uint64{3, unix.F_OFD_SETLK}, invalid},
-		{"an old limit of cores", unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_CORE}, ignore},
-		{"a limit of files", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_NOFILE, 1 << 40, 0}, allow},
-		{"a limit of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 40, 0}, ignore},
-		{"a limit of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 0}, ignore},
-		{"the limit of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 0, 1 << 40}, allow},
-		{"both limits of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 40, 1 << 40}, refuse},
-		{"both limits of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 4096}, refuse},
 		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, noFamily},
 		{"audit", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, noFamily},
-	} {
-		if got := verdict(t, code, architecture, test.number, test.args...); got != test.want {
-			t.Errorf("%s: %#x, want %#x", test.name, got, test.want)
-		}
-	}
-	for _, test := range []struct {
-		name   string
-		number uint32
-		args   []uint64
-		want   uint32
-	}{
+	}...)
+}
+
+func TestFilterOfCommands(t *testing.T) {
+	judges(t, commandFilter, []judged{
 		{"clone3", unix.SYS_CLONE3, nil, unknown},
 		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
 		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
 		{"read", unix.SYS_READ, nil, allow},
-	} {
-		if got := verdict(t, commandFilter, architecture, test.number, test.args...); got != test.want {
-			t.Errorf("of a command: %s: %#x, want %#x", test.name, got, test.want)
-		}
-	}
-	if got := verdict(t, code, unix.AUDIT_ARCH_I386, unix.SYS_READ); got != killProcess {
-		t.Errorf("another architecture: %#x", got)
-	}
+	}...)
 }

@@ -34,7 +34,7 @@ type counts struct {
 	refused, oomKills  int64
 	refusedTogether    int64 // the group's share of what the limit of all commands together refused
 	cpu                int64 // nanoseconds, as the scheduler counts them
-	user, system       int64 // likewise, as the kernel guesses from whom its timer interrupts
+	user, system       int64 // likewise, as the kernel estimates them by its timer's interrupts
 	read, written      int64
 	memory, mostMemory int64
 	mostProcesses      int64

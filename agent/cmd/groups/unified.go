@@ -53,7 +53,7 @@ type refusals struct {
 }
 
 // of returns how many are charged to c's group. What the kernel counted since the last
-// look at any group is charged to the group with the most processes, if all groups
+// call for any group is charged to the group with the most processes, if all groups
 // together are at the limit, or if that group has more than half of it. Otherwise no
 // group is charged. The lock covers the reads: the sizes belong to the count that was
 // read with them.

@@ -81,7 +81,7 @@ func (p *process) Measure() (m serve.Measure) {
 	defer p.starter.reaper.mu.Unlock()
 	m.CPU += p.usage.User + p.usage.System
 	if p.alone() && p.group.CountsCPU() {
-		m.CPU = max(m.CPU, p.group.CPU()) // misses nobody
+		m.CPU = max(m.CPU, p.group.CPU()) // which misses no process
 	}
 	return m
 }
