@@ -80,7 +80,7 @@ func (x *exchange) ask(request Request) (Response, error) {
 	if err != nil {
 		return Response{}, &Error{Code: ErrInvalid, Message: err.Error()}
 	}
-	if err := x.write(frame); err != nil {
+	if err := writeFrame(x.conn, frame); err != nil {
 		return Response{}, err
 	}
 	body, err := x.expect(KindResponse)
@@ -130,12 +130,18 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + " …"
 }
 
-// expect reads a frame that must be of this kind.
-func (x *exchange) expect(kind Kind) ([]byte, error) {
-	got, body, err := x.frames.Next()
+// next reads a frame, where the stream must not end.
+func (x *exchange) next() (Kind, []byte, error) {
+	kind, body, err := x.frames.Next()
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
+	return kind, body, err
+}
+
+// expect reads a frame that must be of this kind.
+func (x *exchange) expect(kind Kind) ([]byte, error) {
+	got, body, err := x.next()
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +149,6 @@ func (x *exchange) expect(kind Kind) ([]byte, error) {
 		return nil, fmt.Errorf("%w: kind %d where %d was due", ErrProtocol, got, kind)
 	}
 	return body, nil
-}
-
-func (x *exchange) write(frame []byte) error {
-	return writeFrame(x.conn, frame)
 }
 
 func writeFrame(conn net.Conn, frame []byte) error {

@@ -40,10 +40,7 @@ func ListFiles(ctx context.Context, conn net.Conn, list ListDir, each func(FileI
 
 // nextFile reads a KindFile or KindEnd frame.
 func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
-	kind, body, err := x.frames.Next()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
+	kind, body, err := x.next()
 	if err != nil {
 		return FileInfo{}, false, err
 	}
@@ -151,10 +148,7 @@ func (r *fileReader) Read(p []byte) (int, error) {
 }
 
 func (r *fileReader) next() error {
-	kind, body, err := r.x.frames.Next()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
+	kind, body, err := r.x.next()
 	if err != nil {
 		return r.x.fail(err)
 	}
@@ -287,12 +281,12 @@ func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
 		}
 		if n > 0 {
 			appendHeader(buffer[:0], KindData, n)
-			if err := x.write(buffer[:headerSize+n]); err != nil {
+			if err := writeFrame(x.conn, buffer[:headerSize+n]); err != nil {
 				return err
 			}
 		}
 		if ended {
-			return x.write(AppendFrame(nil, KindEnd, nil))
+			return writeFrame(x.conn, AppendFrame(nil, KindEnd, nil))
 		}
 		left -= int64(n)
 	}

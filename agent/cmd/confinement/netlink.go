@@ -45,8 +45,9 @@ const (
 // countNetlink answers the filter's listener about each call that would make a netlink socket.
 // It returns if the listener fails; then such calls are ENOSYS.
 func countNetlink(listener int) {
-	own, _ := netlinkSockets()           // the agent's: programs make none before it answers here
-	_ = unix.SetNonblock(listener, true) // so that no thread has to wait for it
+	protocols, _ := proc.Open("/proc/self/net/protocols") // without it every call is refused
+	own, _ := netlinkSockets(protocols)                   // the agent's: programs make none before it answers here
+	_ = unix.SetNonblock(listener, true)                  // so that no thread has to wait for it
 	file := os.NewFile(uintptr(listener), "netlink")
 	defer func() { _ = file.Close() }()
 	conn, err := file.SyscallConn()
@@ -56,7 +57,7 @@ func countNetlink(listener int) {
 			if ready, err := unix.Poll(poll, 0); ready == 0 || err == unix.EINTR {
 				return false
 			}
-			err = answer(int(fd), own)
+			err = answer(int(fd), protocols, own)
 			return true
 		})
 		err = errors.Join(err, readErr)
@@ -65,7 +66,7 @@ func countNetlink(listener int) {
 
 // answer answers one call, where own sockets aren't those of programs. It returns an error if the
 // listener fails.
-func answer(listener, own int) error {
+func answer(listener int, protocols *proc.File, own int) error {
 	var n notice
 	switch err := ioctl(listener, receiveNotice, unsafe.Pointer(&n)); err {
 	case nil:
@@ -75,7 +76,7 @@ func answer(listener, own int) error {
 		return err
 	}
 	r := reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-	if count, known := netlinkSockets(); !known || count-own >= mostNetlink {
+	if count, known := netlinkSockets(protocols); !known || count-own >= mostNetlink {
 		r.flags, r.errno = 0, -int32(unix.ENOBUFS)
 	}
 	_ = ioctl(listener, sendReply, unsafe.Pointer(&r)) // the caller may be gone
@@ -90,8 +91,8 @@ func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 }
 
 // netlinkSockets returns how many there are in this network, if known.
-func netlinkSockets() (count int, known bool) {
-	err := proc.EachLine("/proc/self/net/protocols", func(row []byte) {
+func netlinkSockets(protocols *proc.File) (count int, known bool) {
+	_, err := protocols.EachLine(func(row []byte) {
 		if n, ok := socketsOf(row, "NETLINK"); ok {
 			count, known = n, true
 		}

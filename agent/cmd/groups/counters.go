@@ -18,7 +18,7 @@ import (
 type Counters struct {
 	trees map[string]int // by controller; in version 2 only unified
 	name  string
-	kept  *keptFiles // nil: none
+	kept  *keptFiles
 	start counts
 	peak  int64 // the most processes that were seen
 
@@ -40,23 +40,22 @@ type counts struct {
 	mostProcesses      int64
 }
 
-// keptFiles are the files of a group that were read once, by name. A command has
+// keptFiles are the files of groups that were read once, by group and name. A command has
 // some twenty reads of them, most of whose cost would be the opening.
 type keptFiles struct {
 	mu   sync.Mutex // the watch reads them, too
-	open map[string]int
+	open map[[2]string]int
 }
 
-func newKeptFiles() *keptFiles { return &keptFiles{open: map[string]int{}} }
+func newKeptFiles() *keptFiles { return &keptFiles{open: map[[2]string]int{}} }
 
 // peakFile can be reset by writing to it.
 const peakFile = "memory.max_usage_in_bytes"
 
 // Begin notes the counters before a command is started.
 func (c *Counters) Begin() {
-	if fd, done := c.file("memory", peakFile); fd >= 0 {
+	if fd := c.file("memory", peakFile); fd >= 0 {
 		_, _ = unix.Pwrite(fd, []byte("0"), 0)
-		done()
 	}
 	if c.isUnified() {
 		c.forgetPeak()
@@ -197,28 +196,25 @@ func sum(text []byte, key string) (all int64) {
 
 // text reads a file of the group into buf.
 func (c *Counters) text(buf []byte, controller, file string) []byte {
-	fd, done := c.file(controller, file)
+	fd := c.file(controller, file)
 	if fd < 0 {
 		return nil
 	}
-	defer done()
 	n, _ := unix.Pread(fd, buf, 0)
 	return buf[:max(n, 0)]
 }
 
-// file returns a file of the group, -1 where there is none, and what is called
-// when it was read.
-func (c *Counters) file(controller, file string) (fd int, done func()) {
+// file returns a file of the group; -1 where there is none.
+func (c *Counters) file(controller, file string) int {
 	tree := c.tree(controller)
 	if tree < 0 {
-		return -1, nil
+		return -1
 	}
-	if c.kept != nil {
-		c.kept.mu.Lock()
-		defer c.kept.mu.Unlock()
-		if fd, ok := c.kept.open[file]; ok {
-			return fd, func() {}
-		}
+	c.kept.mu.Lock()
+	defer c.kept.mu.Unlock()
+	key := [2]string{c.name, file}
+	if fd, ok := c.kept.open[key]; ok {
+		return fd
 	}
 	flags := unix.O_RDONLY
 	if file == peakFile {
@@ -226,11 +222,8 @@ func (c *Counters) file(controller, file string) (fd int, done func()) {
 	}
 	fd, err := openIn(tree, c.name+"/"+file, flags)
 	if err != nil {
-		return -1, nil
+		return -1
 	}
-	if c.kept != nil {
-		c.kept.open[file] = fd
-		return fd, func() {}
-	}
-	return fd, func() { _ = unix.Close(fd) }
+	c.kept.open[key] = fd
+	return fd
 }

@@ -87,7 +87,9 @@ func (c *Counters) largest() (name string) {
 }
 
 // of returns the counters of another group.
-func (c *Counters) of(name string) *Counters { return &Counters{trees: c.trees, name: name} }
+func (c *Counters) of(name string) *Counters {
+	return &Counters{trees: c.trees, name: name, kept: c.kept}
+}
 
 // processorTime returns it in nanoseconds: all, the user's, and the system's.
 func (c *Counters) processorTime() (all, user, system int64) {

@@ -48,7 +48,7 @@ func TestRefusedForksAreNamedOnce(t *testing.T) {
 	defer func() { _ = unix.Close(tree) }()
 	together := &refusals{by: map[string]int64{}}
 	open := func(name string) *Counters {
-		return &Counters{trees: map[string]int{unified: tree}, name: name, together: together}
+		return &Counters{trees: map[string]int{unified: tree}, name: name, kept: newKeptFiles(), together: together}
 	}
 	neighbour, bomb := open("x0"), open("x1")
 	expect := func(when string, ofNeighbour, ofBomb int64) {

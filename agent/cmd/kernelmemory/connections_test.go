@@ -31,7 +31,6 @@ func TestMeasuringNeedsNoNewFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer list.Close()
 	locks, nobodys := &Locks{list}, func(int) (bool, error) { return false, nil }
 	withoutFiles(t, func() {
 		if excessive, err := c.Excessive(); excessive || err != nil {
@@ -45,7 +44,6 @@ func TestMeasuringNeedsNoNewFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer directory.Close()
 	if excessive, err := (&Connections{diag: -1, lists: [2]*proc.File{directory, nil}}).Excessive(); excessive || err == nil {
 		t.Errorf("connections that can't be read: %t, %v", excessive, err)
 	}
@@ -209,7 +207,6 @@ func inNetwork(t testing.TB, do func()) (c *Connections) {
 		}
 		for i, protocol := range []string{"tcp", "tcp6"} { // of the thread's network
 			if err == nil {
-				_ = c.lists[i].Close()
 				c.lists[i], err = proc.Open("/proc/thread-self/net/" + protocol)
 			}
 		}

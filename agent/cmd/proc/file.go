@@ -33,14 +33,6 @@ func Open(path string) (*File, error) {
 	}
 }
 
-// Close closes the file.
-func (f *File) Close() error {
-	if f == nil {
-		return nil
-	}
-	return unix.Close(f.fd)
-}
-
 // EachLine calls each with the first [MaxLines] lines, and reports whether these were all.
 func (f *File) EachLine(each func(line []byte)) (all bool, err error) {
 	if f == nil {
@@ -69,16 +61,4 @@ func (f *File) EachLine(each func(line []byte)) (all bool, err error) {
 		kept = copy(buf[:], text[end:])
 	}
 	return false, nil
-}
-
-// EachLine calls each with the first [MaxLines] lines of a file of /proc. A file that the
-// machine doesn't have has none.
-func EachLine(path string, each func(line []byte)) error {
-	f, err := Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	_, err = f.EachLine(each)
-	return err
 }

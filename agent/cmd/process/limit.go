@@ -21,7 +21,7 @@ import (
 // they hold from its first instruction on, and never for the agent. That costs about 2 ms, which
 // commands without limits are spared.
 //
-//	agent limited CPU PROCESSES FILES SIZE n m FILE…(n) ENV…(m) ARGV…
+//	agent limited CPU SIZE FILES PROCESSES n m FILE…(n) ENV…(m) ARGV…
 //
 // The environment is passed as arguments, so that the Go runtime doesn't use it.
 const Limited = "limited"
@@ -54,8 +54,10 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	if seconds > 0 {
 		seconds++ // the kernel's limit is each process's: it is for what the watch can't see
 	}
-	argv := []string{"agent", Limited, strconv.FormatInt(int64(seconds), 10), strconv.Itoa(limits.Processes), strconv.Itoa(limits.OpenFiles),
-		strconv.FormatInt(limits.FileSize, 10), strconv.Itoa(len(candidates)), strconv.Itoa(len(start.Env))}
+	argv := []string{"agent", Limited}
+	for _, n := range []int64{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes), int64(len(candidates)), int64(len(start.Env))} {
+		argv = append(argv, strconv.FormatInt(n, 10))
+	}
 	argv = slices.Concat(argv, candidates, start.Env, start.Argv)
 	attr.Env, attr.Files = nil, append(slices.Clone(attr.Files), uintptr(fds[1]))
 	err := s.reaper.start(p, f, "/proc/self/exe", argv, attr)
@@ -120,8 +122,7 @@ func BecomeLimited(args []string) error {
 		return errArguments
 	}
 	for i, resource := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
-		limit := uint64(numbers[[]int{0, 3, 2, 1}[i]])
-		if err := limitTo(resource, limit); err != nil {
+		if err := limitTo(resource, uint64(numbers[i])); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		p.refusedBefore = s.Inner.Refused()
 	}
 	attr := &syscall.ProcAttr{
-		Dir: dir, Env: start.Env, Files: streams.Files(),
+		Dir: dir, Env: start.Env, Files: streams.Files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
 	}
 	if s.marking {

@@ -15,11 +15,11 @@ import (
 
 // Streams are a command's descriptors 0 to 2, and the agent's ends of them.
 type Streams struct {
+	Files          []uintptr      // the command's, by number
 	Stdin          io.WriteCloser // nil: none
 	Stdout, Stderr *Outlet
 
-	theirs    []uintptr  // the command's, by number
-	handed    []int      // those of theirs that are closed once the command has them
+	handed    []int      // those of Files that are closed once the command has them
 	ours      []*os.File // closed at the end
 	terminals []*os.File // those of ours that are terminals; the first is the controlling one
 }
@@ -61,7 +61,7 @@ func (s *Streams) openPipes(null int, stdin bool, owner int) error {
 		return err
 	}
 	s.Stdout, s.Stderr = newOutlet(ourOut, false), newOutlet(ourErrors, false)
-	s.theirs = []uintptr{uintptr(in), uintptr(out), uintptr(errors)}
+	s.Files = []uintptr{uintptr(in), uintptr(out), uintptr(errors)}
 	return nil
 }
 
@@ -82,9 +82,6 @@ func (s *Streams) pipe(which, owner int) (theirs int, ours *os.File, err error) 
 	}
 	return theirs, ours, err
 }
-
-// Files returns the command's descriptors, by number.
-func (s *Streams) Files() []uintptr { return s.theirs }
 
 // HandedOver closes the command's ends, once the command has them or never will.
 func (s *Streams) HandedOver() {

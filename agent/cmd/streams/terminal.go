@@ -40,7 +40,7 @@ func (s *Streams) openTerminals(size agent.Size, owner int) error {
 	s.Stdin = &keyboard{file: s.terminals[0], last: '\n'}
 	s.Stdout, s.Stderr = newOutlet(s.terminals[0], true), newOutlet(s.terminals[1], true)
 	first, second := uintptr(s.handed[0]), uintptr(s.handed[1])
-	s.theirs = []uintptr{first, first, second}
+	s.Files = []uintptr{first, first, second}
 	return nil
 }
 
