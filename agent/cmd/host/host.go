@@ -25,14 +25,14 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// FirstGroups is the first descriptor of [Options.Groups].
-const FirstGroups = 4
+// firstGroups is the first descriptor of [Options.Groups].
+const firstGroups = 4
 
 // Options say how an agent serves.
 type Options struct {
 	Version       string
 	Workspace     string
-	Groups        string // controllers whose groups of commands are inherited as descriptors from FirstGroups on; see groups.Open
+	Groups        string // controllers whose groups of commands are inherited, as descriptors from 4 on; see groups.Open
 	OpenFiles     int    // limit of each process of a command; 0: as many as the agent
 	Degraded      bool   // serve without some of the confinement, too
 	NoRoot        bool   // no command may be root, since root is the machine's
@@ -41,7 +41,7 @@ type Options struct {
 	Task          bool   // a task of Nomad's, where the confinement must hold although the agent isn't PID 1
 
 	Inner *groups.Inner // nil: the runner has no kernel of its own
-	Ready func() error  // called when the agent can serve; nil: nothing is
+	Ready func() error  // called when the agent can serve; nil: nothing to call
 }
 
 // A host is the runner, or the machine, that the agent is in. It is a [serve.Host].
@@ -150,7 +150,7 @@ func newHost(o Options) (*host, error) {
 		return nil, err
 	}
 	if o.Groups != "" {
-		if c.Groups, err = groups.Open(o.Groups, FirstGroups, thread, fork); err != nil {
+		if c.Groups, err = groups.Open(o.Groups, firstGroups, thread, fork); err != nil {
 			return nil, err
 		}
 	}

@@ -57,9 +57,8 @@ func (p *process) owns(pid int, all map[int]proc.Status, only bool) bool {
 	return false
 }
 
-// Measure implements serve.Process. Processor time is that of the living and of
-// those that were waited for. A process whose parent ignores
-// SIGCHLD is missing once it has ended.
+// Measure implements serve.Process. Processor time is that of the living and of those that were
+// waited for: a process whose parent ignores SIGCHLD is missing once it has ended.
 func (p *process) Measure() (m serve.Measure) {
 	count := func(pid int) {
 		cpu, threads := proc.ReadStat(pid)

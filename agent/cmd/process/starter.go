@@ -19,16 +19,18 @@ import (
 
 // Config says where and how a [Starter] starts commands.
 type Config struct {
-	Thread      *confinement.Thread                    // starts commands of the user where Groups is nil
-	Launch      launch.Func                            // starts commands where Groups is nil
-	Groups      *groups.Groups                         // nil: commands are in the agent's own
-	Inner       *groups.Inner                          // of the runner's own kernel; nil: it has none
-	Connections interface{ Excessive() (bool, error) } // of the runner's network
+	Thread *confinement.Thread // starts commands of the user where Groups is nil
+	Launch launch.Func         // starts commands where Groups is nil
+	Groups *groups.Groups      // nil: commands are in the agent's own
+	Inner  *groups.Inner       // of the runner's own kernel; nil: it has none
+	OwnIPC bool                // objects of System V here are this runner's alone
+	NoRoot bool                // no command may be root
+
+	// Connections of the runner's network, and locks of its files.
+	Connections interface{ Excessive() (bool, error) }
 	Locks       interface {
 		Excessive(holds func(pid int) (bool, error)) (bool, error)
-	} // of files in the runner
-	OwnIPC bool // objects of System V here are this runner's alone
-	NoRoot bool // no command may be root
+	}
 }
 
 // A Starter starts commands. Its methods are safe for concurrent use.
@@ -89,15 +91,15 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.marking {
 		owner = int(who)
 	}
-	streams, err := streams.Open(start, s.null, owner)
+	ends, err := streams.Open(start, s.null, owner)
 	if err != nil {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "no room for pipes or terminals: " + err.Error()}
 	}
-	defer streams.HandedOver()
-	p := &process{Streams: streams, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
+	defer ends.HandedOver()
+	p := &process{Streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
 	if s.Groups != nil {
 		if p.group, err = s.Groups.Take(start.Privileged); err != nil {
-			streams.Close()
+			ends.Close()
 			return nil, err
 		}
 		if p.alone() {
@@ -108,7 +110,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		p.refusedBefore = s.Inner.Refused()
 	}
 	attr := &syscall.ProcAttr{
-		Dir: dir, Env: start.Env, Files: streams.Files,
+		Dir: dir, Env: start.Env, Files: ends.Files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
 	}
 	if s.marking {
@@ -118,7 +120,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		return p, nil
 	}
 	p.leaveGroup()
-	streams.Close()
+	ends.Close()
 	var known *agent.Error
 	if errors.As(err, &known) {
 		return nil, known
