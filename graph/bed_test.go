@@ -25,8 +25,9 @@ func TestMain(m *testing.M) {
 
 // A bed is the API over an engine with a fake cluster and a real store.
 type bed struct {
-	t   testing.TB
-	url string
+	t      testing.TB
+	url    string
+	engine *engine.Engine
 }
 
 func newBed(t testing.TB) bed {
@@ -65,7 +66,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 		}
 	})
 	t.Cleanup(func() { stop(); <-ended })
-	return bed{t, server.URL}
+	return bed{t, server.URL, eng}
 }
 
 // ask sends an operation whose variables are "in" and "id", and decodes what

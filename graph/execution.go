@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -132,14 +133,41 @@ func (r execution) OutputURL(_ context.Context, of *runtime.Execution) (string, 
 	return r.links.Output(of.ID), nil
 }
 
-// ExecutionEvents passes on what follow hands it: no transport asks for it
-// another way.
-func (r subscription) ExecutionEvents(ctx context.Context, _ string, _ *string, _ *bool) (<-chan model.ExecutionEvent, error) {
-	handed, ok := ctx.Value(handedKey{}).(chan model.ExecutionEvent)
-	if !ok {
-		return nil, runtime.Errorf(runtime.CodeInternal, "the transport doesn't follow executions")
+// ExecutionEvents sends an execution's events. ExecutionFinished is missing where
+// they can't be read to the end. Transports have a faster way: see follower.
+func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error) {
+	events, err := r.engine.Events(ctx, runtime.ExecutionID(id), orZero(after))
+	if err != nil {
+		return nil, err
 	}
-	return handed, nil
+	if orZero(resizes) {
+		events.WithResizes()
+	}
+	out := make(chan model.ExecutionEvent)
+	err = r.engine.Go(ctx, func(ctx context.Context) {
+		defer close(out)
+		defer r.engine.Watching(engine.WatchExecution)()
+		sendEvents(ctx, events, out)
+		_ = events.Close() // it was only read
+	})
+	if err != nil {
+		return nil, errors.Join(err, events.Close())
+	}
+	return out, nil
+}
+
+func sendEvents(ctx context.Context, events *engine.Events, out chan<- model.ExecutionEvent) {
+	for {
+		event, err := events.Next(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case out <- model.NewExecutionEvent(event):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // What a page of output takes in memory, in bytes: 98,304 chunks without text, six pages in each of four

@@ -13,16 +13,24 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/graph/feed"
+	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// follow opens executionEvents for a transport. Output, of which there is much,
-// is encoded here, once for all watchers who select the same; the other
-// events go through the executor, one by one.
-func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *graphql.OperationContext, after string) (transport.Stream, error) {
+// A follower serves executionEvents to transports. It encodes output, of which there
+// is much, once for all subscribers that select the same. The other events go through
+// an executor, one by one.
+type follower struct {
+	resolver  *resolver
+	presenter presenter
+	feeds     feed.Feeds
+}
+
+// follow is a transport.Source.
+func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, after string) (transport.Stream, error) {
 	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
 	if len(fields) != 1 || fields[0].Name != "executionEvents" {
 		return nil, nil
@@ -35,7 +43,7 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 	}
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) {
-		events, err := r.engine.Events(ctx, id, after)
+		events, err := f.resolver.engine.Events(ctx, id, after)
 		if err == nil && resizes {
 			events.WithResizes()
 		}
@@ -45,18 +53,33 @@ func (r *resolver) follow(ctx context.Context, exec graphql.GraphExecutor, op *g
 	if name := encode.twice(); name != "" {
 		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name))
 	}
-	watcher, err := r.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
+	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &eventStream{watcher: watcher, left: r.engine.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
-	s.respond = func() *graphql.Response {
-		if s.next == nil {
-			s.next, s.ctx = exec.DispatchOperation(context.WithValue(ctx, handedKey{}, s.events), op)
-		}
-		return s.next(s.ctx)
-	}
+	s := &eventStream{watcher: watcher, left: f.resolver.engine.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	exec := f.presenter.executor(generated.Config{Resolvers: followed{f.resolver, s.events}})
+	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil
+}
+
+// followed are the resolvers of one stream, whose executionEvents are its events.
+type followed struct {
+	*resolver
+	events <-chan model.ExecutionEvent
+}
+
+func (f followed) Subscription() generated.SubscriptionResolver {
+	return followedSubscription{subscription{f.resolver}, f.events}
+}
+
+type followedSubscription struct {
+	subscription
+	events <-chan model.ExecutionEvent
+}
+
+func (s followedSubscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
+	return s.events, nil
 }
 
 func followArguments(args map[string]any, resume string) (id runtime.ExecutionID, after string, err error) {
@@ -80,19 +103,13 @@ func at(field graphql.CollectedField, err error) error {
 	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
 }
 
-// handedKey finds the channel through which a stream hands events to the
-// resolver.
-type handedKey struct{}
-
-// An eventStream is one watcher.
+// An eventStream is one subscriber's.
 type eventStream struct {
 	watcher *feed.Watcher
-	left    func() // nobody watches through it any more
+	left    func() // ends its count as a watcher
 	field   graphql.CollectedField
-	events  chan model.ExecutionEvent
-	respond func() *graphql.Response
-	next    graphql.ResponseHandler
-	ctx     context.Context // the executor's own, which its handler must be called with
+	events  chan model.ExecutionEvent // capacity 1: the event that respond is to encode
+	respond graphql.ResponseHandler
 }
 
 // Next implements transport.Stream.
@@ -107,7 +124,7 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
 	}
 	s.events <- model.NewExecutionEvent(item.Event)
-	response := s.respond()
+	response := s.respond(ctx)
 	if response == nil {
 		return transport.Message{}, context.Cause(ctx)
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -11,8 +12,11 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // encoded is an event of output as a subscription gets it.
@@ -36,8 +40,48 @@ func encoded(t *testing.T, query string, variables map[string]any, event engine.
 	return out["data"].(map[string]any)
 }
 
+// output is an event of which every field has a value.
+var output = engine.Event{
+	Kind: engine.EventOutput, Cursor: "c-_1", Stream: runtime.Stderr, Data: []byte("a\xff\"\n"),
+	At: time.Date(2026, 11, 20, 22, 27, 0, 120, time.FixedZone("CET", 3600)),
+}
+
+// encodedByExecutor is the event as gqlgen encodes it.
+func encodedByExecutor(t *testing.T, query string, event engine.Event) map[string]any {
+	t.Helper()
+	events := make(chan model.ExecutionEvent, 1)
+	exec := presenter{}.executor(generated.Config{Resolvers: followed{&resolver{}, events}})
+	ctx := graphql.StartOperationTrace(t.Context())
+	op, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	respond, ctx := exec.DispatchOperation(ctx, op)
+	events <- model.NewExecutionEvent(event)
+	response := respond(ctx)
+	var out map[string]any
+	if err := json.Unmarshal(response.Data, &out); err != nil || response.Errors != nil {
+		t.Fatalf("%s: %v %v", response.Data, err, response.Errors)
+	}
+	return out
+}
+
+// TestEveryFieldOfOutputIsEncoded as gqlgen encodes it: newOutputEncoder knows the fields
+// of ExecutionOutput by name.
+func TestEveryFieldOfOutputIsEncoded(t *testing.T) {
+	fields := []string{"__typename"}
+	for _, field := range schema().Types["ExecutionOutput"].Fields {
+		fields = append(fields, field.Name)
+	}
+	for _, field := range fields {
+		query := `subscription { executionEvents(executionId: "1") { ... on ExecutionOutput { ` + field + ` } } }`
+		if diff := cmp.Diff(encodedByExecutor(t, query, output), encoded(t, query, nil, output)); diff != "" {
+			t.Errorf("%s: %s", field, diff)
+		}
+	}
+}
+
 func TestOutputIsEncodedAsSelected(t *testing.T) {
-	event := engine.Event{Kind: engine.EventOutput, Cursor: "c-_1", Stream: runtime.Stderr, Data: []byte("a\xff\"\n"), At: time.Date(2026, 11, 20, 22, 27, 0, 120, time.FixedZone("CET", 3600))}
 	all := map[string]any{"__typename": "ExecutionOutput", "cursor": "c-_1", "stream": "STDERR", "text": "a�\"\n", "base64": "Yf8iCg==", "at": "2026-11-20T21:27:00.00000012Z"}
 	for query, want := range map[string]map[string]any{
 		`subscription { executionEvents(executionId: 1) { __typename cursor ... on ExecutionOutput { stream text base64 at } } }`: {"executionEvents": all},
@@ -47,7 +91,7 @@ func TestOutputIsEncodedAsSelected(t *testing.T) {
 		`subscription($no: Boolean = false) { executionEvents(executionId: 1) { cursor @include(if: $no) ... on ExecutionOutput @skip(if: $no) { stream } } }`: {
 			"executionEvents": map[string]any{"stream": "STDERR"}},
 	} {
-		if diff := cmp.Diff(want, encoded(t, query, map[string]any{"no": false}, event)); diff != "" {
+		if diff := cmp.Diff(want, encoded(t, query, map[string]any{"no": false}, output)); diff != "" {
 			t.Errorf("%s: %s", query, diff)
 		}
 	}
@@ -77,4 +121,59 @@ func TestSelectionsTellEncodersApart(t *testing.T) {
 		}
 		seen[selection] = query
 	}
+}
+
+// TestExecutionEventsAreSent by the resolver itself, which transports go past.
+func TestExecutionEventsAreSent(t *testing.T) {
+	b := newBed(t)
+	b.environment("a", 1)
+	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
+	subscribe := func(after *string) []model.ExecutionEvent {
+		events, err := subscription{&resolver{engine: b.engine}}.ExecutionEvents(t.Context(), id, after, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []model.ExecutionEvent
+		for event := range events {
+			all = append(all, event)
+		}
+		return all
+	}
+	all := subscribe(nil)
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	_, started := all[0].(model.ExecutionStarted)
+	printed, isOutput := all[1].(model.ExecutionOutput)
+	_, finished := all[2].(model.ExecutionFinished)
+	if !started || !isOutput || !finished || string(printed.Data) != "hello\n" {
+		t.Errorf("%+v", all)
+	}
+	if rest := subscribe(&printed.Cursor); len(rest) != 1 {
+		t.Errorf("after the output: %+v", rest)
+	}
+	if _, err := (subscription{&resolver{engine: b.engine}}).ExecutionEvents(t.Context(), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
+		t.Errorf("an unknown execution: %v", err)
+	}
+}
+
+// TestExecutionEventsEndWithTheirSubscriber who takes none.
+func TestExecutionEventsEndWithTheirSubscriber(t *testing.T) {
+	b := newBed(t)
+	b.environment("a", 1)
+	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
+	ctx, leave := context.WithCancel(t.Context())
+	events, err := subscription{&resolver{engine: b.engine}}.ExecutionEvents(ctx, id, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	wait.For(t, "the channel is closed", func() bool {
+		select {
+		case _, open := <-events:
+			return !open
+		default:
+			return false
+		}
+	})
 }

@@ -59,7 +59,8 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	presenter := presenter{logger: options.Logger, hints: !options.NoIntrospection}
 	resolver := &resolver{engine: eng, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
-	settings.Source, settings.Present, settings.Recover = resolver.follow, presenter.Present, presenter.Recover
+	follower := &follower{resolver: resolver, presenter: presenter}
+	settings.Source, settings.Present, settings.Recover = follower.follow, presenter.Present, presenter.Recover
 	admission := newAdmission(options.Token)
 	settings.Admit = func(header http.Header, payload map[string]any) string {
 		if err := admission.admit(header, payload); err != nil {
@@ -74,11 +75,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings = settings.WithDefaults()
 
 	documents := newDocumentCache()
-	exec := executor.New(generated.NewExecutableSchema(generated.Config{Resolvers: resolver, Complexity: complexity()}))
+	exec := presenter.executor(generated.Config{Resolvers: resolver, Complexity: complexity()})
 	exec.SetQueryCache(documents)
 	exec.SetParserTokenLimit(transport.MaxTokens)
-	exec.SetErrorPresenter(presenter.Present)
-	exec.SetRecoverFunc(presenter.Recover)
 	exec.SetDisableSuggestion(options.NoIntrospection)
 	exec.Use(documentLimits{documents})
 	exec.Use(extension.FixedComplexityLimit(maxComplexity))
@@ -112,6 +111,14 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		MaxAge:          600,
 	})
 	return checkHost(options.AllowedHosts, checkOrigin(options.AllowedOrigins, crossOrigin.Handler(mux)))
+}
+
+// executor returns an executor whose errors are presented.
+func (p presenter) executor(config generated.Config) *executor.Executor {
+	exec := executor.New(generated.NewExecutableSchema(config))
+	exec.SetErrorPresenter(p.Present)
+	exec.SetRecoverFunc(p.Recover)
+	return exec
 }
 
 // api hands a request to the transport that it is for.

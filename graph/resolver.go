@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/rockpool/rockpool/graph/download"
-	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -16,7 +15,6 @@ type resolver struct {
 	engine  *engine.Engine
 	version string
 	links   *download.Links
-	feeds   feed.Feeds
 }
 
 type (

@@ -123,7 +123,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 		return gqlerror.Wrap(err)
 	}
 	settings.Recover = func(context.Context, any) error { return errors.New("recovered") }
-	settings.Source = func(_ context.Context, _ graphql.GraphExecutor, op *graphql.OperationContext, after string) (Stream, error) {
+	settings.Source = func(_ context.Context, op *graphql.OperationContext, after string) (Stream, error) {
 		p := &printer{open: &b.open}
 		if after != "" {
 			_ = json.Unmarshal([]byte(after), &p.number)

@@ -96,7 +96,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 			l.push(Message{Payload: AppendResponse(nil, refused)})
 			return
 		}
-		stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
+		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
 		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
 			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})

@@ -33,15 +33,17 @@ type Message struct {
 // A Stream is an operation's answers. It is for one goroutine.
 type Stream interface {
 	// Next waits for the next answer; io.EOF is the end. Another error is
-	// presented to the client, and ends the operation.
+	// presented to the client, and ends the operation. ctx is the operation's: it has
+	// gqlgen's operation context, and Charge takes memory by it.
 	Next(ctx context.Context) (Message, error)
 	Close()
 }
 
 // A Source opens subscriptions that have a faster way than the executor's; nil
 // without an error means that this one has none. A client that resumes by a
-// header gives the cursor as after, which goes before the operation's own.
-type Source func(ctx context.Context, exec graphql.GraphExecutor, op *graphql.OperationContext, after string) (Stream, error)
+// header gives the cursor as after, which goes before the operation's own. ctx is
+// as for Stream.Next.
+type Source func(ctx context.Context, op *graphql.OperationContext, after string) (Stream, error)
 
 // Settings are what all transports share. The zero value of each bound is its
 // default; see the constants.
@@ -115,34 +117,34 @@ func prepare(ctx context.Context, exec graphql.GraphExecutor, params *graphql.Ra
 
 func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
-// open starts an operation. An error of the source becomes a stream's only
-// answer, as one of a resolver does.
-func (s Settings) open(ctx context.Context, op operation, h *hold, after string) Stream {
+// open starts an operation. It returns its stream, and the context that the stream's
+// Next must be called with. An error of the source becomes a stream's only answer, as
+// one of a resolver does.
+func (s Settings) open(ctx context.Context, op operation, h *hold, after string) (context.Context, Stream) {
 	ctx = h.charging(ctx)
 	if op.kind() == ast.Subscription && s.Source != nil {
-		stream, err := s.Source(ctx, op.exec, op.context, after)
+		ctx = graphql.WithOperationContext(ctx, op.context)
+		stream, err := s.Source(ctx, op.context, after)
 		if err != nil {
-			ctx = graphql.WithOperationContext(ctx, op.context)
-			return &once{Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
+			return ctx, &once{Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
 		}
 		if stream != nil {
-			return stream
+			return ctx, stream
 		}
 	}
 	next, ctx := op.exec.DispatchOperation(ctx, op.context)
-	return responses{next, ctx, op.kind(), h}
+	return ctx, responses{next, op.kind(), h}
 }
 
 // responses are what the executor answers.
 type responses struct {
 	next graphql.ResponseHandler
-	ctx  context.Context // the executor's own, which its handler must be called with
 	kind ast.Operation
 	h    *hold
 }
 
-func (r responses) Next(context.Context) (Message, error) {
-	response := r.next(r.ctx)
+func (r responses) Next(ctx context.Context) (Message, error) {
+	response := r.next(ctx)
 	if response == nil {
 		return Message{}, io.EOF
 	}

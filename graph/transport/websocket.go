@@ -392,7 +392,7 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	if err := c.execute(h, op); err != nil {
 		return c.failed(ctx, err)
 	}
-	stream := c.open(ctx, op, h, "")
+	ctx, stream := c.open(ctx, op, h, "")
 	defer stream.Close()
 	if err := c.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil {
 		return c.failed(ctx, err)

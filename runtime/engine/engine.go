@@ -160,6 +160,17 @@ func (e *Engine) background(job func(context.Context)) error {
 	}
 }
 
+// Go has Run run f beside itself, and wait for it. f's context ends with ctx, and when
+// Run is to end.
+func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
+	return e.background(func(running context.Context) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(running, func() { cancel(context.Cause(running)) })()
+		f(ctx)
+	})
+}
+
 func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }

@@ -37,13 +37,16 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-
 		}
 	})
 	out := make(chan RunnerEvent)
-	go func() {
+	err := e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer e.Watching(WatchRunners)()
 		defer e.runnerFeed.remove(w)
 		w.send(ctx, ended, out)
-	}()
-	return out, nil
+	})
+	if err != nil {
+		e.runnerFeed.remove(w)
+	}
+	return out, err
 }
 
 // A runnerFeed tells watchers of the runners' changes.

@@ -112,26 +112,24 @@ func (e *Engine) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) 
 // that stands.
 func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID, kind WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
+	var only *pool.Pool
+	if id != "" {
+		var err error
+		if only, err = e.pool(id); err != nil {
+			return nil, err
+		}
+	}
 	out := make(chan T)
-	follow := func(p *pool.Pool) { followPool(ctx, p, out, look, stands) }
-	if id == "" {
-		go func() {
-			defer close(out)
-			defer e.Watching(kind)()
-			e.followPools(ctx, follow)
-		}()
-		return out, nil
-	}
-	p, err := e.pool(id)
-	if err != nil {
-		return nil, err
-	}
-	go func() {
+	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer e.Watching(kind)()
-		follow(p)
-	}()
-	return out, nil
+		follow := func(p *pool.Pool) { followPool(ctx, p, out, look, stands) }
+		if only != nil {
+			follow(only)
+			return
+		}
+		e.followPools(ctx, follow)
+	})
 }
 
 // followPools has every pool followed, and those that come, until ctx ends.

@@ -190,3 +190,29 @@ func TestNothingIsToldTwice(t *testing.T) {
 		t.Errorf("%v are remembered", w.told)
 	}
 }
+
+// TestRunWaitsForSubscribers that take nothing and don't leave: it ends their channels.
+func TestRunWaitsForSubscribers(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	pools, err := b.WatchPools(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runners, err := b.WatchRunners(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	for name, open := range map[string]func() bool{
+		"pools":   func() bool { _, open := <-pools; return open },
+		"runners": func() bool { _, open := <-runners; return open },
+	} {
+		if open() {
+			t.Errorf("the channel of %s is open", name)
+		}
+	}
+	if _, err := b.WatchPools(t.Context(), ""); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("after the end: %v", err)
+	}
+}
