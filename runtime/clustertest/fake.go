@@ -35,8 +35,9 @@ type fakeRunner struct {
 	events   []runtime.TaskEvent
 	programs *programs
 	server   *serve.Server
-	ctx      context.Context // ends when the runner does
+	streams  chan net.Conn // to its agent
 	end      context.CancelFunc
+	ended    chan struct{} // closed when nothing of it is served any more
 }
 
 // NewFake returns an empty cluster.
@@ -115,12 +116,28 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	f.starts++
 	ctx, end := context.WithCancel(context.Background())
 	programs := newPrograms()
-	r := &fakeRunner{ctx: ctx, end: end, programs: programs, server: serve.New(programs, serve.Config{Version: "fake"})}
+	r := &fakeRunner{streams: make(chan net.Conn), end: end, ended: make(chan struct{}), programs: programs, server: serve.New(programs, serve.Config{Version: "fake"})}
 	r.Runner = runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	r.happened(runtime.TaskPlaced, "")
 	f.runners[id] = r
+	go r.serve(ctx)
 	time.AfterFunc(f.startDelay, func() { f.started(r) })
 	return nil
+}
+
+// serve serves streams to the runner's agent until ctx ends.
+func (r *fakeRunner) serve(ctx context.Context) {
+	defer close(r.ended)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case stream := <-r.streams:
+			group.Go(func() { r.server.Handle(ctx, stream) })
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (f *Fake) started(r *fakeRunner) {
@@ -226,6 +243,7 @@ func (f *Fake) Remove(_ context.Context, id runtime.RunnerID) error {
 	}
 	r.end()
 	r.server.Close()
+	<-r.ended
 	f.hint(r.Environment.ID)
 	return nil
 }
@@ -275,12 +293,16 @@ func (f *Fake) Dial(_ context.Context, id runtime.RunnerID) (net.Conn, error) {
 	f.mu.Lock()
 	r := f.runners[id]
 	f.mu.Unlock()
-	if r == nil || r.ctx.Err() != nil {
+	if r == nil {
 		return nil, gone(id)
 	}
 	ours, theirs := net.Pipe()
-	go r.server.Handle(r.ctx, theirs)
-	return ours, nil
+	select {
+	case r.streams <- theirs:
+		return ours, nil
+	case <-r.ended:
+		return nil, gone(id)
+	}
 }
 
 // Evidence implements runtime.Cluster.

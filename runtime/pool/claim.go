@@ -81,9 +81,10 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	if claim.InactivityTimeout > 0 {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
 	}
-	e.State = runtime.RunnerClaiming
-	o.changed(e)
-	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, e.ID, claim) }, func(err error) {
+	next := e.Runner
+	next.State = runtime.RunnerClaiming
+	o.advance(e, next)
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, next.ID, claim) }, func(err error) {
 		if err != nil {
 			// Nobody knows what is stored: the runner is nobody's.
 			o.stop(e, runtime.GoneUnknown, "its claim could not be stored: "+err.Error())
@@ -91,13 +92,13 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			return
 		}
 		e.Claim, e.durable = claim, claim.ExpiresAt
-		if e.State != runtime.RunnerClaiming { // it went meanwhile
+		next := e.Runner
+		next.State = runtime.RunnerClaimed
+		if !o.advance(e, next) { // it went meanwhile
 			o.changed(e)
 			w.answer(runtime.Runner{}, gone(e.ID))
 			return
 		}
-		e.State = runtime.RunnerClaimed
-		o.changed(e)
 		if w.abandoned && claim.Key == "" {
 			o.stop(e, runtime.GoneReleased, "the claimer went away before it had its answer")
 			return
@@ -121,9 +122,9 @@ func (o *owner) storeRenewal(e *entry) {
 		claim.Epoch++
 		e.renewal = &claim
 	}
-	claim, waiting := *e.renewal, e.renewers
+	id, claim, waiting := e.ID, *e.renewal, e.renewers
 	e.renewers = nil
-	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, e.ID, claim) }, func(err error) {
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, id, claim) }, func(err error) {
 		switch code := runtime.CodeOf(err); {
 		case err == nil:
 			e.renewal = nil

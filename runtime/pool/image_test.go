@@ -44,7 +44,13 @@ func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
 	var group sync.WaitGroup
 	group.Go(func() { _ = b.Run(ctx) })
 	group.Go(func() { _ = b.fake.Watch(ctx, func(runtime.EnvironmentID) { b.Hint() }) })
-	t.Cleanup(func() { cancel(); group.Wait() })
+	t.Cleanup(func() {
+		cancel()
+		group.Wait()
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 

@@ -55,27 +55,6 @@ type owner struct {
 	reloading bool // the list under way is the alarm's
 }
 
-// An entry is a runner and what the owner does with it.
-type entry struct {
-	runtime.Runner
-	wished   time.Time        // when this owner had it started; zero: an earlier one did
-	seen     int              // by the list of this number
-	priority runtime.Priority // that its start was asked for with
-	busy     int              // uses under way
-	working  int              // works of it that haven't come back
-	work     chan struct{}    // closed when the last of them is done; nil: there was none
-	change   int              // the last change of ours
-	skipped  bool             // a list could not be believed about it
-	renewed  time.Time        // when its claim was renewed last
-	durable  time.Time        // the expiry that is stored
-	renewal  *runtime.Claim   // one that may be stored or not
-	renewers []func(error)    // to be called when the expiry is stored
-	whenGone []func()         // to be called then
-
-	waitsSince time.Time // that its start waits for what its Message says, or takes without one
-	silent     bool      // it had no Message then
-}
-
 // Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
 // stay: they are the cluster's. Claims that wait then are answered with
 // CLUSTER_UNAVAILABLE.
@@ -216,8 +195,8 @@ func (o *owner) hurry() {
 
 // ask has a worker ask the cluster for a runner, with its present priority.
 func (o *owner) ask(e *entry) {
-	env, priority := e.Environment, e.priority
-	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, e.ID, env, priority) }, func(err error) {
+	id, env, priority := e.ID, e.Environment, e.priority
+	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, id, env, priority) }, func(err error) {
 		if err != nil && e.State.Before(runtime.RunnerStopping) {
 			o.fail(err.Error())
 			o.stop(e, runtime.GoneStartFailed, err.Error())
@@ -238,15 +217,11 @@ func (o *owner) fail(reason string) {
 
 // stop has a worker remove a runner, unless one does already.
 func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
-	if !e.State.Before(runtime.RunnerStopping) {
-		return
+	next := e.Runner
+	next.State, next.GoneReason, next.Message = runtime.RunnerStopping, reason, cmp.Or(message, e.Message)
+	if o.advance(e, next) {
+		o.remove(e)
 	}
-	e.State, e.GoneReason = runtime.RunnerStopping, reason
-	if message != "" {
-		e.Message = message
-	}
-	o.changed(e)
-	o.remove(e)
 }
 
 // remove has a worker remove e, which is STOPPING or GONE, again and again
@@ -268,10 +243,9 @@ func (o *owner) remove(e *entry) {
 		if err != nil {
 			return // ctx ended
 		}
-		if e.State != runtime.RunnerGone {
-			e.State = runtime.RunnerGone
-			o.changed(e)
-		}
+		next := e.Runner
+		next.State = runtime.RunnerGone
+		o.advance(e, next)
 		for _, f := range e.whenGone {
 			f()
 		}
@@ -294,39 +268,6 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 			return err
 		}
 	}
-}
-
-// changed notes and announces a change of ours.
-func (o *owner) changed(e *entry) {
-	o.change++
-	e.change = o.change
-	o.pool.options.Observe(e.Runner)
-}
-
-// work runs do in a worker, then done in the owner. Works of one runner follow
-// one another.
-func (o *owner) work(e *entry, do func(context.Context) error, done func(error)) {
-	previous := e.work
-	current := make(chan struct{})
-	e.work = current
-	e.working++
-	o.spawn(func(ctx context.Context) {
-		defer close(current)
-		if previous != nil {
-			<-previous
-		}
-		err := do(ctx)
-		_ = o.pool.tell(ctx, func(o *owner) {
-			e.working--
-			o.change++
-			e.change = o.change
-			done(err)
-			if e.skipped && e.working == 0 {
-				e.skipped = false
-				o.list()
-			}
-		})
-	})
 }
 
 // list has a worker look at the truth.

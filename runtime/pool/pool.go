@@ -6,6 +6,14 @@
 // report back as messages. A pure function, Plan, decides what to start and to
 // stop after every change. Hints from the cluster cause a new look at the
 // listed truth and nothing else.
+//
+// A runner's state moves forward only, in owner.advance:
+//
+//	STARTING ─ its agent answered ─▶ IDLE ─ a claim gets it ─▶ CLAIMING ─ stored ─▶ CLAIMED
+//	    │                             │                           │                    │
+//	    ├──────────── Plan, Release, or a failed start or mark ───┴────────────────────┤
+//	    │                                                                              ▼
+//	    └── it ended by itself ─▶ GONE ◀───────────────── removed ───────────────── STOPPING
 package pool
 
 import (

@@ -78,12 +78,13 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case r.State == runtime.RunnerGone:
 		o.gone(e, r.GoneReason, r.Message)
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
-		e.State, e.Ports, e.URL, e.Message = runtime.RunnerIdle, r.Ports, r.URL, ""
 		o.failures, o.lastFailure = Failures{}, ""
 		if !e.wished.IsZero() {
 			o.pool.durations.add(time.Since(e.wished))
 		}
-		o.changed(e)
+		next := e.Runner
+		next.State, next.Ports, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.URL, ""
+		o.advance(e, next)
 	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL):
 		e.Message, e.URL = r.Message, r.URL
 		o.changed(e)
@@ -103,8 +104,9 @@ func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 	case e.State == runtime.RunnerIdle: // or runners that die when they are ready would be made without a pause
 		o.fail(message)
 	}
-	e.State, e.GoneReason, e.Message = runtime.RunnerGone, reason, message
-	o.changed(e)
+	next := e.Runner
+	next.State, next.GoneReason, next.Message = runtime.RunnerGone, reason, message
+	o.advance(e, next)
 	o.remove(e)
 }
 
