@@ -2,12 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/session"
 )
 
 // signals are those that SignalExecution sends: POSIX's, and SIGWINCH.
@@ -24,7 +23,7 @@ func (e *Engine) Signal(ctx context.Context, id runtime.ExecutionID, signal stri
 	if !slices.Contains(signals, name) {
 		return runtime.Execution{}, runtime.Invalid("signal", "must be one of %s, with or without SIG before it", strings.Join(signals, ", "))
 	}
-	return e.control(ctx, id, func(stream *agent.Session) error { return stream.Signal("SIG" + name) })
+	return e.control(ctx, id, func(s *session.Session) error { return s.Signal(ctx, "SIG"+name) })
 }
 
 // Resize gives the terminals of a running command another size. It waits until
@@ -33,42 +32,23 @@ func (e *Engine) Resize(ctx context.Context, id runtime.ExecutionID, size runtim
 	if err := validateTerminal("", size); err != nil {
 		return runtime.Execution{}, err
 	}
-	if s := e.session(id); s != nil && s.execution().Terminal == nil {
+	if s := e.session(id); s != nil && s.Execution().Terminal == nil {
 		return runtime.Execution{}, runtime.Invalid("executionId", "this execution was started without a terminal: start it with terminal")
 	}
-	return e.control(ctx, id, func(stream *agent.Session) error { return stream.Resize(agent.Size(size)) })
+	return e.control(ctx, id, func(s *session.Session) error { return s.Resize(ctx, size) })
 }
 
-// control has tell called with a stream to the agent, once there is one; one
-// that breaks is replaced.
-func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(*agent.Session) error) (runtime.Execution, error) {
+// control calls tell with the session of an execution that hasn't ended.
+func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(*session.Session) error) (runtime.Execution, error) {
 	s, x, err := e.find(ctx, id)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
 	if s == nil {
-		return runtime.Execution{}, ended(x)
+		return runtime.Execution{}, session.Ended(x)
 	}
-	for {
-		s.mu.Lock()
-		stream, joined := s.stream, s.joined
-		s.mu.Unlock()
-		if stream != nil {
-			err := tell(stream)
-			var refused *agent.Error
-			if errors.As(err, &refused) {
-				return runtime.Execution{}, runtime.Wrap(runtime.CodeConflict, err, "%s: claim a new runner", refused.Message)
-			}
-			if err == nil {
-				return s.execution(), nil
-			}
-		}
-		select {
-		case <-joined:
-		case <-s.done:
-			return runtime.Execution{}, ended(s.execution())
-		case <-ctx.Done():
-			return runtime.Execution{}, context.Cause(ctx)
-		}
+	if err := tell(s); err != nil {
+		return runtime.Execution{}, err
 	}
+	return s.Execution(), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -50,6 +51,7 @@ type Engine struct {
 	restored chan struct{}
 	stopped  chan struct{}
 	counts   *counts
+	host     session.Host // of all sessions
 
 	listings     chan struct{} // holds a token for each list of files under way
 	changing     chan struct{} // holds a token while an environment is changed
@@ -66,8 +68,8 @@ type Engine struct {
 	environments map[runtime.EnvironmentID]runtime.Environment
 	pools        map[runtime.EnvironmentID]*pool.Pool // also of deleted environments that still have claimed runners
 	poolsChanged chan struct{}                        // closed and replaced when a pool comes
-	sessions     map[runtime.ExecutionID]*session
-	sessionsIn   map[runtime.RunnerID][]*session
+	sessions     map[runtime.ExecutionID]*session.Session
+	sessionsIn   map[runtime.RunnerID][]*session.Session
 	claims       map[string]*keyedClaim // by key, while the runner lives
 	flights      map[string]*flight     // by key, while they are under way
 	health       map[string]ComponentHealth
@@ -104,14 +106,18 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		pools:        map[runtime.EnvironmentID]*pool.Pool{},
 		poolsChanged: make(chan struct{}),
-		sessions:     map[runtime.ExecutionID]*session{},
-		sessionsIn:   map[runtime.RunnerID][]*session{},
+		sessions:     map[runtime.ExecutionID]*session.Session{},
+		sessionsIn:   map[runtime.RunnerID][]*session.Session{},
 		claims:       map[string]*keyedClaim{},
 		flights:      map[string]*flight{},
 		health:       map[string]ComponentHealth{},
 		unremoved:    map[runtime.ExecutionID]int64{},
 	}
 	e.outputs.check = probe.New(e.tryOutput)
+	e.host = session.Host{
+		Cluster: cluster, Store: store, Disk: e, Quota: quota, Logger: config.Logger,
+		Began: e.counts.starting.Add, Ended: e.forgetSession,
+	}
 	return e
 }
 
@@ -236,7 +242,7 @@ func (e *Engine) observe(r runtime.Runner) {
 		return
 	}
 	for _, s := range e.sessionsOf(r.ID) {
-		s.runnerGone(r)
+		s.RunnerGone(r.GoneReason)
 	}
 }
 

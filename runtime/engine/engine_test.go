@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -72,7 +73,7 @@ func TestOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The agent keeps it; the engine would, so much later.
-	if x := b.await(t, slow.ID); x.End.Outcome != runtime.OutcomeTimeLimit || x.Usage.Wall < time.Second || x.Usage.Wall >= time.Second+agentLate {
+	if x := b.await(t, slow.ID); x.End.Outcome != runtime.OutcomeTimeLimit || x.Usage.Wall < time.Second || x.Usage.Wall >= time.Second+session.AgentLate {
 		t.Errorf("%+v", x)
 	}
 	cancelled, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -62,7 +63,7 @@ func (e Event) Text() string {
 type Events struct {
 	engine   *Engine
 	id       runtime.ExecutionID
-	session  *session          // nil: it had ended when the reader was opened
+	session  *session.Session  // nil: it had ended when the reader was opened
 	ended    runtime.Execution // without a session
 	reader   *output.Reader
 	at       cursor
@@ -107,7 +108,7 @@ func (r *Events) WithResizes() { r.resizes = true }
 // Next doesn't wait any more.
 func (r *Events) Ended() <-chan struct{} {
 	if r.session != nil {
-		return r.session.done
+		return r.session.Done()
 	}
 	ended := make(chan struct{})
 	close(ended)
@@ -131,7 +132,7 @@ func (r *Events) Close() error { return r.reader.Close() }
 func (r *Events) Next(ctx context.Context) (Event, error) {
 	if !r.at.started && r.session != nil {
 		select {
-		case <-r.session.started:
+		case <-r.session.Started():
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
 		}
@@ -189,7 +190,7 @@ func (r *Events) TryNext() (Event, error) {
 
 func (r *Events) execution() runtime.Execution {
 	if r.session != nil {
-		return r.session.execution()
+		return r.session.Execution()
 	}
 	return r.ended
 }

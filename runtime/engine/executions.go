@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -68,25 +69,25 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
+	begin := session.Begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
 	if begin.Dir == "" && !x.Release { // what brings files with it runs beside them
 		begin.Dir = env.Pin.WorkingDirectory
 	}
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
-	stored, added, err := e.store.AddExecution(ctx, x, begin.encode())
+	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
 	if err != nil || !added {
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}
-	s := newSession(e, p, runner, x, begin, output.New(e.logPath(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logPath(x.ID)))
 	e.addSession(s)
 	e.counts.started.Add(1)
-	if err := e.background(s.run); err != nil {
+	if err := e.background(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // the next server starts it
 	}
 	if r, ok := e.Runner(runner.ID); !ok || r.State != runtime.RunnerClaimed {
-		s.runnerGone(r) // it went before observe could find the session
+		s.RunnerGone(r.GoneReason) // it went before observe could find the session
 	}
 	return x, nil
 }
@@ -100,7 +101,7 @@ func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execu
 		return runtime.Execution{}, keyConflict()
 	}
 	if s := e.session(stored.ID); s != nil {
-		return s.execution(), nil
+		return s.Execution(), nil
 	}
 	return stored, nil
 }
@@ -122,7 +123,7 @@ func collected(spent store.SpentKey, x runtime.Execution, err error) error {
 // seconds. One that has ended stays as it is.
 func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
 	if s := e.session(id); s != nil {
-		s.kill(ctx, runtime.OutcomeCancelled)
+		s.Kill(ctx, runtime.OutcomeCancelled)
 	}
 	return e.Execution(ctx, id, 2*time.Second)
 }
@@ -135,20 +136,12 @@ func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 		return 0, err
 	}
 	if s == nil {
-		return 0, ended(x)
+		return 0, session.Ended(x)
 	}
-	if !s.execution().Stdin {
+	if !s.Execution().Stdin {
 		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true, or with a terminal")
 	}
-	return s.writeStdin(ctx, in)
-}
-
-// ended is the error of whoever comes too late for an execution.
-func ended(x runtime.Execution) error {
-	if x.End.Outcome == runtime.OutcomeRunnerGone {
-		return goneError(x.RunnerID)
-	}
-	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", x.ID)
+	return s.WriteStdin(ctx, session.Input{Data: in.Data, Offset: in.Offset, Close: in.Close})
 }
 
 // Execution returns one, as it is when it has ended or when wait is over.
@@ -157,12 +150,12 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
-		case <-s.done:
+		case <-s.Done():
 		case <-timer.C:
 		case <-ctx.Done():
 			return runtime.Execution{}, context.Cause(ctx)
 		}
-		return s.execution(), nil
+		return s.Execution(), nil
 	}
 	return e.store.Execution(ctx, id)
 }
@@ -173,16 +166,16 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 	page, err := e.store.Executions(ctx, filter, first, after, charge)
 	for i, x := range page.Executions {
 		if s := e.session(x.ID); s != nil {
-			page.Executions[i] = s.execution() // newer than what is stored
+			page.Executions[i] = s.Execution() // newer than what is stored
 		}
 	}
 	return page, err
 }
 
 // openLog returns a reader of an execution's output.
-func (e *Engine) openLog(s *session, id runtime.ExecutionID, position int64) (*output.Reader, error) {
+func (e *Engine) openLog(s *session.Session, id runtime.ExecutionID, position int64) (*output.Reader, error) {
 	if s != nil {
-		return s.log.Reader(position)
+		return s.Log().Reader(position)
 	}
 	return output.OpenReader(e.logPath(id), position)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
-	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
@@ -201,44 +199,6 @@ func powerCut(t *testing.T, all bool) {
 	}
 }
 
-// TestEachLossEndsWhereOutputIsWritten: one event of it has one cause, and past
-// maxLosses that is UNKNOWN.
-func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
-	b := newBed(t)
-	s := newSession(b.Engine, nil, runtime.Runner{}, runtime.Execution{ID: runtime.NewExecutionID()}, begin{}, output.New(filepath.Join(b.dir, "log")))
-	want := func(offset int64, want runtime.LossCause) {
-		t.Helper()
-		if cause, _ := s.execution().LossAt(offset); cause != want {
-			t.Errorf("at %d it is %q, not %q, of %v", offset, cause, want, s.execution().Losses)
-		}
-	}
-	s.lose(t.Context(), 0, runtime.LossStorageFull)
-	s.lose(t.Context(), 10, runtime.LossStorageFull)
-	s.lose(t.Context(), 20, runtime.LossUnwritable)
-	s.wrote(t.Context(), 30)
-	s.lose(t.Context(), 40, runtime.LossUnwritable)
-	if n := len(s.execution().Losses); n != 3 {
-		t.Errorf("%d are stored: %v", n, s.execution().Losses)
-	}
-	for offset, cause := range map[int64]runtime.LossCause{0: runtime.LossStorageFull, 10: runtime.LossStorageFull, 20: runtime.LossUnwritable, 30: "", 40: runtime.LossUnwritable, 100: runtime.LossUnwritable} {
-		want(offset, cause)
-	}
-	// An agent sends again what an earlier server refused, and now there is room.
-	s.wrote(t.Context(), 10)
-	want(9, runtime.LossStorageFull)
-	want(40, "")
-	for i := range int64(2 * maxLosses) {
-		s.lose(t.Context(), 100+20*i, runtime.LossStorageFull)
-		s.wrote(t.Context(), 110+20*i)
-		want(110+20*i, "")
-	}
-	if n := len(s.execution().Losses); n != maxLosses {
-		t.Errorf("%d are stored", n)
-	}
-	want(100, runtime.LossStorageFull)
-	want(100+20*(2*maxLosses-1), "")
-}
-
 // TestLossThatEndedUnstored: the server was killed between the write and the record of
 // it, or was an older one.
 func TestLossThatEndedUnstored(t *testing.T) {
@@ -247,11 +207,11 @@ func TestLossThatEndedUnstored(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
 		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
-		s := b.resume(t.Context(), store.Unfinished{Execution: x}, nil)
-		if cause, _ := s.execution().LossAt(2); cause != want {
+		s := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logPath(x.ID), b.notRestored)
+		if cause, _ := s.Execution().LossAt(2); cause != want {
 			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
 		}
-		if err := s.log.End(); err != nil {
+		if err := s.Log().End(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -395,35 +355,6 @@ func TestLogOfAnOlderServer(t *testing.T) {
 	}
 }
 
-// TestRecoverWaitsForDescriptors: a log that can't be opened for want of them isn't
-// taken for damaged.
-func TestRecoverWaitsForDescriptors(t *testing.T) {
-	b := newBed(t)
-	b.environment(t, "a", 1)
-	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
-	path := b.logPath(x.ID)
-	b.stop()
-	none, all := descriptors(t)
-	none()
-	times := 0
-	log, err := recoverLog(path, func(error) bool {
-		if times++; times == 3 {
-			all()
-		}
-		return true
-	})
-	if err != nil || times != 3 || log.Next() != 2 {
-		t.Fatalf("%+v after %d times, %v", log, times, err)
-	}
-	if err := log.End(); err != nil {
-		t.Error(err)
-	}
-	none()
-	if _, err := recoverLog(path, func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
-		t.Error(err)
-	}
-}
-
 // descriptors lets the process open no file more, and then all again.
 func descriptors(t *testing.T) (none, all func()) {
 	t.Helper()
@@ -447,13 +378,13 @@ func TestStartThatWaitsSaysWhy(t *testing.T) {
 	b.environment(t, "a", 1)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	core, logs := observer.New(zap.WarnLevel)
-	b.logger = zap.New(core)
+	b.host.Logger = zap.New(core)
 	none, all := descriptors(t)
 	none()
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		if log := b.resume(t.Context(), store.Unfinished{Execution: x}, nil).log; log.Next() != 2 {
+		if log := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logPath(x.ID), b.notRestored).Log(); log.Next() != 2 {
 			t.Errorf("%+v", log)
 		}
 	}()

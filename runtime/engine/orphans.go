@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/session"
 )
 
 // Orphaned output is that of executions which the database doesn't know: it was
@@ -147,7 +148,7 @@ func (e *Engine) unknownIn(ctx context.Context, dir string) (unknown map[string]
 	}
 	var ids []runtime.ExecutionID
 	for _, file := range all {
-		if strings.HasSuffix(file.Name(), unreadable) || !utf8.ValidString(file.Name()) {
+		if strings.HasSuffix(file.Name(), session.Unreadable) || !utf8.ValidString(file.Name()) {
 			continue // that a person looks at, or of nobody's making
 		}
 		files = append(files, file)

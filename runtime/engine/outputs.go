@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/session"
 )
 
 // outputs knows whether output logs can be written.
@@ -26,11 +27,17 @@ type outputLoss struct {
 	err error
 }
 
-func (o *outputs) failed(err error) { o.loss.Store(&outputLoss{time.Now(), err}) }
+// Lost notes that output could not be written.
+func (e *Engine) Lost(bytes int64, err error) {
+	e.counts.outputLost.Add(bytes)
+	e.outputs.loss.Store(&outputLoss{time.Now(), err})
+}
 
-func (o *outputs) wrote() {
-	if o.loss.Load() != nil {
-		o.loss.Store(nil)
+// Wrote notes that output was written.
+func (e *Engine) Wrote(bytes int64) {
+	e.counts.output.Add(bytes)
+	if e.outputs.loss.Load() != nil {
+		e.outputs.loss.Store(nil)
 	}
 }
 
@@ -57,7 +64,7 @@ func (e *Engine) outputHealth(ctx context.Context) (status HealthStatus, message
 func (e *Engine) tryOutput() error {
 	size := 1
 	if e.outputs.loss.Load() != nil {
-		size = flushBytes
+		size = session.FlushBytes
 	}
 	err := os.MkdirAll(e.outputDir(), 0o700)
 	path := filepath.Join(e.outputDir(), "check")

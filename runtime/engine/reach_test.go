@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -63,7 +64,7 @@ func TestAgentOutOfReach(t *testing.T) {
 	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
 		t.Fatal(err)
 	}
-	if x, err := b.Execution(t.Context(), x.ID, agentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
+	if x, err := b.Execution(t.Context(), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
 		t.Errorf("nobody can know its end, and it is %s: %+v, %v", x.State, x.End, err)
 	}
 	c.cut(false)
@@ -72,26 +73,5 @@ func TestAgentOutOfReach(t *testing.T) {
 	}
 	if _, there := b.Runner(r.ID); !there {
 		t.Error("its runner went")
-	}
-}
-
-func TestAnAgentIsLate(t *testing.T) {
-	now := time.Now()
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	for name, test := range map[string]struct {
-		s    *session
-		late bool
-	}{
-		"not yet":                       {&session{late: now.Add(time.Second)}, false},
-		"reached all the time":          {&session{late: ago(time.Second)}, true},
-		"out of reach":                  {&session{late: ago(time.Second), away: ago(time.Minute)}, false},
-		"reached again just now":        {&session{late: ago(time.Second), back: ago(agentLate - time.Second)}, false},
-		"reached again long ago":        {&session{late: ago(time.Second), back: ago(agentLate + time.Second)}, true},
-		"out of reach for all that":     {&session{late: ago(agentAway + time.Second), away: ago(time.Second)}, true},
-		"again and again, for all that": {&session{late: ago(agentAway + time.Second), back: ago(time.Second)}, true},
-	} {
-		if got := test.s.isLate(now); got != test.late {
-			t.Errorf("%s: late is %t", name, got)
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -61,8 +62,8 @@ func (e *Engine) restore(ctx context.Context) error {
 	sessions := e.resumeAll(ctx, unfinished, byID)
 	busy := map[runtime.RunnerID]int{}
 	for _, s := range sessions {
-		if _, there := byID[s.runner.ID]; there {
-			busy[s.runner.ID]++
+		if _, there := byID[s.Runner()]; there {
+			busy[s.Runner()]++
 		}
 	}
 	for _, env := range environments {
@@ -78,7 +79,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	for _, s := range sessions {
-		if err := e.goOn(s); err != nil {
+		if err := e.goOn(s, e.poolNamed(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
@@ -90,8 +91,8 @@ func (e *Engine) restore(ctx context.Context) error {
 }
 
 // resumeAll returns the sessions of all unfinished executions.
-func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, runners map[runtime.RunnerID]runtime.Runner) []*session {
-	sessions := make([]*session, len(unfinished))
+func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, runners map[runtime.RunnerID]runtime.Runner) []*session.Session {
+	sessions := make([]*session.Session, len(unfinished))
 	var group errgroup.Group
 	group.SetLimit(goruntime.GOMAXPROCS(0))
 	for i, u := range unfinished {
@@ -100,7 +101,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.resume(ctx, u, runner)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logPath(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}
@@ -112,22 +113,17 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	return sessions
 }
 
-// goOn has a session run, and fed with what an earlier server was to feed it with.
-func (e *Engine) goOn(s *session) error {
-	x := s.execution()
-	if env := s.runner.Environment.ID; env != "" {
-		s.pool = e.poolNamed(env)
+// goOn has a session run, and fed with what an earlier server was to feed it with. Its
+// runner, if it is there, is in p.
+func (e *Engine) goOn(s *session.Session, p *pool.Pool) error {
+	if p == nil {
+		return e.background(func(ctx context.Context) { s.Run(ctx, nil) })
 	}
-	if err := e.background(s.run); err != nil {
+	if err := e.background(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return err
 	}
-	switch {
-	case s.pool == nil:
-		return nil
-	case s.begin.Input != nil:
-		return e.feedLater(x.ID, []byte(*s.begin.Input), 0)
-	case s.inputEnd != nil:
-		return e.feedLater(x.ID, nil, *s.inputEnd)
+	if data, offset, ok := s.Input(); ok {
+		return e.feedLater(s.Execution().ID, data, offset)
 	}
 	return nil
 }

@@ -49,9 +49,9 @@ func (e *Engine) collect(ctx context.Context) {
 	}
 }
 
-// makeRoom has room for n bytes of output made, where there isn't any: as far
+// MakeRoom has room for n bytes of output made, where there isn't any: as far
 // as finished executions can make it.
-func (e *Engine) makeRoom(ctx context.Context, n int64) {
+func (e *Engine) MakeRoom(ctx context.Context, n int64) {
 	n += e.quota.Reserve()
 	if e.quota.Over(n) <= 0 {
 		return

@@ -232,26 +232,6 @@ func TestLossIsKnownAfterARestart(t *testing.T) {
 	}
 }
 
-// TestStoppingGivesNoOutputUp: what a full quota refuses while the server stops
-// isn't lost yet, and isn't acknowledged.
-func TestStoppingGivesNoOutputUp(t *testing.T) {
-	b, r := keeping(t, Config{KeepBytes: 1 << 20})
-	b.quota.Add(2 << 20)
-	stopping, stop := context.WithCancel(t.Context())
-	stop()
-	for ctx, kept := range map[context.Context]bool{t.Context(): false, stopping: true} {
-		s := newSession(b.Engine, nil, r, runtime.Execution{ID: runtime.NewExecutionID()}, begin{}, output.New(filepath.Join(b.dir, "log")))
-		before := b.counts.outputLost.Load()
-		if err := s.log.Add(output.Record{Stream: runtime.Stdout, Data: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-		s.unwritten = 1
-		if went, lost := s.flush(ctx, nil), b.counts.outputLost.Load() != before; went == kept || lost == kept {
-			t.Errorf("stopping %t: it went %t, it was lost %t", kept, went, lost)
-		}
-	}
-}
-
 // TestFullDisk: mutations that need the store say STORAGE_FULL, what runs goes
 // on, and all is well once there is room.
 func TestFullDisk(t *testing.T) {

@@ -160,8 +160,8 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 	}
 	var content *output.Content
 	if s != nil {
-		x = s.execution()
-		content, err = s.log.Content(ctx, stream)
+		x = s.Execution()
+		content, err = s.Log().Content(ctx, stream)
 	} else {
 		content, err = output.OpenContent(ctx, e.logPath(id), stream)
 	}

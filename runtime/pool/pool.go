@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/latest"
 )
 
 // A Cluster is what a pool needs of a runtime.Cluster.
@@ -69,8 +70,8 @@ type Pool struct {
 	hints   chan struct{} // capacity 1
 	ended   chan struct{} // closed when Run returns
 
-	status    latest[runtime.PoolStatus]
-	alert     latest[runtime.PoolAlert]
+	status    latest.Value[runtime.PoolStatus]
+	alert     latest.Value[runtime.PoolAlert]
 	durations durations // of starts
 	history   history
 }
@@ -87,8 +88,8 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	p.status.set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize, Image: options.image(env)})
-	p.alert.set(runtime.PoolAlert{EnvironmentID: env.ID})
+	p.status.Set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize, Image: options.image(env)})
+	p.alert.Set(runtime.PoolAlert{EnvironmentID: env.ID})
 	p.Hint() // the first look
 	return p
 }

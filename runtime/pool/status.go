@@ -3,37 +3,10 @@ package pool
 import (
 	"cmp"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
-
-// A latest is a value that the owner sets, and that others read and wait for
-// without it.
-type latest[T comparable] struct{ version atomic.Pointer[version[T]] }
-
-type version[T comparable] struct {
-	value   T
-	changed chan struct{} // closed when there is a newer one
-}
-
-func (l *latest[T]) get() (T, <-chan struct{}) {
-	v := l.version.Load()
-	return v.value, v.changed
-}
-
-// set is for one goroutine.
-func (l *latest[T]) set(value T) {
-	old := l.version.Load()
-	if old != nil && old.value == value {
-		return
-	}
-	l.version.Store(&version[T]{value, make(chan struct{})})
-	if old != nil {
-		close(old.changed)
-	}
-}
 
 // Status returns the newest snapshot. It never waits for the owner.
 func (p *Pool) Status() runtime.PoolStatus {
@@ -43,11 +16,11 @@ func (p *Pool) Status() runtime.PoolStatus {
 
 // Watch returns the newest snapshot, and a channel that is closed once there
 // is a newer one.
-func (p *Pool) Watch() (runtime.PoolStatus, <-chan struct{}) { return p.status.get() }
+func (p *Pool) Watch() (runtime.PoolStatus, <-chan struct{}) { return p.status.Get() }
 
 // WatchAlert returns the pool's alert, and a channel that is closed once there
 // is a newer one. Its State is "" until there was one.
-func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.alert.get() }
+func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.alert.Get() }
 
 // StartDurations say how long the latest starts took, from the wish to the
 // agent's answer.
@@ -107,7 +80,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 	case status.Idle < status.Size:
 		status.Reason = stuck
 	}
-	o.pool.status.set(status)
+	o.pool.status.Set(status)
 	return status
 }
 
@@ -161,7 +134,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 }
 
 func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
-	old, _ := o.pool.alert.get()
+	old, _ := o.pool.alert.Get()
 	rule := o.pool.options.Alert
 	alert := runtime.PoolAlert{
 		EnvironmentID: status.EnvironmentID, Idle: status.Idle, Size: status.Size, Threshold: rule.Threshold,
@@ -186,5 +159,5 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 			alert.Reason = "no idle runners are wanted any more"
 		}
 	}
-	o.pool.alert.set(alert)
+	o.pool.alert.Set(alert)
 }

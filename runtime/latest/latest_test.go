@@ -1,0 +1,20 @@
+package latest
+
+import "testing"
+
+func TestAValueChanges(t *testing.T) {
+	var v Value[int]
+	v.Set(1)
+	got, changed := v.Get()
+	v.Set(1)
+	select {
+	case <-changed:
+		t.Error("an equal value is a change")
+	default:
+	}
+	v.Set(2)
+	<-changed
+	if next, _ := v.Get(); got != 1 || next != 2 {
+		t.Errorf("%d, then %d", got, next)
+	}
+}

@@ -1,0 +1,143 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// openWithin is how long an agent may take to answer.
+const openWithin = 10 * time.Second
+
+// An attempt is one stream to the agent. One worker runs it; the owner reads what came
+// of it afterwards.
+type attempt struct {
+	*Session
+	began  time.Time
+	attach bool                      // the agent is to know the execution
+	dialed atomic.Pointer[time.Time] // when the stream was open; nil: it isn't
+
+	err      error // why no stream could be opened
+	exit     agent.Exit
+	exited   bool
+	evidence *runtime.Evidence // the host's, after the exit; nil: none, or it doesn't matter
+}
+
+// run opens a stream, and copies what it brings until it ends.
+func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
+	stream, err := a.connect(ctx)
+	if err != nil {
+		a.err = err
+		return
+	}
+	joined(stream)
+	a.exit, a.exited = a.pump(ctx, stream)
+	if !a.exited || !a.begin.Counted || a.exit.Signal == "" && a.exit.Code == 0 {
+		return // nothing that the host counted could change the outcome
+	}
+	if evidence, err := a.host.Cluster.Evidence(ctx, a.runner.ID); err == nil {
+		a.evidence = &evidence
+	}
+}
+
+// connect opens a stream that starts the execution, or goes on with it.
+func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	conn, err := a.host.Cluster.Dial(ctx, a.runner.ID)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	a.dialed.Store(&now)
+	x := a.Execution()
+	if a.attach {
+		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received, Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})
+	}
+	start := agent.Start{
+		ID: string(x.ID), Argv: x.Command, Env: a.begin.Env, Dir: a.begin.Dir, Stdin: x.Stdin,
+		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
+	}
+	if x.Terminal != nil {
+		start.Terminal, start.Resizes = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}, true
+	}
+	if x.Limits != (runtime.Limits{}) {
+		limits := agent.Limits(x.Limits)
+		start.Limits = &limits
+	}
+	return agent.StartExecution(ctx, conn, start)
+}
+
+// pump copies what the stream brings; exited means that the exit came, and that all
+// output before it is written or lost.
+func (a *attempt) pump(ctx context.Context, stream *agent.Session) (exit agent.Exit, exited bool) {
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer stop()
+	for {
+		event, err := stream.Next()
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // the agent still has it, for the server's next start
+		}
+		if err != nil {
+			_ = stream.Close()
+			a.record.flush(ctx, nil)
+			return agent.Exit{}, false
+		}
+		switch event.Kind {
+		case agent.KindStarted:
+			a.record.began(event.Started.At)
+		case agent.KindOutput:
+			a.record.output(ctx, stream, event)
+		case agent.KindResized:
+			a.record.sized = true
+			a.record.add(ctx, stream, output.Record{Offset: event.Offset, Since: event.Time, Size: runtime.TerminalSize(event.Size)})
+		case agent.KindExited:
+			return event.Exit, a.record.flush(ctx, stream)
+		}
+	}
+}
+
+// weigh adds the exit and the host's evidence to the facts.
+func (a *attempt) weigh(facts *execution.Facts) {
+	x, exit := a.Execution(), a.exit
+	e := &execution.Exit{Code: exit.Code, Signal: exit.Signal}
+	switch exit.Cause {
+	case agent.CauseKill:
+		e.Killed = true
+	case agent.CauseTimeLimit:
+		e.Limit = runtime.OutcomeTimeLimit
+	case agent.CauseOutputLimit:
+		e.Limit = runtime.OutcomeOutputLimit
+	case agent.CauseCPULimit:
+		if x.Limits.CPU > 0 { // else the agent lies
+			e.Limit = runtime.OutcomeCPULimit
+		}
+	case agent.CauseMemoryLimit:
+		e.Limit = runtime.OutcomeMemoryLimit
+	case agent.CauseProcessLimit:
+		// Where the runner was full the host is the witness, below.
+		if x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
+			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
+		}
+	}
+	facts.Exit = e
+	facts.Alone = !a.crowded.Load()
+	after, own := a.evidence, exit.Own
+	if after == nil {
+		return
+	}
+	facts.OOMKills = after.OOMKills - a.begin.Before.OOMKills
+	facts.Forks = after.ProcessLimitHits - a.begin.Before.ProcessLimitHits
+	switch facts.Own = own != nil; {
+	case own == nil:
+	case after.OwnKernel:
+		facts.Forks = own.ForksRefused // which only the agent can tell
+	default:
+		facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+	}
+}

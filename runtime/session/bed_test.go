@@ -1,0 +1,125 @@
+package session
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bed is a host over a fake cluster with one runner, and a store in memory, a disk and
+// a pool that note what they are asked for.
+type bed struct {
+	t      testing.TB
+	fake   *clustertest.Fake
+	host   *Host
+	runner runtime.Runner
+	lost   atomic.Int64
+	ended  atomic.Int64
+
+	mu       sync.Mutex // guards what follows
+	finished []runtime.Execution
+	notes    []string
+	refuse   error // what the store fails with
+}
+
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	b := &bed{t: t, fake: clustertest.NewFake()}
+	b.runner = runtime.Runner{ID: runtime.NewRunnerID(), State: runtime.RunnerClaimed}
+	b.host = &Host{
+		Cluster: b.fake, Store: b, Disk: b, Logger: zap.NewNop(),
+		Began: func(time.Duration) {}, Ended: func(*Session) { b.ended.Add(1) },
+	}
+	if err := b.fake.Start(t.Context(), b.runner.ID, runtime.Environment{}, runtime.PriorityRefill); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// session returns one of a command.
+func (b *bed) session(quota *output.Quota, command ...string) *Session {
+	b.host.Quota = quota
+	x := runtime.Execution{
+		ID: runtime.NewExecutionID(), RunnerID: b.runner.ID, Command: command, State: runtime.ExecutionPending, OutputLimit: 1 << 20,
+		Marks: runtime.Marks{QueuedAt: time.Now()},
+	}
+	return b.host.New(b.runner, x, Begin{Env: []string{}}, output.New(filepath.Join(b.t.TempDir(), "log")))
+}
+
+// run runs a session until the test, or the function that it returns, ends it.
+func (b *bed) run(s *Session) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx, b)
+	}()
+	stop = func() { cancel(); <-ended }
+	b.t.Cleanup(stop)
+	return stop
+}
+
+func (b *bed) note(what string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse == nil {
+		b.notes = append(b.notes, what)
+	}
+	return b.refuse
+}
+
+func (b *bed) noted() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string{}, b.notes...)
+}
+
+func (b *bed) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = err
+}
+
+func (b *bed) PutExecution(context.Context, runtime.Execution) error { return b.note("put") }
+
+func (b *bed) FinishExecution(_ context.Context, x runtime.Execution, bytes int64) (int64, error) {
+	return bytes, b.note("finish " + string(x.End.Outcome))
+}
+
+func (b *bed) NoteKilled(_ context.Context, _ runtime.ExecutionID, outcome runtime.Outcome) error {
+	return b.note("kill " + string(outcome))
+}
+
+func (b *bed) NoteInputEnd(context.Context, runtime.ExecutionID, int64) error {
+	return b.note("input end")
+}
+
+func (b *bed) Neighbours(context.Context, runtime.RunnerID, time.Time) (bool, error) {
+	return false, nil
+}
+
+func (b *bed) MakeRoom(context.Context, int64)        {}
+func (b *bed) Wrote(int64)                            {}
+func (b *bed) Lost(bytes int64, _ error)              { b.lost.Add(bytes) }
+func (b *bed) Done(context.Context, runtime.RunnerID) { _ = b.note("done") }
+
+func (b *bed) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	return true, b.fake.Remove(ctx, id)
+}

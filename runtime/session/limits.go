@@ -1,0 +1,103 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// AgentLate is by how much an agent may be late with what it has to end. Then its runner
+// goes.
+const AgentLate = 5 * time.Second
+
+const (
+	checkEvery = 100 * time.Millisecond // limits
+	agentAway  = time.Minute            // by which an agent may be later where it can't be reached
+)
+
+// check looks after an execution from outside the agent, which may be hostile.
+func (o *owner) check(now time.Time) {
+	x := o.Execution()
+	o.checkHost(x)
+	began := x.Marks.StartedAt
+	if began.IsZero() {
+		began = x.Marks.QueuedAt
+	}
+	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
+		o.kill(runtime.OutcomeTimeLimit, now)
+	}
+	o.reach.look(o.attempt)
+	if o.killed.reason != "" && !o.killed.burnt && o.goneFor == "" && o.reach.late(o.killed.by, now) {
+		o.burn()
+	}
+	if stream, _ := o.stream.Get(); stream != nil && o.goneFor != "" && now.Sub(o.goneAt) > goneGrace {
+		_ = stream.Close()
+	}
+}
+
+// checkHost has a worker store, once, that the execution runs, and ask the host whether
+// it ran into the limit of processes.
+func (o *owner) checkHost(x runtime.Execution) {
+	store := x.State == runtime.ExecutionRunning && !o.stored // only now: most executions are over before, and cost no second write
+	count := o.begin.Counted && !o.crowded.Load()             // else nobody can tell whose processes they are: the limit itself holds
+	if o.checking || !store && !count {
+		return
+	}
+	o.checking = true
+	o.spawn(func(ctx context.Context) {
+		stored := store && o.host.Store.PutExecution(ctx, x) == nil
+		exceeded := false
+		if count {
+			evidence, err := o.host.Cluster.Evidence(ctx, o.runner.ID)
+			exceeded = err == nil && evidence.ProcessLimitHits > o.begin.Before.ProcessLimitHits
+		}
+		o.report(ctx, func() {
+			o.checking, o.stored = false, o.stored || stored
+			if exceeded && !o.crowded.Load() {
+				o.kill(runtime.OutcomeProcessLimit, time.Now())
+			}
+		})
+	})
+}
+
+// burn removes the runner of an execution whose agent didn't keep the time limit, or
+// didn't end what it was told to end.
+func (o *owner) burn() {
+	o.killed.burnt = true
+	o.host.Logger.Warn("an agent didn't end an execution; its runner goes",
+		zap.String("execution", string(o.Execution().ID)), zap.String("runner", string(o.runner.ID)))
+	o.spawn(func(ctx context.Context) { o.release(ctx, o.pool) })
+}
+
+// A reach says since when no stream to an agent can be opened.
+type reach struct {
+	away time.Time // since when; zero: one was opened
+	back time.Time // when one was opened again
+}
+
+// look takes in how far an attempt has come; nil: there was none.
+func (r *reach) look(a *attempt) {
+	switch {
+	case a == nil:
+	case a.dialed.Load() != nil:
+		if back := *a.dialed.Load(); !r.away.IsZero() && back.Sub(r.away) > checkEvery { // an agent that lets every stream be opened has no such excuse
+			r.back = back
+		}
+		r.away = time.Time{}
+	case r.away.IsZero():
+		r.away = a.began
+	}
+}
+
+// late reports whether an agent should have ended by a time what it was told to end. One
+// that couldn't be reached, since the cluster's own ways to it were broken, may have
+// ended it long ago, and has its time to say so; but not for ever.
+func (r *reach) late(by, now time.Time) bool {
+	if now.After(by.Add(agentAway)) {
+		return true
+	}
+	return now.After(by) && r.away.IsZero() && now.After(r.back.Add(AgentLate))
+}

@@ -1,0 +1,290 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+)
+
+const (
+	killGrace  = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
+	goneGrace  = 200 * time.Millisecond // for the last output of a runner that went
+	firstPause = 20 * time.Millisecond  // between attempts, growing
+	lastPause  = 2 * time.Second
+)
+
+// An owner is the state of Run. Only that goroutine touches it.
+type owner struct {
+	*Session
+	pool    Pool
+	spawn   func(func(context.Context)) // runs a worker, which Run waits for
+	reports chan func()                 // of workers
+	end     *result                     // nil: it hasn't ended
+
+	attempt  *attempt         // under way, or the last one
+	known    bool             // to the agent: attempts attach
+	retry    <-chan time.Time // for the next attempt
+	pause    time.Duration    // before the one after that
+	progress int64            // output that had come when pause was last reset
+
+	killed   kill
+	reach    reach
+	goneAt   time.Time          // the runner; zero: it is there
+	goneFor  runtime.GoneReason // why
+	checking bool               // a worker looks at the limits
+	stored   bool               // that it runs
+}
+
+// A kill is why an execution is to end, and what came of that so far.
+type kill struct {
+	reason runtime.Outcome // "": it isn't
+	by     time.Time       // when that must have worked
+	noted  bool            // the reason is stored, so the agent may be told
+	burnt  bool            // it didn't work: the runner is removed
+}
+
+// A result is how an execution ended.
+type result struct {
+	facts execution.Facts
+	exit  agent.Exit
+}
+
+// Run starts the execution, or goes on with it, follows it to its end, and stores that.
+// It is called once. Where ctx ends it returns before: the next server goes on. A nil
+// pool says that the runner went while no server was there.
+func (s *Session) Run(ctx context.Context, pool Pool) {
+	defer closeOnce(s.noted)
+	end := &result{}
+	if pool == nil {
+		end.facts.Gone = s.left.gone
+	} else if end = s.lead(ctx, pool); end == nil {
+		return
+	}
+	exit := end.exit
+	usage := runtime.Usage{
+		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received,
+		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
+	}
+	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, time.Now()))
+}
+
+// lead returns how the execution ended; nil: ctx ended first.
+func (s *Session) lead(ctx context.Context, pool Pool) *result {
+	working, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	o := &owner{
+		Session: s, pool: pool, reports: make(chan func()), pause: firstPause,
+		spawn: func(worker func(context.Context)) { workers.Go(func() { worker(working) }) },
+	}
+	o.recall(time.Now())
+	o.try(time.Now())
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for o.end == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case report := <-o.reports:
+			report()
+		case <-o.retry:
+			o.try(time.Now())
+		case outcome := <-s.kills:
+			o.kill(outcome, time.Now())
+		case reason := <-s.goes:
+			o.gone(reason, time.Now())
+		case now := <-tick.C:
+			o.check(now)
+		}
+	}
+	return o.end
+}
+
+// recall takes in what an earlier server left.
+func (o *owner) recall(now time.Time) {
+	if o.left == nil {
+		return
+	}
+	o.known = true
+	if o.left.gone != "" {
+		o.gone(o.left.gone, now)
+	}
+	if o.left.killed != "" {
+		o.killed = kill{reason: o.left.killed, by: now.Add(AgentLate), noted: true}
+		close(o.noted)
+	}
+}
+
+// report has the owner call f. It is for workers.
+func (o *owner) report(ctx context.Context, f func()) {
+	select {
+	case o.reports <- f:
+	case <-ctx.Done():
+	}
+}
+
+// try has a worker open a stream and copy what it brings.
+func (o *owner) try(now time.Time) {
+	a := &attempt{Session: o.Session, began: now, attach: o.known}
+	o.attempt = a
+	o.spawn(func(ctx context.Context) {
+		a.run(ctx, func(stream *agent.Session) { o.report(ctx, func() { o.join(stream) }) })
+		o.report(ctx, func() { o.attempted(time.Now()) })
+	})
+}
+
+// join makes stream the one to write to.
+func (o *owner) join(stream *agent.Session) {
+	o.known = true
+	o.stream.Set(stream)
+	o.tellKill()
+}
+
+// attempted takes in what came of an attempt.
+func (o *owner) attempted(now time.Time) {
+	a := o.attempt
+	o.reach.look(a)
+	var refused *agent.Error
+	isRefusal := errors.As(a.err, &refused)
+	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
+	switch {
+	case a.exited:
+		a.weigh(&facts)
+	case o.goneFor != "" && a.err != nil:
+		facts.Gone, facts.Burnt = o.goneFor, o.killed.burnt
+	case isRefusal && a.attach && o.neverBegun(refused):
+		o.known = false
+		o.try(now)
+		return
+	case isRefusal && a.attach && o.isBehind(refused):
+		o.catchUp()
+		return
+	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
+		// The agent doesn't know it (any more): LOST.
+	case isRefusal:
+		facts.Refused = refused.Error()
+	default:
+		o.stream.Set(nil)
+		if received := o.record.received; received > o.progress {
+			o.pause, o.progress = firstPause, received
+		}
+		o.retry = time.After(o.pause)
+		o.pause = min(2*o.pause, lastPause)
+		return
+	}
+	o.end = &result{facts, a.exit}
+}
+
+// catchUp has a worker skip what the agent doesn't have any more, and tries again.
+func (o *owner) catchUp() {
+	o.spawn(func(ctx context.Context) {
+		caughtUp := o.record.catchUp(ctx)
+		o.report(ctx, func() {
+			if !caughtUp {
+				o.end = &result{facts: execution.Facts{Killed: o.killed.reason, Limits: o.limits()}} // LOST
+				return
+			}
+			o.try(time.Now())
+		})
+	})
+}
+
+// kill has a worker store why the execution is killed, and then tell the agent.
+func (o *owner) kill(outcome runtime.Outcome, now time.Time) {
+	if o.killed.reason != "" {
+		return
+	}
+	o.killed.reason, o.killed.by = outcome, now.Add(AgentLate)
+	id := o.Execution().ID
+	o.spawn(func(ctx context.Context) {
+		if err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome); err != nil {
+			o.host.Logger.Warn("why an execution is killed could not be stored", zap.String("execution", string(id)), zap.Error(err))
+		}
+		o.report(ctx, func() {
+			o.killed.noted = true
+			close(o.noted)
+			o.tellKill()
+		})
+	})
+}
+
+// tellKill has a worker tell the agent, if there is a stream. A stream that breaks is
+// joined again, and told again.
+func (o *owner) tellKill() {
+	stream, _ := o.stream.Get()
+	if stream == nil || !o.killed.noted {
+		return
+	}
+	grace := time.Duration(0)
+	if o.killed.reason == runtime.OutcomeCancelled {
+		grace = killGrace
+	}
+	o.spawn(func(context.Context) { _ = stream.Kill(grace) })
+}
+
+// gone takes in that the runner goes, or went.
+func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
+	if o.goneFor == "" {
+		o.goneFor, o.goneAt = reason, now
+	}
+}
+
+// limits are what the execution was allowed.
+func (o *owner) limits() execution.Limits {
+	x, resources := o.Execution(), o.runner.Environment.Resources
+	return execution.Limits{
+		Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
+		MemoryMiB: resources.MemoryMiB, Processes: resources.Processes,
+	}
+}
+
+// finish stores the end, and only then lets anybody know: an outcome that was shown
+// stays. Where it can't be stored it tries until ctx ends.
+func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
+	log := s.record.log
+	size := log.Size()
+	x.LogBytes = &size
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
+		if err == nil {
+			s.host.Quota.Add(kept - log.Bytes())
+			break
+		}
+		s.host.Logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
+		if !sleep(ctx, pause) {
+			return // the next server ends it
+		}
+	}
+	s.now.Store(&x)
+	s.host.Ended(s) // before a caller sees it and starts the next one, which has the runner alone
+	if err := log.End(); err != nil {
+		s.host.Logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
+	}
+	closeOnce(s.started)
+	close(s.done)
+	if stream, _ := s.stream.Get(); stream != nil {
+		_ = stream.Settled() // the next attach says it again
+		_ = stream.Close()
+	}
+	if pool == nil {
+		return
+	}
+	pool.Done(ctx, x.RunnerID)
+	if x.Release {
+		s.release(ctx, pool)
+	}
+}
+
+func (s *Session) release(ctx context.Context, pool Pool) {
+	if _, err := pool.Release(ctx, s.runner.ID); err != nil && ctx.Err() == nil {
+		s.host.Logger.Warn("a runner could not be released", zap.String("runner", string(s.runner.ID)), zap.Error(err))
+	}
+}

@@ -1,0 +1,181 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// FlushBytes is how much output is written at once.
+const FlushBytes = 64 << 10
+
+// A record is what is kept of an execution: its output in the log, the times of what
+// happened, and what was lost. One goroutine at a time has it, as Session.change says.
+type record struct {
+	session   *Session
+	log       *output.Log
+	received  int64 // output bytes that came from the agent
+	unwritten int64 // of those, that aren't in the log yet
+	sized     bool  // a size of the terminal came that wasn't acknowledged
+	guessed   bool  // when it started is not known exactly yet
+}
+
+// began takes in that the command runs, since at.
+func (r *record) began(at time.Time) {
+	s := r.session
+	at = r.plausible(at)
+	x := s.change(func(x runtime.Execution) runtime.Execution {
+		if r.guessed {
+			if first := x.Marks.FirstOutputAt; !first.IsZero() {
+				x.Marks.FirstOutputAt = first.Add(at.Sub(x.Marks.StartedAt))
+			}
+			x.Marks.StartedAt = at
+		}
+		return execution.Started(x, at)
+	})
+	r.guessed = false
+	if s.left == nil {
+		s.host.Began(at.Sub(x.Marks.QueuedAt))
+	}
+	closeOnce(s.started)
+}
+
+// plausible returns a time that an agent said, or the nearest one that can be true.
+func (r *record) plausible(at time.Time) time.Time {
+	queued, now := r.session.Execution().Marks.QueuedAt, time.Now()
+	switch {
+	case at.Before(queued):
+		return queued
+	case at.After(now):
+		return now
+	default:
+		return at
+	}
+}
+
+// output puts output into the log; what comes together is written together.
+func (r *record) output(ctx context.Context, stream *agent.Session, event agent.Event) {
+	x := r.session.Execution()
+	if x.Marks.FirstOutputAt.IsZero() {
+		at := r.plausible(x.Marks.StartedAt.Add(event.Time))
+		r.session.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, at) })
+	}
+	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended it
+		r.session.hintKill(runtime.OutcomeOutputLimit)
+		return
+	}
+	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
+}
+
+// add puts a record into the log.
+func (r *record) add(ctx context.Context, stream *agent.Session, record output.Record) {
+	if err := r.log.Add(record); err != nil {
+		r.warn("an agent broke its protocol", err)
+		_ = stream.Close()
+		return
+	}
+	r.received = record.End()
+	r.unwritten += int64(len(record.Data))
+	if !stream.Buffered() || r.log.Pending() >= FlushBytes {
+		r.flush(ctx, stream)
+	}
+}
+
+// flush writes what was added, and acknowledges it. What a full disk refuses is lost, and
+// the readers of the log see that it is; before that what is finished is collected. It
+// reports false where ctx ended before there was room: then the agent still has it, for
+// the server's next start.
+func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
+	if r.log.Pending() == 0 {
+		return true
+	}
+	disk := r.session.host.Disk
+	disk.MakeRoom(ctx, output.DiskBytes(int64(r.log.Pending()))+output.DiskBytes(1))
+	err := r.log.Flush()
+	switch {
+	case err == nil:
+		disk.Wrote(r.unwritten)
+		if r.unwritten > 0 {
+			r.wrote(ctx, r.received-r.unwritten)
+		}
+	case ctx.Err() != nil:
+		if stream != nil {
+			_ = stream.Close()
+		}
+		return false
+	default:
+		disk.Lost(r.unwritten, err)
+		if r.unwritten > 0 {
+			r.lose(ctx, r.received-r.unwritten, unwritten(err))
+		}
+	}
+	r.unwritten = 0
+	if stream != nil {
+		_ = stream.Ack(r.received) // a broken stream shows at the next read
+		if r.sized {
+			_ = stream.AckResized(r.log.Resized())
+		}
+	}
+	r.sized = false
+	return true
+}
+
+// maxLosses bounds what is stored about an execution's losses.
+const maxLosses = 100
+
+// lose records, for readers and for the next server, why output from an offset on is
+// lost. The end of the execution is stored with it, if this can't be.
+func (r *record) lose(ctx context.Context, from int64, cause runtime.LossCause) {
+	losses := r.session.Execution().LossesBefore(from)
+	switch n := len(losses); {
+	case n > 0 && losses[n-1].To == from && losses[n-1].Cause == cause:
+		losses[n-1].To = 0
+	case n < maxLosses: // what comes past them is UNKNOWN
+		losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
+	}
+	r.putLosses(ctx, losses)
+}
+
+// wrote records that output from an offset on isn't lost: why earlier output is explains
+// nothing after it.
+func (r *record) wrote(ctx context.Context, from int64) {
+	if x := r.session.Execution(); len(x.Losses) > 0 {
+		r.putLosses(ctx, x.LossesBefore(from))
+	}
+}
+
+func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
+	if slices.Equal(losses, r.session.Execution().Losses) {
+		return
+	}
+	x := r.session.change(func(x runtime.Execution) runtime.Execution {
+		x.Losses = losses
+		return x
+	})
+	if err := r.session.host.Store.PutExecution(context.WithoutCancel(ctx), x); err != nil {
+		r.warn("why output is lost could not be stored yet", err)
+	}
+}
+
+func (r *record) warn(what string, err error) {
+	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
+}
+
+// unwritten returns the cause of an error of a log's Flush.
+func unwritten(err error) runtime.LossCause {
+	for _, full := range []error{output.ErrQuota, unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, full) {
+			return runtime.LossStorageFull
+		}
+	}
+	return runtime.LossUnwritable
+}

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// TestEachLossEndsWhereOutputIsWritten: one event of it has one cause, and past maxLosses
+// that is UNKNOWN.
+func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
+	s := newBed(t).session(nil)
+	r := &s.record
+	want := func(offset int64, want runtime.LossCause) {
+		t.Helper()
+		if cause, _ := s.Execution().LossAt(offset); cause != want {
+			t.Errorf("at %d it is %q, not %q, of %v", offset, cause, want, s.Execution().Losses)
+		}
+	}
+	r.lose(t.Context(), 0, runtime.LossStorageFull)
+	r.lose(t.Context(), 10, runtime.LossStorageFull)
+	r.lose(t.Context(), 20, runtime.LossUnwritable)
+	r.wrote(t.Context(), 30)
+	r.lose(t.Context(), 40, runtime.LossUnwritable)
+	if n := len(s.Execution().Losses); n != 3 {
+		t.Errorf("%d are stored: %v", n, s.Execution().Losses)
+	}
+	for offset, cause := range map[int64]runtime.LossCause{0: runtime.LossStorageFull, 10: runtime.LossStorageFull, 20: runtime.LossUnwritable, 30: "", 40: runtime.LossUnwritable, 100: runtime.LossUnwritable} {
+		want(offset, cause)
+	}
+	// An agent sends again what an earlier server refused, and now there is room.
+	r.wrote(t.Context(), 10)
+	want(9, runtime.LossStorageFull)
+	want(40, "")
+	for i := range int64(2 * maxLosses) {
+		r.lose(t.Context(), 100+20*i, runtime.LossStorageFull)
+		r.wrote(t.Context(), 110+20*i)
+		want(110+20*i, "")
+	}
+	if n := len(s.Execution().Losses); n != maxLosses {
+		t.Errorf("%d are stored", n)
+	}
+	want(100, runtime.LossStorageFull)
+	want(100+20*(2*maxLosses-1), "")
+}
+
+// TestStoppingGivesNoOutputUp: what a full quota refuses while the server stops isn't
+// lost yet, and isn't acknowledged.
+func TestStoppingGivesNoOutputUp(t *testing.T) {
+	quota := output.NewQuota(1 << 20)
+	quota.Add(2 << 20)
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
+	for ctx, kept := range map[context.Context]bool{t.Context(): false, stopping: true} {
+		b := newBed(t)
+		s := b.session(quota)
+		if err := s.record.log.Add(output.Record{Stream: runtime.Stdout, Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		s.record.unwritten = 1
+		if went := s.record.flush(ctx, nil); went == kept || b.lost.Load() == 1 == kept {
+			t.Errorf("stopping %t: it went %t, %d bytes were lost", kept, went, b.lost.Load())
+		}
+	}
+}
+
+// TestRecoverWaitsForDescriptors: a log that can't be opened for want of them isn't taken
+// for damaged.
+func TestRecoverWaitsForDescriptors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	written := output.New(path)
+	if err := errors.Join(written.Add(output.Record{Stream: runtime.Stdout, Data: []byte("x\n")}), written.Flush(), written.End()); err != nil {
+		t.Fatal(err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	descriptors := func(most uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: limit.Max}); err != nil {
+			t.Error(err)
+		}
+	}
+	defer descriptors(limit.Cur)
+	descriptors(0)
+	times := 0
+	log, err := recoverLog(path, func(error) bool {
+		if times++; times == 3 {
+			descriptors(limit.Cur)
+		}
+		return true
+	})
+	if err != nil || times != 3 || log.Next() != 2 {
+		t.Fatalf("%+v after %d times, %v", log, times, err)
+	}
+	if err := log.End(); err != nil {
+		t.Error(err)
+	}
+	descriptors(0)
+	if _, err := recoverLog(path, func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestAnExecutionIsLedToItsEnd(t *testing.T) {
+	b := newBed(t)
+	s := b.session(nil, "echo", "hello")
+	b.run(s)
+	<-s.Done()
+	x := s.Execution()
+	if x.State != runtime.ExecutionFinished || x.End.Outcome != runtime.OutcomeExited || x.Usage.OutputBytes != 6 || b.ended.Load() != 1 {
+		t.Errorf("%+v, ended %d times", x, b.ended.Load())
+	}
+	wait.For(t, "the use of the runner ends after the end is stored", func() bool {
+		return slices.Equal(b.noted(), []string{"finish EXITED", "done"})
+	})
+}
+
+// TestKillIsStoredFirst: Kill returns once the first reason is stored, also where it is
+// asked for before there is a stream, or at the same time as others.
+func TestKillIsStoredFirst(t *testing.T) {
+	b := newBed(t)
+	s := b.session(nil, "sleep", "1000")
+	s.RunnerGone("") // may come at any time, and never waits
+	for range 3 {
+		s.hintKill(runtime.OutcomeCancelled)
+		s.RunnerGone(runtime.GoneReleased)
+	}
+	b.run(s)
+	s.Kill(t.Context(), runtime.OutcomeTimeLimit)
+	if notes := b.noted(); len(notes) == 0 || notes[0] != "kill CANCELLED" {
+		t.Errorf("stored: %v", notes)
+	}
+	<-s.Done()
+	if x := s.Execution(); x.End.Outcome != runtime.OutcomeCancelled && x.End.GoneReason != runtime.GoneUnknown {
+		t.Errorf("%+v", x.End)
+	}
+	s.Kill(t.Context(), runtime.OutcomeTimeLimit) // too late: it doesn't wait
+}
+
+// TestTheEndIsStoredBeforeAnybodySeesIt, however often that is refused, and a server
+// that stops meanwhile leaves it to the next one.
+func TestTheEndIsStoredBeforeAnybodySeesIt(t *testing.T) {
+	b := newBed(t)
+	b.fail(errors.New("the disk is full"))
+	stopped, s := b.session(nil, "true"), b.session(nil, "true")
+	stop := b.run(stopped)
+	b.run(s)
+	for _, s := range []*Session{stopped, s} {
+		<-s.Started()
+	}
+	stop()
+	for _, s := range []*Session{stopped, s} {
+		if x := s.Execution(); x.State == runtime.ExecutionFinished || b.ended.Load() > 0 {
+			t.Errorf("it is seen to end: %+v", x)
+		}
+	}
+	b.fail(nil)
+	<-s.Done()
+	select {
+	case <-stopped.Done():
+		t.Error("what was stopped ended")
+	default:
+	}
+	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nobody is left to store it: it doesn't wait
+}
+
+// TestWithoutItsRunnerItEnds for the reason that an earlier server left.
+func TestWithoutItsRunnerItEnds(t *testing.T) {
+	b := newBed(t)
+	s := b.session(nil)
+	s.left = &left{gone: runtime.GoneInactivity}
+	s.Run(t.Context(), nil)
+	if x := s.Execution(); x.End.Outcome != runtime.OutcomeRunnerGone || x.End.GoneReason != runtime.GoneInactivity {
+		t.Errorf("%+v", x.End)
+	}
+}
