@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline install clean
+.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline release install clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -117,6 +117,9 @@ generate: ## generate the API's code from schema.graphqls
 baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)
 	@BREAKING=$(BREAKING) scripts/conformance baseline
 
+release: ## build archives for linux/amd64 and arm64 with checksums and bills of materials in dist/, from a clean tree
+	@scripts/release
+
 install: ## install what was built, and the units for systemd, below DESTDIR
 	@[ -x bin/rockpool ] || { echo 'there is no bin/rockpool yet: make build' >&2; exit 1; }
 	install -D -m 755 bin/rockpool $(DESTDIR)/usr/local/bin/rockpool
@@ -125,4 +128,4 @@ install: ## install what was built, and the units for systemd, below DESTDIR
 	install -D -m 644 packaging/rockpool-sysctl.conf $(DESTDIR)/usr/local/lib/sysctl.d/60-rockpool.conf
 
 clean: ## remove what was built, and ./data
-	rm -rf bin data
+	rm -rf bin dist data
