@@ -285,10 +285,10 @@ func defencesTakenAway() []takenAway {
 // an end of its own, inside the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	need.Attacks(t)
-	need.Machine(t)
 	if !networktest.Alone(t) {
 		return
 	}
+	need.Machine(t)
 	for _, test := range defencesTakenAway() {
 		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
 			rows := attack.Corpus()

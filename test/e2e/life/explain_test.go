@@ -55,7 +55,7 @@ func TestE2EFailuresExplainThemselves(t *testing.T) {
 			runner := test.serving(failed).Claim(failed, "shell")
 			fmt.Fprintln(&bed.SharedServer.Log, "during the test")
 			said := failed.end()
-			path := filepath.Join(artifacts.Root(), strings.ReplaceAll(failed.Name(), "/", "-"), "explanation.txt")
+			path := filepath.Join(artifacts.Root(), artifacts.Package(t), strings.ReplaceAll(failed.Name(), "/", "-"), "explanation.txt")
 			kept, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
