@@ -38,7 +38,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
+	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/timing"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config says where a Cluster lives and what it runs.
@@ -107,18 +109,19 @@ type Cluster struct {
 	lock      *os.File
 	runners   *os.File // the directory of the runners' directories
 	changes   hints.Watchers
-	turns     turns
+	gate      *turns.Gate // of runners' starts
 	scheduler *scheduler.Scheduler
 	images    *image.Cache
 	counts    *taskrunner.Counts
 	placing   *timing.Histogram // from the wish for a runner to its place
-	removals  chan struct{}     // a token for each removal at work
-	wake      chan struct{}     // capacity 1: something was placed
-	envTurn   chan struct{}     // held by who writes an environment: store, then memory
-	drainTurn chan struct{}     // held by who drains, or ends that
-	tiers     []string          // as they were at the start, in words
-	root      string            // the name of the directory that sandboxes are made around
-	rootTurn  chan struct{}     // held by who makes it
+	removals  turns.Slots
+	wake      chan struct{} // capacity 1: something was placed
+	envTurn   turns.Slots   // of who writes an environment: store, then memory
+	drainTurn turns.Slots   // of who drains, or ends that
+	tiers     []string      // as they were at the start, in words
+	root      string        // the name of the directory that sandboxes are made around
+	rootTurn  turns.Slots   // of who makes it
+	problems  *problems.List
 
 	scheduling    sync.WaitGroup // the scheduler's Run
 	endScheduling func()         // has that end; nil: it never began
@@ -128,7 +131,6 @@ type Cluster struct {
 	unreadable   map[runtime.EnvironmentID]bool
 	entries      map[runtime.RunnerID]*entry
 	placed       []*entry // whose task Run is to lead
-	problems     []runtime.Problem
 	past         past.Runners
 	leaked       int       // entries that are
 	draining     time.Time // since when; zero: not
@@ -174,15 +176,16 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		config:       config,
 		log:          config.Logger,
 		ranges:       &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
-		turns:        turns{free: config.Parallel},
+		gate:         turns.NewGate(config.Parallel),
 		counts:       taskrunner.NewCounts(),
 		placing:      timing.New(taskrunner.StartBounds()...),
-		removals:     make(chan struct{}, 2*config.Parallel),
+		removals:     make(turns.Slots, 2*config.Parallel),
 		wake:         make(chan struct{}, 1),
 		root:         string(runtime.NewRunnerID()),
-		envTurn:      make(chan struct{}, 1),
-		drainTurn:    make(chan struct{}, 1),
-		rootTurn:     make(chan struct{}, 1),
+		envTurn:      make(turns.Slots, 1),
+		drainTurn:    make(turns.Slots, 1),
+		rootTurn:     make(turns.Slots, 1),
+		problems:     problems.New(config.Logger),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
@@ -238,7 +241,7 @@ func (c *Cluster) open(ctx context.Context) error {
 	}
 	c.lookAtTiers(ctx)
 	if c.openNetwork(); c.noNetwork != nil {
-		c.report("network", fmt.Sprintf("no further runner can have one, and those that run get no answers for names and aren't reached at exposed ports: %v", c.noNetwork))
+		c.problems.Report("network", fmt.Sprintf("no further runner can have one, and those that run get no answers for names and aren't reached at exposed ports: %v", c.noNetwork))
 	}
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
@@ -266,12 +269,10 @@ func (c *Cluster) open(ctx context.Context) error {
 // buildRoot makes this server's root directory, unless it is there. On a full
 // disk it has to be tried again.
 func (c *Cluster) buildRoot(ctx context.Context) error {
-	select {
-	case c.rootTurn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-c.rootTurn }()
+	return c.rootTurn.Do(ctx, c.makeRoot)
+}
+
+func (c *Cluster) makeRoot() error {
 	if c.config.Agent == nil || c.direct == nil { // who listens has its own
 		return nil
 	}

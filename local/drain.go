@@ -22,12 +22,10 @@ func errDraining() error {
 // DRAINED; the others end as they would. After an error it may be so or not,
 // and asking again makes it so.
 func (c *Cluster) SetDraining(ctx context.Context, draining bool) error {
-	select {
-	case c.drainTurn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-c.drainTurn }()
+	return c.drainTurn.Do(ctx, func() error { return c.setDraining(ctx, draining) })
+}
+
+func (c *Cluster) setDraining(ctx context.Context, draining bool) error {
 	c.mu.Lock()
 	since := c.draining
 	c.mu.Unlock()
@@ -97,7 +95,7 @@ func (c *Cluster) endUnheld(ctx context.Context) error {
 // claim that is being stored: who was answered keeps what was given.
 func (c *Cluster) drainRunner(ctx context.Context, e *entry) error {
 	held := false
-	err := e.write(ctx, func() error {
+	err := e.turn.Do(ctx, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		held = e.runner.Claim.Held()

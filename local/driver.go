@@ -153,12 +153,10 @@ func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int
 
 // Destroy implements taskrunner.Driver.
 func (d *driver) Destroy(ctx context.Context) error {
-	select {
-	case d.c.removals <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-d.c.removals }()
+	return d.c.removals.Do(ctx, func() error { return d.destroy(ctx) })
+}
+
+func (d *driver) destroy(ctx context.Context) error {
 	_, _ = d.c.count(d.e) // the last look
 	d.c.mu.Lock()
 	d.e.fenced = 0

@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // An entry is one runner that the cluster knows.
@@ -20,12 +21,12 @@ type entry struct {
 	group       string
 	task        *taskrunner.Task
 	recorded    chan struct{} // closed when Start has stored the record, or failed
-	turn        chan struct{} // held by who writes the record: store, then memory
+	ticket      *turns.Ticket // for its starts, with the priority that it was asked for with last
+	turn        turns.Slots   // of who writes the record: store, then memory
 	untouched   bool          // the last server wished for it, and had not begun to make it
 
 	// Guarded by Cluster.mu.
 	runner     runtime.Runner
-	priority   runtime.Priority     // that it was asked for with last
 	allocation runtime.AllocationID // its place; "" until it has one
 	handed     bool                 // its task is led
 	removing   bool                 // Remove was called, or the server's end removes it
@@ -57,9 +58,9 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, state ta
 		id:          r.ID,
 		environment: r.Environment.ID,
 		group:       sandbox.Group(c.config.CgroupParent, string(r.ID)),
-		priority:    priority,
+		ticket:      c.gate.Ticket(r.Environment.ID, priority),
 		recorded:    make(chan struct{}),
-		turn:        make(chan struct{}, 1),
+		turn:        make(turns.Slots, 1),
 		runner:      r,
 	}
 	e.task = c.newTask(e, state)
@@ -85,27 +86,6 @@ func (c *Cluster) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.
 	}
 	gone, _ := c.past.Find(id)
 	return gone.Events, nil
-}
-
-// advance moves the runner forward to state, and reports whether it did; it
-// is the only place that changes a state. The caller holds Cluster.mu.
-func (e *entry) advance(state runtime.RunnerState) bool {
-	if !e.runner.State.Before(state) {
-		return false
-	}
-	e.runner.State = state
-	return true
-}
-
-// write waits for its turn to write e's record and does it.
-func (e *entry) write(ctx context.Context, do func() error) error {
-	select {
-	case e.turn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-e.turn }()
-	return do()
 }
 
 // put stores r, with its task's state, as e's record.

@@ -20,7 +20,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	defer c.images.Review()
-	return c.writeEnvironment(ctx, func() error {
+	return c.envTurn.Do(ctx, func() error {
 		c.mu.Lock()
 		unreadable := c.unreadable[env.ID]
 		c.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		c.mu.Lock()
 		if unreadable {
 			delete(c.unreadable, env.ID)
-			c.resolve("environment " + string(env.ID))
+			c.problems.Resolve("environment " + string(env.ID))
 		}
 		c.environments[env.ID] = env
 		c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 // PutFirst stores environments where there is none at all, all of them or none.
 // They need no image, network or runtime of the machine's.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
-	return c.writeEnvironment(ctx, func() error {
+	return c.envTurn.Do(ctx, func() error {
 		stored, err := c.config.Store.PutFirst(ctx, environments)
 		if err != nil || !stored {
 			return err
@@ -64,7 +64,7 @@ func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environme
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	defer c.images.Review()
-	return c.writeEnvironment(ctx, func() error {
+	return c.envTurn.Do(ctx, func() error {
 		if err := c.config.Store.DeleteEnvironment(ctx, id); err != nil {
 			return err
 		}
@@ -73,16 +73,6 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 		c.mu.Unlock()
 		return nil
 	})
-}
-
-func (c *Cluster) writeEnvironment(ctx context.Context, write func() error) error {
-	select {
-	case c.envTurn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-c.envTurn }()
-	return write()
 }
 
 // Environments implements runtime.Cluster, from memory.
@@ -101,7 +91,7 @@ func (c *Cluster) restoreEnvironments(ctx context.Context) error {
 			return nil
 		}
 		c.unreadable[env.ID] = true
-		c.report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
+		c.problems.Report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
 		return nil
 	})
 }

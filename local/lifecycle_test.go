@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -373,60 +372,6 @@ func TestCheck(t *testing.T) {
 	}
 	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("Start: %v", err)
-	}
-}
-
-func TestTurns(t *testing.T) {
-	for name, test := range map[string]struct {
-		who   []string // environment, and ! for one that a claim waits for
-		leave int      // who gives up
-		hurry int      // for whom a claim comes later
-		order string
-	}{
-		"claims first":          {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, "-bead"},
-		"by environments":       {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, "adfbec"},
-		"claims by turns, too":  {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, "aebcd"},
-		"a claim comes later":   {[]string{"x", "x", "x", "y"}, -1, 2, "cdab"},
-		"one that has its turn": {[]string{"x", "y"}, 0, 0, "-b"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			always := func(urgent bool) func() bool { return func() bool { return urgent } }
-			turns := turns{free: 1}
-			release, err := turns.take(t.Context(), "first", "other", always(false))
-			if err != nil {
-				t.Fatal(err)
-			}
-			order := ""
-			leaving, leave := context.WithCancel(t.Context())
-			for i, who := range test.who {
-				ctx := t.Context()
-				if i == test.leave {
-					ctx = leaving
-				}
-				environment, urgent := strings.CutSuffix(who, "!")
-				go func() {
-					letter := "abcdef"[i : i+1]
-					release, err := turns.take(ctx, runtime.RunnerID(letter), runtime.EnvironmentID(environment), always(urgent))
-					if err != nil {
-						order += "-"
-						return
-					}
-					order += letter
-					release()
-				}()
-				synctest.Wait()
-			}
-			leave()
-			synctest.Wait()
-			if test.hurry >= 0 {
-				turns.hurry(runtime.RunnerID("abcdef"[test.hurry]), true)
-			}
-			release()
-			synctest.Wait()
-			if order != test.order || turns.free != 1 || len(turns.last) > 0 {
-				t.Errorf("%s: the order is %s, %d are free, %v", name, order, turns.free, turns.last)
-			}
-		})
 	}
 }
 

@@ -15,7 +15,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	if err != nil {
 		return err
 	}
-	return e.write(ctx, func() error {
+	return e.turn.Do(ctx, func() error {
 		// It may have ended, or been removed, while another write had its turn.
 		c.mu.Lock()
 		_, err := c.markable(id)
@@ -29,7 +29,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		e.runner.Claim = claim
-		e.advance(runtime.RunnerClaimed)
+		e.runner.Advance(runtime.RunnerClaimed)
 		return nil
 	})
 }

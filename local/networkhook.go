@@ -56,7 +56,7 @@ func (h *networkHook) Poststart(_ context.Context, request taskrunner.PoststartR
 		h.c.mu.Lock()
 		h.e.unmapped = to
 		h.c.mu.Unlock()
-		h.c.report(portsSubject(h.e), fmt.Sprintf("they aren't mapped any more, and will be once that can be done: %v", err))
+		h.c.problems.Report(portsSubject(h.e), fmt.Sprintf("they aren't mapped any more, and will be once that can be done: %v", err))
 		return err
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Cluster) mapPorts() {
 		ended := e.unmapped == nil // meanwhile
 		if !ended {
 			e.unmapped, e.runner.Ports = nil, shownPorts(mapped)
-			c.resolve(portsSubject(e))
+			c.problems.Resolve(portsSubject(e))
 		}
 		c.mu.Unlock()
 		if ended {
@@ -160,7 +160,7 @@ func (h *networkHook) close() {
 	address := h.e.address
 	if h.e.unmapped != nil {
 		h.e.unmapped = nil
-		h.c.resolve(portsSubject(h.e))
+		h.c.problems.Resolve(portsSubject(h.e))
 	}
 	h.c.mu.Unlock()
 	h.c.network.ports.Close(string(h.e.id))

@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/problems"
 )
 
 // An asked launcher answers after something has happened.
@@ -129,18 +130,18 @@ func TestPortsAreMappedOnceTheyCanBe(t *testing.T) {
 			e := &entry{id: "a", address: netip.MustParseAddr("127.0.0.1")}
 			e.runner.Environment.Network.ExposedPorts = []int{80}
 			e.runner.Ports = []runtime.PortMapping{{ExposedPort: 80, Address: taken.Addr().String()}}
-			c := &Cluster{log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{"a": e}, network: &networking{ports: &ports.Mapper{}, resolver: &resolver.Resolver{}}}
+			c := &Cluster{problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{"a": e}, network: &networking{ports: &ports.Mapper{}, resolver: &resolver.Resolver{}}}
 			defer c.network.ports.CloseAll()
-			problems := func() int {
+			reported := func() int {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				return len(c.visible())
 			}
 			h := &networkHook{c, e}
-			if err := h.Poststart(t.Context(), taskrunner.PoststartRequest{Restored: true}, nil); err == nil || problems() != 1 || e.runner.Ports != nil {
-				t.Fatalf("%v, %d problems, mapped are %v", err, problems(), e.runner.Ports)
+			if err := h.Poststart(t.Context(), taskrunner.PoststartRequest{Restored: true}, nil); err == nil || reported() != 1 || e.runner.Ports != nil {
+				t.Fatalf("%v, %d problems, mapped are %v", err, reported(), e.runner.Ports)
 			}
-			if c.mapPorts(); problems() != 1 {
+			if c.mapPorts(); reported() != 1 {
 				t.Error("the problem is gone while the port is taken")
 			}
 			if err := taken.Close(); err != nil {
@@ -150,7 +151,7 @@ func TestPortsAreMappedOnceTheyCanBe(t *testing.T) {
 				h.close()
 			}
 			c.mapPorts()
-			if problems() != 0 {
+			if reported() != 0 {
 				t.Error("the problem is still there")
 			}
 			if mapped := e.runner.Ports != nil && e.runner.Ports[0].Address == taken.Addr().String(); mapped == ends {

@@ -98,7 +98,7 @@ func (c *Cluster) stopScheduling() {
 
 // job is the wish for a runner.
 func (e *entry) job() scheduler.Job {
-	return scheduler.Job{ID: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Priority: e.priority}
+	return scheduler.Job{ID: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Priority: e.ticket.Priority()}
 }
 
 // obey carries out the scheduler's orders until ctx ends.

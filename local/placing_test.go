@@ -164,7 +164,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.turns.take(t.Context(), "none", "none", func() bool { return true })
+	release, err := b.gate.Ticket("none", runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +173,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "it is placed, and in the queue", func() bool {
-			b.turns.mu.Lock()
-			defer b.turns.mu.Unlock()
-			return len(b.turns.waiting) > i
-		})
+		wait.For(t, "it is placed, and in the queue", func() bool { return b.gate.Waiting() > i })
 	}
 	if err := b.Start(t.Context(), ids[2], hostEnvironment(), runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)

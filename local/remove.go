@@ -50,7 +50,7 @@ func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 		}
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "remove runner %s", e.id)
 	}
-	return e.write(ctx, func() error {
+	return e.turn.Do(ctx, func() error {
 		c.mu.Lock()
 		known := c.entries[e.id] == e
 		c.mu.Unlock()

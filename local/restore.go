@@ -48,7 +48,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 	c.mu.Unlock()
 	for what, err := range map[string]error{"ranges of user ids": c.sweepRanges(), "root directories": c.sweepRoots()} {
 		if err != nil { // the next server tries again
-			c.report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))
+			c.problems.Report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))
 		}
 	}
 	return nil
@@ -78,7 +78,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 	err := c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
 		known[string(r.ID)] = true
 		if !helper.ValidID(string(r.ID)) {
-			c.report(fmt.Sprintf("runner %q", r.ID), "its record has an unknown id: it was skipped")
+			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an unknown id: it was skipped")
 			return nil
 		}
 		var p private
@@ -89,7 +89,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 			unreadable = c.newEntry(r, runtime.PriorityRefill, p.Task).job().Check()
 		}
 		if unreadable != nil {
-			c.report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
+			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
 			r, p = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, private{}
 		}
 		if p.Task.Phase == "" {

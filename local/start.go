@@ -66,12 +66,8 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	case !there:
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be recorded", e.id)
 	}
-	c.mu.Lock()
-	e.priority = priority
-	job := e.job()
-	c.mu.Unlock()
-	c.turns.hurry(e.id, priority >= runtime.PriorityWaiting) // it may have its place, and wait for its turn
-	return c.scheduler.Register(job)
+	e.ticket.SetPriority(priority) // it may have its place, and wait for its turn
+	return c.scheduler.Register(e.job())
 }
 
 func errStopping() error {

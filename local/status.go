@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -36,20 +33,10 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// report has Status tell a problem until it is resolved or the server ends, the
-// latest of each subject, and logs it.
-func (c *Cluster) report(subject, message string) {
-	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resolve(subject)
-	c.problems = append(c.problems, runtime.Problem{Subject: subject, Message: message, Since: time.Now()})
-}
-
 // visible returns the problems that Status tells: what was reported, and the oldest
 // of those about counters of runners that live. The caller holds mu.
 func (c *Cluster) visible() []runtime.Problem {
-	all := slices.Clone(c.problems)
+	all := c.problems.All()
 	var oldest *runtime.Problem
 	for _, e := range c.entries {
 		if p := e.unread; p != nil && e.runner.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
@@ -60,9 +47,4 @@ func (c *Cluster) visible() []runtime.Problem {
 		all = append(all, *oldest)
 	}
 	return all
-}
-
-// resolve forgets a problem. The caller holds mu.
-func (c *Cluster) resolve(subject string) {
-	c.problems = slices.DeleteFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject })
 }

@@ -29,13 +29,7 @@ func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 		Kill:   kill,
 		Keeper: &keeper{c, e},
 		Counts: c.counts,
-		Turn: func(ctx context.Context) (func(), error) {
-			return c.turns.take(ctx, e.id, e.environment, func() bool {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				return e.priority >= runtime.PriorityWaiting
-			})
-		},
+		Turn:   e.ticket.Enter,
 	}, state)
 }
 
@@ -50,7 +44,7 @@ type keeper struct {
 // is kept as no record.
 func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 	c, e := k.c, k.e
-	err := e.write(ctx, func() error {
+	err := e.turn.Do(ctx, func() error {
 		c.mu.Lock()
 		r, forget := shown(e.runner, state), e.forget
 		c.mu.Unlock()
@@ -62,7 +56,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		e.advance(r.State)
+		e.runner.Advance(r.State)
 		e.runner.GoneReason, e.runner.Message = r.GoneReason, r.Message
 		return nil
 	})
@@ -99,11 +93,11 @@ func (c *Cluster) tellLeak(e *entry, leak string) {
 		c.leaked++
 	case was && !e.leaked:
 		c.leaked--
-		c.resolve(subject)
+		c.problems.Resolve(subject)
 	}
 	c.mu.Unlock()
 	if leak != "" {
-		c.report(subject, leak)
+		c.problems.Report(subject, leak)
 	}
 }
 
@@ -125,9 +119,7 @@ func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
 	if r.State == runtime.RunnerGone {
 		return r
 	}
-	if r.State.Before(to) {
-		r.State = to
-	}
+	r.Advance(to)
 	r.Message = state.Waiting
 	if state.Phase == taskrunner.Dead && state.End != nil {
 		r.GoneReason, r.Message = state.End.Reason, state.End.Message

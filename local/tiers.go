@@ -81,7 +81,7 @@ func (c *Cluster) lookAtTiers(ctx context.Context) {
 		}
 		c.tiers = append(c.tiers, t.String())
 		if t.Err != nil {
-			c.report("isolation", t.String())
+			c.problems.Report("isolation", t.String())
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -100,7 +101,7 @@ func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
 func TestUnreadableCountersAreAProblem(t *testing.T) {
 	_, broken := unreadableGroups(t)
 	sound := t.TempDir()
-	c := &Cluster{log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}}
+	c := &Cluster{log: zap.NewNop(), problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{
@@ -120,16 +121,16 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	if _, err := c.Evidence(t.Context(), "b"); err != nil {
 		t.Errorf("the other runner: %v", err)
 	}
-	problems := func() []runtime.Problem {
+	reported := func() []runtime.Problem {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.visible()
 	}
-	if got := problems(); len(got) != 1 || !strings.Contains(got[0].Message, broken) {
+	if got := reported(); len(got) != 1 || !strings.Contains(got[0].Message, broken) {
 		t.Errorf("the problems are %+v", got)
 	}
 	c.entries["a"].runner.State = runtime.RunnerGone
-	if got := problems(); len(got) != 0 {
+	if got := reported(); len(got) != 0 {
 		t.Errorf("with a runner that is GONE, the problems are %+v", got)
 	}
 	c.entries["a"].runner.State = runtime.RunnerIdle
@@ -141,7 +142,7 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	if _, err := c.Evidence(t.Context(), "a"); err != nil {
 		t.Errorf("readable again: %v", err)
 	}
-	if got := problems(); len(got) != 0 {
+	if got := reported(); len(got) != 0 {
 		t.Errorf("once the counters are read, the problems are %+v", got)
 	}
 }

@@ -28,7 +28,7 @@ func (c *Cluster) openPlain(ctx context.Context, e *entry, allocation string, wa
 	c.mu.Lock()
 	env := e.runner.Environment.ID
 	c.mu.Unlock()
-	c.report(agentlessSubject(env), fmt.Sprintf("its runners have no agent, so they are slower and can do less: %s", strings.Join(r.Missing(), "; ")))
+	c.problems.Report(agentlessSubject(env), fmt.Sprintf("its runners have no agent, so they are slower and can do less: %s", strings.Join(r.Missing(), "; ")))
 	return &plainSession{Runner: r, done: make(chan struct{})}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
+	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
@@ -25,7 +26,7 @@ type Cluster struct {
 	nomad     *connections
 	calls     chan struct{} // a token for each call under way
 	execs     chan struct{} // likewise for each exec in a runner without an agent
-	turns     turns         // of registrations
+	gate      *turns.Gate   // of registrations
 	pace      pace          // of runners' starts
 	changes   hints.Watchers
 	lists     rounds
@@ -34,7 +35,8 @@ type Cluster struct {
 	bridges   *bridges
 	looking   chan struct{} // capacity 1: Run is to look
 	synced    chan struct{} // closed when this server owns what is Nomad's, and has looked once
-	envTurn   chan struct{} // held by who writes an environment
+	envTurn   turns.Slots   // of who writes an environment
+	problems  *problems.List
 
 	life    context.Context // of the goroutines that no caller waits for
 	end     context.CancelCauseFunc
@@ -52,7 +54,6 @@ type Cluster struct {
 	nodes     map[string]*api.NodeListStub
 	nodesOld  bool
 	nodesAt   time.Time
-	problems  []runtime.Problem
 	ended     bool
 }
 
@@ -82,15 +83,17 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		ui:        newUI(config.UIURL, k.settings),
 		execs:     make(chan struct{}, config.Bridges),
 		calls:     make(chan struct{}, config.Calls),
-		turns:     turns{free: config.Parallel},
+		gate:      turns.NewGate(config.Parallel),
 		looking:   make(chan struct{}, 1),
 		synced:    make(chan struct{}),
-		envTurn:   make(chan struct{}, 1),
+		envTurn:   make(turns.Slots, 1),
 		templates: map[runtime.EnvironmentID]template{},
 		entries:   map[runtime.RunnerID]*entry{},
 		removed:   map[runtime.RunnerID]int{},
 		nodesOld:  true,
-		problems:  []runtime.Problem{{Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now()}},
+		problems: problems.New(config.Logger, runtime.Problem{
+			Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now(),
+		}),
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	budget := config.Bridges
@@ -246,7 +249,7 @@ func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 			status.Capacity.Take(e.runner.Environment.Resources)
 		}
 	}
-	status.Problems = slices.Clone(c.problems)
+	status.Problems = c.problems.All()
 	return status, nil
 }
 
@@ -273,31 +276,6 @@ func addCapacity(sum *runtime.Capacity, node *api.NodeListStub) {
 
 // nomadSubject is what a problem with all of Nomad is about.
 const nomadSubject = "nomad"
-
-// report has Status tell a problem, the latest of each subject, and logs a new
-// one.
-func (c *Cluster) report(subject, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := runtime.Problem{Subject: subject, Message: message, Since: time.Now()}
-	if i := slices.IndexFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject }); i >= 0 {
-		if c.problems[i].Message == message {
-			return
-		}
-		p.Since = c.problems[i].Since
-		c.problems[i] = p
-	} else {
-		c.problems = append(c.problems, p)
-	}
-	c.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
-}
-
-// clear forgets a problem.
-func (c *Cluster) clear(subject string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.problems = slices.DeleteFunc(c.problems, func(p runtime.Problem) bool { return p.Subject == subject })
-}
 
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)

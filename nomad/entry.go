@@ -48,13 +48,12 @@ func (c *Cluster) changed(e *entry) {
 	e.change = c.change
 }
 
-// advance moves e's runner forward to state, and reports whether it did; it is
-// the only place that changes a state. The caller holds mu.
+// advance moves e's runner forward to state, and reports whether it did. The caller
+// holds mu.
 func (e *entry) advance(state runtime.RunnerState) bool {
-	if !e.runner.State.Before(state) {
+	if !e.runner.Advance(state) {
 		return false
 	}
-	e.runner.State = state
 	if state != runtime.RunnerGone {
 		return true
 	}

@@ -23,7 +23,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 	if _, err := c.config.templateJob(base, env, 0); err != nil {
 		return err
 	}
-	return c.writeEnvironment(ctx, func() error { return c.putEnvironment(ctx, base, env) })
+	return c.envTurn.Do(ctx, func() error { return c.putEnvironment(ctx, base, env) })
 }
 
 func (c *Cluster) putEnvironment(ctx context.Context, base *api.Job, env runtime.Environment) error {
@@ -69,7 +69,7 @@ func (c *Cluster) putEnvironment(ctx context.Context, base *api.Job, env runtime
 	})
 	if err == nil {
 		c.keepTemplate(env, job)
-		c.clear(environmentSubject(env.ID))
+		c.problems.Resolve(environmentSubject(env.ID))
 	}
 	return err
 }
@@ -85,22 +85,12 @@ func refusedInput(err error) error {
 
 func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
-func (c *Cluster) writeEnvironment(ctx context.Context, write func() error) error {
-	select {
-	case c.envTurn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-c.envTurn }()
-	return write()
-}
-
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	return c.writeEnvironment(ctx, func() error {
+	return c.envTurn.Do(ctx, func() error {
 		err := c.call(ctx, fmt.Sprintf("delete environment %s", id), func(ctx context.Context) error {
 			_, _, err := c.nomad.calls.Jobs().Deregister(c.names.environment(id), true, writing(ctx))
 			if notFound(err) {
@@ -112,8 +102,8 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 			c.mu.Lock()
 			delete(c.templates, id)
 			c.mu.Unlock()
-			c.clear(environmentSubject(id))
-			c.clear(agentlessSubject(id))
+			c.problems.Resolve(environmentSubject(id))
+			c.problems.Resolve(agentlessSubject(id))
 		}
 		return err
 	})
@@ -146,14 +136,14 @@ func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, erro
 		switch {
 		case err == nil:
 			all = append(all, env)
-			c.clear(environmentSubject(env.ID))
+			c.problems.Resolve(environmentSubject(env.ID))
 		case errors.Is(err, errForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case errors.As(err, &e) && e.Code == runtime.CodeClusterUnavailable:
 			return nil, err
 		default:
-			c.report(environmentSubject(runtime.EnvironmentID(stub.ID[len(c.names.environments()):])),
+			c.problems.Report(environmentSubject(runtime.EnvironmentID(stub.ID[len(c.names.environments()):])),
 				fmt.Sprintf("its job %s can't be read, so it isn't served: put it again (%v)", stub.ID, err))
 		}
 	}

@@ -63,16 +63,16 @@ func (c *Cluster) acquire(ctx context.Context) (held *api.Variable, since time.T
 			c.release(held)
 			return nil, since, context.Cause(ctx)
 		case err == nil:
-			c.clear("lock")
+			c.problems.Resolve("lock")
 			c.keepLock(held.Lock.ID)
 			return held, since, nil
 		case ctx.Err() != nil:
 			return nil, since, context.Cause(ctx)
 		case code == http.StatusConflict:
 			wanted.Lock.ID = "" // it was lost meanwhile
-			c.report("lock", fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", c.config.Prefix))
+			c.problems.Report("lock", fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", c.config.Prefix))
 		default:
-			c.report("lock", c.explained("own "+c.config.Prefix, err).Error())
+			c.problems.Report("lock", c.explained("own "+c.config.Prefix, err).Error())
 		}
 		if err := sleep(ctx, standbyPause); err != nil {
 			return nil, since, err

@@ -40,14 +40,14 @@ func (c *Cluster) lookNow(ctx context.Context) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			c.report(nomadSubject, err.Error())
+			c.problems.Report(nomadSubject, err.Error())
 		}
 		return err
 	}
-	c.clear(nomadSubject)
+	c.problems.Resolve(nomadSubject)
 	changed, unreadable := c.take(l)
 	for id, err := range unreadable {
-		c.report(runnerSubject(id), fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", c.names.runner(id), err))
+		c.problems.Report(runnerSubject(id), fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", c.names.runner(id), err))
 	}
 	c.forgetUnreadable(unreadable)
 	for _, env := range changed {
@@ -59,10 +59,8 @@ func (c *Cluster) lookNow(ctx context.Context) error {
 
 // forgetUnreadable forgets problems of jobs that somebody has stopped.
 func (c *Cluster) forgetUnreadable(unreadable map[runtime.RunnerID]error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.problems = slices.DeleteFunc(c.problems, func(p runtime.Problem) bool {
-		id, ok := strings.CutPrefix(p.Subject, runnerSubject(""))
+	c.problems.ResolveFunc(func(subject string) bool {
+		id, ok := strings.CutPrefix(subject, runnerSubject(""))
 		return ok && unreadable[runtime.RunnerID(id)] == nil
 	})
 }

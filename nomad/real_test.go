@@ -290,9 +290,7 @@ func TestRunnersOutliveNomad(t *testing.T) {
 }
 
 func (b bed) problemsNow() []runtime.Problem {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append([]runtime.Problem(nil), b.problems...)
+	return b.problems.All()
 }
 
 // An own template is parsed and validated by Nomad itself.

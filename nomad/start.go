@@ -89,13 +89,16 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 // register registers e's job in its turn, or again with another priority. One
 // that a second attempt finds registered was registered by the first.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
-	release, err := c.turns.take(ctx, priority)
+	c.mu.Lock()
+	env, created := e.runner.Environment, e.runner.CreatedAt
+	c.mu.Unlock()
+	leave, err := c.gate.Ticket(env.ID, priority).Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer release()
+	defer leave()
 	c.mu.Lock()
-	env, created, index := e.runner.Environment, e.runner.CreatedAt, e.registered
+	index := e.registered
 	c.mu.Unlock()
 	template, err := c.templateOf(ctx, env)
 	if err != nil {

@@ -42,6 +42,15 @@ func (s RunnerState) Before(t RunnerState) bool {
 	return slices.Index(runnerOrder, s) < slices.Index(runnerOrder, t)
 }
 
+// Advance moves the runner forward to a state, and reports whether it did.
+func (r *Runner) Advance(to RunnerState) bool {
+	if !r.State.Before(to) {
+		return false
+	}
+	r.State = to
+	return true
+}
+
 // A GoneReason says why a runner is GONE.
 type GoneReason string
 

@@ -8,7 +8,7 @@ import (
 
 // blocked keeps the evaluations that wait for room, one of a job at most, and
 // wakes as many as there is room for, no more: what was promised to one that
-// is awake is not promised again. What goes first is what a fair queue says; an
+// is awake is not promised again. What goes first is what a queue says; an
 // evaluation that doesn't fit is passed, but what it lacks is kept from those
 // of a lower priority. Its methods are safe for concurrent use.
 type blocked struct {
@@ -17,7 +17,7 @@ type blocked struct {
 	stats *stats
 
 	mu      sync.Mutex // guards all below
-	asleep  fair
+	asleep  *queue
 	awake   map[runtime.RunnerID]*Evaluation // woken, and neither blocked again nor done
 	waiting map[runtime.RunnerID]*Evaluation // all
 }
@@ -27,6 +27,7 @@ func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked
 		node:    node,
 		wake:    wake,
 		stats:   stats,
+		asleep:  newQueue(),
 		awake:   map[runtime.RunnerID]*Evaluation{},
 		waiting: map[runtime.RunnerID]*Evaluation{},
 	}
@@ -37,7 +38,7 @@ func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked
 func (b *blocked) block(e *Evaluation) *Evaluation {
 	b.mu.Lock()
 	old := b.takeOut(e.Job)
-	b.asleep.push(e)
+	b.asleep.Push(e.Environment, e.Priority, e)
 	b.waiting[e.Job] = e
 	b.mu.Unlock()
 	b.look()
@@ -65,7 +66,7 @@ func (b *blocked) takeOut(job runtime.RunnerID) *Evaluation {
 		return nil
 	}
 	if b.awake[job] == nil {
-		b.asleep.remove(old)
+		b.asleep.Remove(old.Environment, old.Priority, old)
 	}
 	delete(b.awake, job)
 	delete(b.waiting, job)
@@ -84,7 +85,7 @@ func (b *blocked) look() {
 }
 
 func (b *blocked) chooseAwake() []*Evaluation {
-	if b.asleep.length == 0 {
+	if b.asleep.Len() == 0 {
 		return nil
 	}
 	node := b.node()
@@ -93,17 +94,17 @@ func (b *blocked) chooseAwake() []*Evaluation {
 		free = minus(free, e.wanted)
 	}
 	var woken []*Evaluation
-	for _, level := range append([]*level(nil), b.asleep.levels...) {
+	for _, level := range b.asleep.Levels() {
 		for {
-			e := b.asleep.take(level, func(e *Evaluation) bool { return fits(e.wanted, free) })
-			if e == nil {
+			e, ok := b.asleep.Take(level, func(e *Evaluation) bool { return fits(e.wanted, free) })
+			if !ok {
 				break
 			}
 			free = minus(free, e.wanted)
 			b.awake[e.Job] = e
 			woken = append(woken, e)
 		}
-		for e := range level.all {
+		for e := range level.All() {
 			if fits(e.wanted, node.Capacity) {
 				free = minus(free, e.wanted)
 			}
@@ -123,11 +124,11 @@ func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity
 			sum = plus(sum, e.wanted)
 		}
 	}
-	for _, level := range b.asleep.levels {
-		if level.priority <= priority {
+	for _, level := range b.asleep.Levels() {
+		if level.Priority <= priority {
 			break
 		}
-		for e := range level.all {
+		for e := range level.All() {
 			if e.Job != job && fits(e.wanted, capacity) {
 				sum = plus(sum, e.wanted)
 			}

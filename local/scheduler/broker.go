@@ -36,7 +36,7 @@ type broker struct {
 	enabled bool
 	opened  chan struct{} // closed while it is enabled
 	slots   map[runtime.RunnerID]*slot
-	ready   map[runtime.EvaluationType]*fair
+	ready   map[runtime.EvaluationType]*queue
 	waiters []*waiter
 	tokens  token
 	failed  map[runtime.RunnerID]*Evaluation // delivered too often, until something newer of the job is ready
@@ -80,11 +80,11 @@ func newBroker(stats *stats, superseded func(old, by *Evaluation)) *broker {
 		failing:    make(chan struct{}, 1),
 		opened:     make(chan struct{}),
 		slots:      map[runtime.RunnerID]*slot{},
-		ready:      map[runtime.EvaluationType]*fair{},
+		ready:      map[runtime.EvaluationType]*queue{},
 		failed:     map[runtime.RunnerID]*Evaluation{},
 	}
 	for _, t := range Types() {
-		b.ready[t] = &fair{}
+		b.ready[t] = newQueue()
 	}
 	return b
 }
@@ -155,7 +155,7 @@ func (b *broker) schedule(s *slot) {
 func (b *broker) makeReady(i *item) {
 	delete(b.failed, i.Job) // its follow-up is here, or something newer
 	i.ready = true
-	b.ready[i.Type].push(i.Evaluation)
+	b.ready[i.Type].Push(i.Environment, i.Priority, i.Evaluation)
 }
 
 // delay makes i ready after a while.
@@ -179,7 +179,7 @@ func (b *broker) unschedule(i *item) {
 	}
 	if i.ready {
 		i.ready = false
-		b.ready[i.Type].remove(i.Evaluation)
+		b.ready[i.Type].Remove(i.Environment, i.Priority, i.Evaluation)
 	}
 }
 
@@ -246,17 +246,18 @@ func (b *broker) dispatch() {
 
 // best takes what comes first of some types.
 func (b *broker) best(types []runtime.EvaluationType) *Evaluation {
-	var from *fair
+	var from *queue
 	var highest runtime.Priority
 	for _, t := range types {
-		if p, ok := b.ready[t].top(); ok && (from == nil || p > highest) {
+		if p, ok := b.ready[t].Top(); ok && (from == nil || p > highest) {
 			from, highest = b.ready[t], p
 		}
 	}
 	if from == nil {
 		return nil
 	}
-	return from.pop()
+	e, _ := from.Pop()
+	return e
 }
 
 // hold makes e, a slot's next, outstanding.

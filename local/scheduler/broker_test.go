@@ -469,8 +469,8 @@ func (b *broker) readyNow() (all []*Evaluation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, queue := range b.ready {
-		for _, level := range queue.levels {
-			all = slices.AppendSeq(all, level.all)
+		for _, level := range queue.Levels() {
+			all = slices.AppendSeq(all, level.All())
 		}
 	}
 	return all

@@ -119,7 +119,7 @@ func (b *broker) depths() Depths {
 	defer b.mu.Unlock()
 	d := Depths{Ready: map[runtime.EvaluationType]int{}, Failed: len(b.failed)}
 	for t, queue := range b.ready {
-		d.Ready[t] = queue.length
+		d.Ready[t] = queue.Len()
 	}
 	for _, s := range b.slots {
 		if s.held != nil {

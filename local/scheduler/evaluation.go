@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // An Evaluation is the work of bringing one job from what it has to what it
@@ -72,6 +74,18 @@ func evaluate(job *Job, trigger runtime.EvaluationTrigger) *Evaluation {
 		e.Type, e.Priority = runtime.EvaluationStop, priorityStop
 	}
 	return e
+}
+
+// A queue holds evaluations: by priority, then the environments take turns, then by
+// age.
+type queue = turns.Queue[runtime.EnvironmentID, *Evaluation]
+
+// newQueue returns an empty one. An evaluation that comes back is as old as it was,
+// and as its job is.
+func newQueue() *queue {
+	return &queue{Compare: func(a, b *Evaluation) int {
+		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
+	}}
 }
 
 // newID returns a UUID of version 7, as package runtime's ids are.

@@ -1,6 +1,7 @@
-// Package turns lets keys take turns: the environments whose evaluations wait, or
-// the callers whose claims do. Between two turns of a key every other key that
-// waits has one. What waits for the turns of one key is its user's to order.
+// Package turns decides who is next. [Lanes] let keys take turns: the environments
+// whose evaluations wait, or the callers whose claims do. Between two turns of a key
+// every other key that waits has one. A [Queue] orders by priority first, a [Gate] has
+// runners' starts wait in one.
 package turns
 
 import "iter"

@@ -1,6 +1,7 @@
-package scheduler
+package turns
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -9,17 +10,24 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+type item struct {
+	id       int
+	key      string
+	priority runtime.Priority
+	since    int
+}
+
 // Against a plain list: what comes is of the highest priority, the oldest of
-// its environment, and no environment comes again before every other one of
+// its key, and no key comes again before every other one of
 // that priority that waited all the while.
-func TestFairWalk(t *testing.T) {
+func TestQueueWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var f fair
-		var model []*Evaluation
+		q := Queue[string, *item]{Compare: func(a, b *item) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) }}
+		var model []*item
 		passed := map[string]int{} // how often others came since a lane's first waited
-		created := uint64(0)
-		key := func(e *Evaluation) string { return fmt.Sprint(e.Priority, e.Environment) }
-		forget := func(e *Evaluation) {
+		created := 0
+		key := func(e *item) string { return fmt.Sprint(e.priority, e.key) }
+		forget := func(e *item) {
 			for i, o := range model {
 				if o == e {
 					model = append(model[:i], model[i+1:]...)
@@ -36,32 +44,32 @@ func TestFairWalk(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				created++
-				e := &Evaluation{
-					ID: runtime.EvaluationID(fmt.Sprint(created)), CreateIndex: created,
-					Environment: runtime.EnvironmentID(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "environment")),
-					Priority:    runtime.Priority(rapid.IntRange(1, 3).Draw(t, "priority")),
-					since:       rapid.Uint64Range(0, 3).Draw(t, "since"),
+				e := &item{
+					id:       created,
+					key:      rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key"),
+					priority: runtime.Priority(rapid.IntRange(1, 3).Draw(t, "priority")),
+					since:    rapid.IntRange(0, 3).Draw(t, "since"),
 				}
-				f.push(e)
+				q.Push(e.key, e.priority, e)
 				model = append(model, e)
 			},
 			"pop": func(t *rapid.T) {
-				e := f.pop()
-				if (e == nil) != (len(model) == 0) {
+				e, ok := q.Pop()
+				if ok == (len(model) == 0) {
 					t.Fatalf("popped %+v of %d", e, len(model))
 				}
-				if e == nil {
+				if !ok {
 					return
 				}
 				lanes := map[string]bool{}
 				for _, o := range model {
-					if o.Priority > e.Priority {
+					if o.priority > e.priority {
 						t.Fatalf("%+v came before %+v", e, o)
 					}
-					if o != e && key(o) == key(e) && (o.since < e.since || o.since == e.since && o.CreateIndex < e.CreateIndex) {
+					if o != e && key(o) == key(e) && (o.since < e.since || o.since == e.since && o.id < e.id) {
 						t.Fatalf("%+v came before the older %+v", e, o)
 					}
-					if o.Priority == e.Priority {
+					if o.priority == e.priority {
 						lanes[key(o)] = true
 					}
 				}
@@ -78,17 +86,17 @@ func TestFairWalk(t *testing.T) {
 				if len(model) == 0 {
 					t.Skip()
 				}
-				e := rapid.SampledFrom(model).Draw(t, "evaluation")
-				if !f.remove(e) || f.remove(e) {
+				e := rapid.SampledFrom(model).Draw(t, "item")
+				if !q.Remove(e.key, e.priority, e) || q.Remove(e.key, e.priority, e) {
 					t.Fatalf("%+v isn't removed once", e)
 				}
 				forget(e)
 			},
 			"": func(t *rapid.T) {
-				if top, ok := f.top(); f.length != len(model) || ok != (len(model) > 0) || !ok && top != 0 {
-					t.Fatalf("length %d of %d, top %d", f.length, len(model), top)
+				if top, ok := q.Top(); q.Len() != len(model) || ok != (len(model) > 0) || !ok && top != 0 {
+					t.Fatalf("length %d of %d, top %d", q.Len(), len(model), top)
 				}
-				for _, l := range f.levels {
+				for _, l := range q.levels {
 					if l.lanes.Len() == 0 {
 						t.Fatal("an empty level is kept")
 					}

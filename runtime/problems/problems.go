@@ -1,0 +1,65 @@
+// Package problems keeps the problems that a cluster reports in its Status, the
+// latest of each subject, and logs each new one.
+package problems
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A List has at most one problem of each subject, in the order in which they
+// began. Its methods may be called at once.
+type List struct {
+	log *zap.Logger
+
+	mu  sync.Mutex // guards all
+	all []runtime.Problem
+}
+
+// New returns a list with the problems that are known already. They aren't logged.
+func New(log *zap.Logger, known ...runtime.Problem) *List { return &List{log: log, all: known} }
+
+// Report adds a problem, or replaces the message of its subject, until Resolve. A
+// message that is there already isn't logged again.
+func (l *List) Report(subject, message string) {
+	if l.put(subject, message) {
+		l.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
+	}
+}
+
+func (l *List) put(subject, message string) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.all, func(p runtime.Problem) bool { return p.Subject == subject })
+	if i < 0 {
+		l.all = append(l.all, runtime.Problem{Subject: subject, Message: message, Since: time.Now()})
+		return true
+	}
+	news = l.all[i].Message != message
+	l.all[i].Message = message
+	return news
+}
+
+// Resolve removes the problem of a subject, if there is one.
+func (l *List) Resolve(subject string) {
+	l.ResolveFunc(func(known string) bool { return known == subject })
+}
+
+// ResolveFunc removes the problems of all subjects that are resolved.
+func (l *List) ResolveFunc(resolved func(subject string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = slices.DeleteFunc(l.all, func(p runtime.Problem) bool { return resolved(p.Subject) })
+}
+
+// All returns a copy of the list.
+func (l *List) All() []runtime.Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}

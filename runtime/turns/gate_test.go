@@ -1,0 +1,138 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		waiting []string // environment, and ! for one that a claim waits for
+		leave   int      // who gives up
+		hurry   int      // for whom a claim comes later
+		calm    int      // whose claim is gone
+		order   string
+	}{
+		"claims first":            {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
+		"by environments":         {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
+		"claims by turns, too":    {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
+		"a claim comes later":     {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
+		"a claim comes and goes":  {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
+		"one that has its turn":   {[]string{"x", "y"}, 0, 0, -1, "-b"},
+		"one that is calmed down": {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := NewGate(1)
+			leave, err := gate.Ticket("other", runtime.PriorityRefill).Enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			order := ""
+			leaving, giveUp := context.WithCancelCause(t.Context())
+			var tickets []*Ticket
+			for i, who := range test.waiting {
+				ctx := t.Context()
+				if i == test.leave {
+					ctx = leaving
+				}
+				environment, urgent := strings.CutSuffix(who, "!")
+				priority := runtime.PriorityRefill
+				if urgent {
+					priority = runtime.PriorityWaiting
+				}
+				ticket := gate.Ticket(runtime.EnvironmentID(environment), priority)
+				tickets = append(tickets, ticket)
+				go func() {
+					leave, err := ticket.Enter(ctx)
+					if err != nil {
+						if order += "-"; !errors.Is(err, errGaveUp) {
+							t.Error(err)
+						}
+						return
+					}
+					order += "abcdef"[i : i+1]
+					leave()
+				}()
+				synctest.Wait()
+			}
+			giveUp(errGaveUp)
+			synctest.Wait()
+			if test.hurry >= 0 {
+				tickets[test.hurry].SetPriority(runtime.PriorityWaiting)
+			}
+			if test.calm >= 0 {
+				tickets[test.calm].SetPriority(runtime.PriorityRefill)
+			}
+			if waiting := gate.Waiting(); waiting != strings.Count(test.order, "")-1-strings.Count(test.order, "-") {
+				t.Errorf("%s: %d wait", name, waiting)
+			}
+			leave()
+			synctest.Wait()
+			if order != test.order || gate.free != 1 || gate.Waiting() > 0 {
+				t.Errorf("%s: the order is %s, %d are free, %d wait", name, order, gate.free, gate.Waiting())
+			}
+		})
+	}
+}
+
+var errGaveUp = errors.New("gave up")
+
+// One that is admitted at the moment at which it gives up gives its place back.
+func TestGateLosesNoPlace(t *testing.T) {
+	gate := NewGate(1)
+	for range 1000 {
+		leave, err := gate.Ticket("a", 0).Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if leave, err := gate.Ticket("b", 0).Enter(ctx); err == nil {
+				leave()
+			}
+		}()
+		go giveUp()
+		leave()
+		<-ended
+	}
+	if gate.free != 1 || gate.Waiting() > 0 {
+		t.Errorf("%d are free, %d wait", gate.free, gate.Waiting())
+	}
+}
+
+// A runner that starts again has the priority that it was given meanwhile.
+func TestTicketKeepsItsPriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := NewGate(1)
+		late := gate.Ticket("a", runtime.PriorityRefill)
+		leave, err := late.Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		late.SetPriority(runtime.PriorityWaiting)
+		if got := late.Priority(); got != runtime.PriorityWaiting {
+			t.Errorf("its priority is %d", got)
+		}
+		order := make(chan string, 2)
+		for name, ticket := range map[string]*Ticket{"refill": gate.Ticket("b", runtime.PriorityRefill), "again": late} {
+			go func() {
+				if leave, err := ticket.Enter(t.Context()); err == nil {
+					order <- name
+					leave()
+				}
+			}()
+		}
+		synctest.Wait()
+		leave()
+		if first, second := <-order, <-order; first != "again" || second != "refill" {
+			t.Errorf("%s came before %s", first, second)
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package turns
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Queue holds items by priority, the highest first. Among those of one priority
+// their keys take turns, and the items of one key are in the order of Compare. So
+// whatever else is queued, a key's first item comes no later than after one of
+// every other key that has its priority. It isn't safe for concurrent use.
+type Queue[K, T comparable] struct {
+	Compare func(a, b T) int // the order of the items of one key, in which no two are equal
+
+	levels []*Level[K, T] // those of the highest priority first
+	length int
+}
+
+// A Level is what a Queue holds of one priority: the items of each key, in their
+// order. No lane is empty.
+type Level[K, T comparable] struct {
+	Priority runtime.Priority
+	lanes    Lanes[K, []T]
+}
+
+// Len returns how many items there are.
+func (q *Queue[K, T]) Len() int { return q.length }
+
+// Push adds an item.
+func (q *Queue[K, T]) Push(key K, priority runtime.Priority, item T) {
+	at, found := q.find(priority)
+	if !found {
+		q.levels = slices.Insert(q.levels, at, &Level[K, T]{Priority: priority})
+	}
+	lane := q.levels[at].lanes.Lane(key)
+	place, _ := slices.BinarySearchFunc(lane.Queue, item, q.Compare)
+	lane.Queue = slices.Insert(lane.Queue, place, item)
+	q.length++
+}
+
+func (q *Queue[K, T]) find(priority runtime.Priority) (at int, found bool) {
+	return slices.BinarySearchFunc(q.levels, priority, func(l *Level[K, T], p runtime.Priority) int { return cmp.Compare(p, l.Priority) })
+}
+
+// Top returns the highest priority, and false if there is nothing.
+func (q *Queue[K, T]) Top() (runtime.Priority, bool) {
+	if len(q.levels) == 0 {
+		return 0, false
+	}
+	return q.levels[0].Priority, true
+}
+
+// Levels returns those that aren't empty, the highest priority first.
+func (q *Queue[K, T]) Levels() []*Level[K, T] { return slices.Clone(q.levels) }
+
+// All yields every item of l. They must stay as they are meanwhile.
+func (l *Level[K, T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for lane := range l.lanes.All() {
+			for _, item := range lane.Queue {
+				if !yield(item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pop takes the first item, and returns false if there is none.
+func (q *Queue[K, T]) Pop() (item T, ok bool) {
+	if len(q.levels) == 0 {
+		return item, false
+	}
+	return q.Take(q.levels[0], func(T) bool { return true })
+}
+
+// Take takes the first item of a level that fits, and returns false if none does.
+func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bool) {
+	for lane := range level.lanes.All() {
+		at := slices.IndexFunc(lane.Queue, fits)
+		if at < 0 {
+			continue
+		}
+		item = lane.Queue[at]
+		level.lanes.Took(lane)
+		q.drop(level, lane, at)
+		return item, true
+	}
+	return item, false
+}
+
+// Remove takes an item out that was pushed with this key and priority, and reports
+// whether it was there.
+func (q *Queue[K, T]) Remove(key K, priority runtime.Priority, item T) bool {
+	level, found := q.find(priority)
+	if !found {
+		return false
+	}
+	lane := q.levels[level].lanes.Find(key)
+	if lane == nil {
+		return false
+	}
+	at := slices.Index(lane.Queue, item)
+	if at >= 0 {
+		q.drop(q.levels[level], lane, at)
+	}
+	return at >= 0
+}
+
+// drop takes out one item of a lane, and what is empty then.
+func (q *Queue[K, T]) drop(level *Level[K, T], lane *Lane[K, []T], at int) {
+	if at == 0 {
+		var none T
+		lane.Queue[0] = none
+		lane.Queue = lane.Queue[1:]
+	} else {
+		lane.Queue = slices.Delete(lane.Queue, at, at+1)
+	}
+	q.length--
+	if len(lane.Queue) > 0 {
+		return
+	}
+	if level.lanes.Remove(lane); level.lanes.Len() == 0 {
+		q.levels = slices.DeleteFunc(q.levels, func(l *Level[K, T]) bool { return l == level })
+	}
+}
