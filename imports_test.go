@@ -54,7 +54,8 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {},
 	"runtime/turns":       {"runtime"},
 
-	"local":                             {"agent", "local/image", "local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/uids", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                             {"agent", "local/evidence", "local/image", "local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/uids", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local/evidence":                    {"local/sandbox/cgroup", "runtime"},
 	"local/image":                       {"local/image/credentials", "runtime"},
 	"local/image/credentials":           {"runtime"},
 	"local/image/imagetest":             {},
@@ -64,6 +65,7 @@ var mayImport = map[string][]string{
 	"local/network/ports":               {},
 	"local/network/resolver":            {"local/network"},
 	"local/network/watch":               {},
+	"local/process":                     {},
 	"local/sandbox":                     {"local/network", "local/sandbox/helper", "local/sandbox/oci", "local/sandbox/spec", "runtime"},
 	"local/sandbox/cgroup":              {},
 	"local/sandbox/cmd":                 {"local/network", "local/network/fence", "local/sandbox/cgroup", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec"},

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/evidence"
+	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -45,11 +46,11 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 		return nil, explained(err)
 	}
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.root, Slot: slot, Address: answer.Address}
-	process, err := openProcess(s.PID, s.Start)
+	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
 	}
-	return d.hold(process, s, answer.Groups, 0)
+	return d.hold(first, s, answer.Groups, 0)
 }
 
 // create has the helper make the sandbox.
@@ -74,18 +75,18 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("what was recorded of its process: %w", err)
 	}
-	var process *os.File
+	var first *process.Process
 	var groups cgroup.Groups
 	var kills int64
 	err := untilRead(ctx, func() (err error) {
-		if process, err = openProcess(s.PID, s.Start); err != nil {
+		if first, err = process.Open(s.PID, s.Start); err != nil {
 			return err
 		}
 		if groups, err = d.c.trees.Member(s.PID, d.e.group); err == nil {
 			kills, _, err = groups.Counts()
 		}
 		if err != nil {
-			_ = process.Close()
+			first.Close()
 		}
 		return err
 	})
@@ -96,10 +97,10 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	d.e.slot = s.Slot
 	d.c.mu.Unlock()
 	if err := d.c.findOut(ctx, d.e); err != nil {
-		_ = process.Close()
+		first.Close()
 		return nil, fmt.Errorf("its network: %w", err)
 	}
-	return d.hold(process, s, groups, kills)
+	return d.hold(first, s, groups, kills)
 }
 
 // errUnread says that nobody knows whether a runner lives.
@@ -128,27 +129,24 @@ func untilRead(ctx context.Context, read func() error) error {
 // there; EINVAL says that its id is now a thread's.
 func unread(err error) bool {
 	var number syscall.Errno
-	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !uncounted(err)
+	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !evidence.Gone(err)
 }
 
 // hold notes what is known of a sandbox that runs.
-func (d *driver) hold(process *os.File, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
+func (d *driver) hold(first *process.Process, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		_ = process.Close()
+		first.Close()
 		return nil, err
 	}
+	d.e.counters.Hold(groups, kills)
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	if d.e.counter != nil {
-		d.e.counter.Close()
-	}
-	d.e.counter, d.e.root, d.e.oomSeen, d.e.evidence = cgroup.NewCounter(groups), s.Root, kills, nil
-	d.e.slot, d.e.address = s.Slot, s.Address
+	d.e.root, d.e.slot, d.e.address = s.Root, s.Slot, s.Address
 	if s.Address.IsValid() {
 		d.e.fenced = s.Start
 	}
-	return &handle{process: process, saved: text}, nil
+	return &handle{first, text}, nil
 }
 
 // Destroy implements taskrunner.Driver.
@@ -157,15 +155,13 @@ func (d *driver) Destroy(ctx context.Context) error {
 }
 
 func (d *driver) destroy(ctx context.Context) error {
-	_, _ = d.c.count(d.e) // the last look
+	_, _ = d.e.counters.Count() // the last look
 	d.c.mu.Lock()
 	d.e.fenced = 0
 	d.c.mu.Unlock()
 	err := d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	if d.e.counter != nil && err == nil {
-		d.e.counter.Close() // what it told last stays known
+	if err == nil {
+		d.e.counters.Close()
 	}
 	return err
 }
@@ -184,22 +180,8 @@ type saved struct {
 
 // A handle is a sandbox's first process.
 type handle struct {
-	process *os.File // a pidfd
-	saved   json.RawMessage
+	*process.Process
+	saved json.RawMessage
 }
 
 func (h *handle) Saved() json.RawMessage { return h.saved }
-
-func (h *handle) Wait(ctx context.Context) error { return awaitEnd(ctx, h.process) }
-
-func (h *handle) Signal(signal syscall.Signal) error {
-	raw, err := h.process.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	err = raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), signal, nil, 0) })
-	return errors.Join(err, sent)
-}
-
-func (h *handle) Close() { _ = h.process.Close() }

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/local/evidence"
 	"github.com/rockpool/rockpool/local/network/ports"
 	"github.com/rockpool/rockpool/local/sandbox"
-	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/turns"
@@ -20,6 +22,7 @@ type entry struct {
 	environment runtime.EnvironmentID
 	group       string
 	task        *taskrunner.Task
+	counters    *evidence.Counters
 	recorded    chan struct{} // closed when Start has stored the record, or failed
 	ticket      *turns.Ticket // for its starts, with the priority that it was asked for with last
 	turn        turns.Slots   // of who writes the record: store, then memory
@@ -38,11 +41,7 @@ type entry struct {
 	fenced     uint64               // when the sandbox started whose packet filter is to be there; 0: there is none
 	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around
-	counter    *cgroup.Counter      // of its groups, known while there is a sandbox
-	oomSeen    int64                // OOM kills that it outlived
-	evidence   *runtime.Evidence
-	unread     *runtime.Problem    // with its counters; nil: they can be read
-	events     []runtime.TaskEvent // the latest; never changed in place
+	events     []runtime.TaskEvent  // the latest; never changed in place
 }
 
 // private is what the record of a runner says beside the runner itself: all
@@ -61,6 +60,7 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, state ta
 		ticket:      c.gate.Ticket(r.Environment.ID, priority),
 		recorded:    make(chan struct{}),
 		turn:        make(turns.Slots, 1),
+		counters:    evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
 		runner:      r,
 	}
 	e.task = c.newTask(e, state)

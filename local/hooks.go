@@ -150,13 +150,10 @@ func (h *countHook) Name() string { return "count" }
 
 func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, response *taskrunner.ExitedResponse) error {
 	response.End = &taskrunner.End{Reason: runtime.GoneAgentDied, Message: "the agent ended"}
-	h.c.mu.Lock()
-	seen := h.e.oomSeen
-	h.c.mu.Unlock()
-	last, err := h.c.count(h.e)
+	last, err := h.e.counters.Count()
 	switch {
 	case err != nil:
-	case last.OOMKills > seen:
+	case h.e.counters.Killed(last):
 		response.End = &taskrunner.End{Reason: runtime.GoneOutOfMemory, Message: "the kernel killed the agent because the runner's memory was full"}
 	case last.OwnKernel && last.ProcessLimitHits > 0: // the commands' own limit is that kernel's, and met before
 		response.End.Message = "its kernel ended, after the machine's limit of processes around it was met"

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -211,11 +212,11 @@ func TestReattachRefuses(t *testing.T) {
 	b := running(t)
 	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	stranger := os.Getpid()
-	strangerStart, err := startTime(stranger)
+	strangerStart, err := process.StartTime(stranger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherStart, err := startTime(b.agentOf(other))
+	otherStart, err := process.StartTime(b.agentOf(other))
 	if err != nil {
 		t.Fatal(err)
 	}

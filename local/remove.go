@@ -81,11 +81,8 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	}
 	c.mu.Lock()
 	delete(c.entries, e.id)
-	counter := e.counter
 	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
 	c.mu.Unlock()
-	if counter != nil {
-		counter.Close()
-	}
+	e.counters.Close()
 	return nil
 }

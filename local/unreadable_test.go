@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/evidence"
+	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
@@ -105,10 +107,10 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{
-			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, evidence: &runtime.Evidence{},
-			counter: cgroup.NewCounter(cgroup.Groups{Memory: group, Processes: group, CPU: group}),
+			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, counters: evidence.New(c.log, false),
 		}
-		t.Cleanup(c.entries[id].counter.Close)
+		c.entries[id].counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
+		t.Cleanup(c.entries[id].counters.Close)
 	}
 	counts(t, sound)
 	sandboxtest.AsNobody(t, func() {
@@ -199,7 +201,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, launcher: &removingLauncher{}, removals: make(chan struct{}, 1),
 		trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}},
 	}
-	started, err := startTime(os.Getpid())
+	started, err := process.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +258,7 @@ func TestRunnerThatCanBeReadAgainIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		handle.Close()
-		e.counter.Close()
+		e.counters.Close()
 	})
 }
 

@@ -1,0 +1,124 @@
+package evidence
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TestEvidenceStaysWhileGroupsGo: what commands' groups counted is known after
+// they were removed, while the runner's own is still there. The files are those of
+// a kernel with the version, so both run on every machine.
+func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
+	for name, version := range map[string]struct {
+		v2     bool
+		file   string
+		groups []string
+		kills  string // of the runner's own group
+	}{
+		"version 1": {false, "memory.oom_control", []string{"", "run/x0", "run/x1", "run/rest"}, "oom_kill 0\n"},
+		// It counts what was killed in the groups below, too.
+		"version 2": {true, "memory.events", []string{"", "agent", "run", "run/x0", "run/x1", "run/rest"}, "oom_kill 2\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, at := range version.groups {
+				oom, refused := "oom_kill 0\n", "max 0\n"
+				switch at {
+				case "":
+					oom = version.kills
+				case "run/x0":
+					oom, refused = "oom_kill 2\n", "max 3\n"
+				}
+				if err := os.MkdirAll(filepath.Join(dir, at), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				for file, text := range map[string]string{version.file: oom, "pids.events": refused} {
+					if err := os.WriteFile(filepath.Join(dir, at, file), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			evidenceStays(t, cgroup.Group{Dir: dir, V2: version.v2})
+		})
+	}
+}
+
+func evidenceStays(t *testing.T, group cgroup.Group) {
+	groups := cgroup.Groups{Memory: group, Processes: group, CPU: group}
+	c := New(zap.NewNop(), false)
+	c.Hold(groups, 0)
+	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3}
+	if got, err := c.Count(); err != nil || got != want {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := os.RemoveAll(filepath.Join(group.Dir, cgroup.Commands)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if got, err := c.Count(); err == nil || *c.last != want {
+		t.Errorf("%+v, %+v: it was %+v", got, c.last, want)
+	}
+	c.counter = cgroup.NewCounter(groups) // which finds the runner's own only
+	if got, err := c.Count(); err != nil || got != want || *c.last != want {
+		t.Errorf("%+v, %+v, %v: it was %+v", got, c.last, err, want)
+	}
+}
+
+// TestUnreadableCountersAreAProblem: what was counted before isn't given for what is
+// counted now, as long as a file can't be read. What is gone counted what it did.
+func TestUnreadableCountersAreAProblem(t *testing.T) {
+	dir := t.TempDir()
+	group := cgroup.Group{Dir: dir, V2: true}
+	broken := filepath.Join(dir, "memory.events")
+	if err := os.Mkdir(broken, 0o700); err != nil { // which not even root can read
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pids.events"), []byte("max 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zapcore.ErrorLevel)
+	c := New(zap.New(core), true)
+	if got, err := c.Latest(); !errors.Is(err, ErrNone) || c.Problem() != nil {
+		t.Errorf("never made: %+v, %v, %+v", got, err, c.Problem())
+	}
+	groups := cgroup.Groups{Memory: group, Processes: group, CPU: group}
+	c.Hold(groups, 4)
+	c.last = &runtime.Evidence{OOMKills: 2}
+	for range 2 {
+		if got, err := c.Latest(); err == nil || Gone(err) || c.Problem() == nil || !strings.Contains(c.Problem().Message, broken) || logs.Len() != 1 {
+			t.Errorf("unreadable: %+v, %v, %+v, logged %d", got, err, c.Problem(), logs.Len())
+		}
+	}
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(broken, []byte("oom_kill 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.counter = cgroup.NewCounter(groups) // the other one has the directory open
+	want := runtime.Evidence{OOMKills: 5, ProcessLimitHits: 1, OwnKernel: true}
+	got, err := c.Latest()
+	if err != nil || got != want || c.Problem() != nil {
+		t.Errorf("readable again: %+v, %v, %+v", got, err, c.Problem())
+	}
+	if !c.Killed(got) || !c.Outlived(got) || c.Outlived(got) || c.Killed(got) {
+		t.Error("it isn't outlived once")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if got, err := c.Latest(); err != nil || got != want {
+		t.Errorf("gone: %+v, %v", got, err)
+	}
+}
