@@ -54,12 +54,13 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {},
 	"runtime/turns":       {"runtime"},
 
-	"local":                             {"agent", "local/evidence", "local/image", "local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/uids", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                             {"agent", "local/evidence", "local/image", "local/network", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/uids", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
 	"local/evidence":                    {"local/sandbox/cgroup", "runtime"},
 	"local/image":                       {"local/image/credentials", "runtime"},
 	"local/image/credentials":           {"runtime"},
 	"local/image/imagetest":             {},
 	"local/network":                     {},
+	"local/network/access":              {"local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/taskrunner", "runtime", "runtime/problems"},
 	"local/network/fence":               {"local/network"},
 	"local/network/networktest":         {"local/thread", "test/need", "test/wait"},
 	"local/network/ports":               {},
@@ -100,7 +101,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/image", "local/network", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/image", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 
 	"client": {"runtime"},

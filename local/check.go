@@ -93,7 +93,7 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
 	}
 	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
-	e := c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending})
+	e := c.newEntry(r, runtime.PriorityRefill, private{})
 	place, starter := &placeHook{c, e}, &driver{c, e}
 	var placed taskrunner.PrestartResponse
 	err := place.Prestart(ctx, taskrunner.PrestartRequest{}, &placed)

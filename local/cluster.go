@@ -27,6 +27,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -50,7 +51,7 @@ type Config struct {
 	Logger        *zap.Logger
 	Agent         []byte               // the agent's binary
 	Helper        []byte               // rockpool-sandbox's binary
-	Network       *Network             // what runners may have of the machine's; nil: nothing
+	Network       *access.Config       // what runners may have of the machine's; nil: nothing
 	ImageWorker   string               // a program that works as image.Work when helper.WorkerArgument is its argument, for who isn't root
 	HelperSocket  string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
 	CgroupParent  string               // "": "rockpool"; else one below it, such as "rockpool/test"
@@ -89,18 +90,17 @@ type Store interface {
 
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
-	config    Config
-	log       *zap.Logger
-	launcher  launcher
-	network   *networking    // nil: no runner has one
-	noNetwork error          // why, where one is to be offered
-	offered   *network.Offer // by a helper that listens
-	runtimes  []string       // the names of those that can be asked for, sorted
-	direct    *launch.Direct // the launcher; nil: a helper that listens is asked
-	machine   spec.Machine
-	trees     cgroup.Hierarchies
-	ranges    *uids.Ranges
-	unready   error // why nothing can be started; Check tells it
+	config   Config
+	log      *zap.Logger
+	launcher launcher
+	network  *access.Access
+	offered  *network.Offer // by a helper that listens
+	runtimes []string       // the names of those that can be asked for, sorted
+	direct   *launch.Direct // the launcher; nil: a helper that listens is asked
+	machine  spec.Machine
+	trees    cgroup.Hierarchies
+	ranges   *uids.Ranges
+	unready  error // why nothing can be started; Check tells it
 
 	// Of an ordinary user's.
 	undelegated error    // why it has no control groups
@@ -240,9 +240,7 @@ func (c *Cluster) open(ctx context.Context) error {
 		return err
 	}
 	c.lookAtTiers(ctx)
-	if c.openNetwork(); c.noNetwork != nil {
-		c.problems.Report("network", fmt.Sprintf("no further runner can have one, and those that run get no answers for names and aren't reached at exposed ports: %v", c.noNetwork))
-	}
+	c.openNetwork()
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
@@ -264,6 +262,23 @@ func (c *Cluster) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// openNetwork opens the networks that the sandbox helper offers.
+func (c *Cluster) openNetwork() {
+	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error { return c.launcher.Ask(ctx, group, q) }}
+	switch {
+	case c.config.Network == nil:
+	case c.ordinary():
+		made.Err = errors.New("only root can give runners one: run a sandbox helper as root")
+	case c.direct != nil:
+		made.Offer = c.config.Network.Offer
+	case c.offered == nil:
+		made.Err = errors.New("the sandbox helper offers none: start it with --network, too")
+	default:
+		made.Offer = *c.offered
+	}
+	c.network = access.Open(c.config.Network, made, c.log, c.problems)
 }
 
 // buildRoot makes this server's root directory, unless it is there. On a full
@@ -328,8 +343,7 @@ func (c *Cluster) close() {
 		e.task.Close()
 	}
 	if c.network != nil {
-		c.network.ports.CloseAll()
-		c.network.resolver.Close()
+		c.network.Close()
 	}
 	for _, f := range []*os.File{c.runners, c.lock} {
 		if f != nil {

@@ -93,10 +93,7 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err != nil {
 		return nil, err
 	}
-	d.c.mu.Lock()
-	d.e.slot = s.Slot
-	d.c.mu.Unlock()
-	if err := d.c.findOut(ctx, d.e); err != nil {
+	if err := d.e.network.Restore(ctx, s.Slot); err != nil {
 		first.Close()
 		return nil, fmt.Errorf("its network: %w", err)
 	}
@@ -105,6 +102,13 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 
 // errUnread says that nobody knows whether a runner lives.
 var errUnread = errors.New("can't read whether it lives")
+
+// findOutWithin is how long a new server tries to find out whether a runner lives,
+// and findOutEvery how often.
+const (
+	findOutWithin = 10 * time.Second
+	findOutEvery  = 200 * time.Millisecond
+)
 
 // untilRead calls read again while its error leaves open whether the runner lives.
 // After findOutWithin it returns that error with errUnread.
@@ -140,12 +144,10 @@ func (d *driver) hold(first *process.Process, s saved, groups cgroup.Groups, kil
 		return nil, err
 	}
 	d.e.counters.Hold(groups, kills)
+	d.e.network.Hold(s.Slot, s.Start, s.Address)
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.e.root, d.e.slot, d.e.address = s.Root, s.Slot, s.Address
-	if s.Address.IsValid() {
-		d.e.fenced = s.Start
-	}
+	d.e.root = s.Root
 	return &handle{first, text}, nil
 }
 
@@ -156,9 +158,7 @@ func (d *driver) Destroy(ctx context.Context) error {
 
 func (d *driver) destroy(ctx context.Context) error {
 	_, _ = d.e.counters.Count() // the last look
-	d.c.mu.Lock()
-	d.e.fenced = 0
-	d.c.mu.Unlock()
+	d.e.network.Drop()
 	err := d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
 	if err == nil {
 		d.e.counters.Close()

@@ -3,13 +3,12 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"net/netip"
 	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/evidence"
-	"github.com/rockpool/rockpool/local/network/ports"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -23,6 +22,7 @@ type entry struct {
 	group       string
 	task        *taskrunner.Task
 	counters    *evidence.Counters
+	network     *access.Runner
 	recorded    chan struct{} // closed when Start has stored the record, or failed
 	ticket      *turns.Ticket // for its starts, with the priority that it was asked for with last
 	turn        turns.Slots   // of who writes the record: store, then memory
@@ -36,10 +36,6 @@ type entry struct {
 	forget     bool                 // with removing: nothing is to be left of it, not even its record
 	lost       bool                 // it wasn't there when this server came
 	leaked     bool                 // what is left of it could not be removed
-	address    netip.Addr           // at which the machine reaches it, with a network
-	unmapped   []ports.Mapping      // ports that it had and that could not be mapped again; nil: none
-	fenced     uint64               // when the sandbox started whose packet filter is to be there; 0: there is none
-	slot       int                  // of its user ids, if they aren't a listening helper's
 	root       string               // that its sandbox was made around
 	events     []runtime.TaskEvent  // the latest; never changed in place
 }
@@ -47,24 +43,32 @@ type entry struct {
 // private is what the record of a runner says beside the runner itself: all
 // that is needed to find again, or remove, what there is of it.
 type private struct {
-	Group string           `json:"group"`
+	Group string           `json:"group"` // as it was when the runner was made: the parent is a setting
 	Task  taskrunner.State `json:"task"`
 }
 
-// newEntry returns the entry of a runner whose task is in a state.
-func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, state taskrunner.State) *entry {
+// newEntry returns the entry of a runner. One without a group gets one below this
+// server's parent, and one without a task's state a task that is PENDING.
+func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p private) *entry {
+	if p.Task.Phase == "" {
+		p.Task.Phase = taskrunner.Pending
+	}
+	if p.Group == "" {
+		p.Group = sandbox.Group(c.config.CgroupParent, string(r.ID))
+	}
 	e := &entry{
 		id:          r.ID,
 		environment: r.Environment.ID,
-		group:       sandbox.Group(c.config.CgroupParent, string(r.ID)),
+		group:       p.Group,
 		ticket:      c.gate.Ticket(r.Environment.ID, priority),
 		recorded:    make(chan struct{}),
 		turn:        make(turns.Slots, 1),
 		counters:    evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
 		runner:      r,
 	}
-	e.task = c.newTask(e, state)
-	for _, event := range state.Events {
+	e.network = c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e})
+	e.task = c.newTask(e, p.Task)
+	for _, event := range p.Task.Events {
 		e.tell(event)
 	}
 	return e
@@ -76,6 +80,30 @@ func (e *entry) tell(event taskrunner.Event) {
 		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), told)
 	}
 }
+
+// An owner shows in a runner what becomes of its network.
+type owner struct {
+	c *Cluster
+	e *entry
+}
+
+// Reached implements access.Owner.
+func (o *owner) Reached(at []runtime.PortMapping) {
+	o.c.mu.Lock()
+	o.e.runner.Ports = at
+	o.c.mu.Unlock()
+	o.c.changes.Send(o.e.environment)
+}
+
+// Leaving implements access.Owner.
+func (o *owner) Leaving() bool {
+	o.c.mu.Lock()
+	defer o.c.mu.Unlock()
+	return o.e.removing || !o.e.runner.State.Before(runtime.RunnerStopping)
+}
+
+// Stop implements access.Owner.
+func (o *owner) Stop(end taskrunner.End) { o.e.task.Stop(end) }
 
 // TaskEvents implements runtime.Cluster, from memory.
 func (c *Cluster) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -42,6 +43,15 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		c.wantImage(env)
 		return nil
 	})
+}
+
+// supported returns INVALID_INPUT, naming the field, for an environment that
+// can't be run here.
+func (c *Cluster) supported(env runtime.Environment) error {
+	if err := sandbox.Supported(env); err != nil {
+		return err
+	}
+	return c.network.Supported(env.Network)
 }
 
 // PutFirst stores environments where there is none at all, all of them or none.

@@ -361,7 +361,7 @@ func TestGVisorMakingIsKilled(t *testing.T) {
 	b := withGVisor(t).run()
 	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
-		e := b.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending})
+		e := b.newEntry(r, runtime.PriorityRefill, private{})
 		place, starter := &placeHook{b.Cluster, e}, &driver{b.Cluster, e}
 		values := placed(t, place)
 		if h, err := starter.Start(atSomeMoment(t, 200*time.Millisecond), taskrunner.StartRequest{Values: values}); err == nil {

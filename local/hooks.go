@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -82,12 +83,15 @@ type rootHook struct {
 func (h *rootHook) Name() string { return "root" }
 
 func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
-	if err := h.c.buildRoot(ctx); err != nil {
-		return explained(err)
-	}
 	h.c.mu.Lock()
 	env := h.e.runner.Environment
 	h.c.mu.Unlock()
+	if err := sandbox.Supported(env); err != nil { // any more, since it was put
+		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
+	}
+	if err := h.c.buildRoot(ctx); err != nil {
+		return explained(err)
+	}
 	if env.Pin.Digest == "" {
 		return nil
 	}

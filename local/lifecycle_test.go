@@ -304,7 +304,7 @@ func TestExplained(t *testing.T) {
 func TestLeakIsTold(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
-	e := b.newEntry(runtime.Runner{ID: "a"}, 0, taskrunner.State{Phase: taskrunner.Pending})
+	e := b.newEntry(runtime.Runner{ID: "a"}, 0, private{})
 	k := &keeper{b.Cluster, e}
 	for leak, problems := range map[string]int{"busy": 1, "": 0} {
 		if leak == "" {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -34,7 +35,7 @@ except OSError as e:
 func networked(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
-	b.config.Network = &Network{
+	b.config.Network = &access.Config{
 		Offer:     network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 1000},
 		Upstreams: []netip.AddrPort{nameServer(t)},
 		Address:   netip.MustParseAddr("127.0.0.1"), First: 20000, Last: 20099,

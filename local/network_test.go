@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -207,12 +206,12 @@ func testNextServer(t *testing.T) {
 	b.greets(kept, r.Ports[0].Address)
 	// Nor does it keep one whose filter is gone later, as after another's `flush`.
 	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
-	b.verifyNetworks(t.Context(), all)
+	b.network.Verify(t.Context())
 	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(flushed))})
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	b.verifyNetworks(t.Context(), all)
+	b.network.Verify(t.Context())
 	if r := b.await(flushed, runtime.RunnerGone); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStoppedOutside {
 		t.Errorf("a runner without its packet filter goes on: %+v", r)
 	}
@@ -222,12 +221,11 @@ func testNextServer(t *testing.T) {
 	// Where nobody can tell, none is ended.
 	whole := b.launcher
 	b.launcher = unable{whole}
-	b.verifyNetworks(t.Context(), all)
+	b.network.Verify(t.Context())
 	b.launcher = whole
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
 	}
-	b.findsOut(kept)
 	// One whose port another program has by now isn't said to be reached there.
 	b.stop()
 	taken, err := net.Listen("tcp", was.Ports[0].Address)
@@ -249,13 +247,13 @@ func testNextServer(t *testing.T) {
 	if err := names.Close(); err != nil {
 		t.Error(err)
 	}
-	if b.noNetwork == nil {
+	if b.network.Ready() == nil {
 		t.Fatal("the name server's port isn't missed")
 	}
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
 		t.Errorf("without answers for names it is %+v", r)
 	}
-	b.verifyNetworks(t.Context(), all)
+	b.network.Verify(t.Context())
 	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease goes on
 	// A server that offers no network any more keeps none of them.
 	b.stop()
@@ -273,7 +271,7 @@ func testNextServer(t *testing.T) {
 func testFlush(t *testing.T) {
 	b := networked(t)
 	b.stop()
-	b.config.Network.verifyEvery = time.Hour // it is the kernel that reports changes
+	b.config.Network.VerifyEvery = time.Hour // it is the kernel that reports changes
 	b.open()
 	b.run()
 	conn, err := nftables.New()
@@ -304,58 +302,6 @@ func testFlush(t *testing.T) {
 		t.Errorf("one without a network is %+v", r)
 	}
 	b.tells(b.begin(env), "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // and others are made
-}
-
-func all(*entry) bool { return true }
-
-// findsOut: a new server asks again where nobody could tell, for a while; what is
-// certain it takes at once.
-func (b *bench) findsOut(id runtime.RunnerID) {
-	b.t.Helper()
-	b.mu.Lock()
-	e := b.entries[id]
-	b.mu.Unlock()
-	whole := b.launcher
-	defer func() { b.launcher = whole }()
-	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
-	for _, test := range []struct {
-		says  []error
-		want  error
-		asked int
-	}{
-		{[]error{nobody, nobody, errors.New("a broken connection"), nil}, nil, 4},
-		{[]error{nobody, changed}, changed, 2},
-		{[]error{final, nil}, final, 1},
-	} {
-		asked := &saying{launcher: whole, says: test.says}
-		b.launcher = asked
-		if err := b.findOut(b.t.Context(), e); !errors.Is(err, test.want) || asked.times != test.asked {
-			b.t.Errorf("%v: after %d times %v", test.says, asked.times, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(b.t.Context())
-	unread := &asked{launcher: whole, says: nobody}
-	unread.happens = func() {
-		if unread.times == 3 {
-			cancel()
-		}
-	}
-	b.launcher = unread
-	if err := b.findOut(ctx, e); err == nil || !strings.Contains(err.Error(), "resource temporarily unavailable") {
-		b.t.Errorf("where nobody can tell for long: %v", err)
-	}
-}
-
-// A saying launcher's helper says one thing after the other.
-type saying struct {
-	launcher
-	says  []error
-	times int
-}
-
-func (s *saying) Ask(context.Context, string, helper.Request) error {
-	s.times++
-	return s.says[s.times-1]
 }
 
 // An unable launcher's helper can't read filters.
@@ -399,7 +345,12 @@ func testRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(runtime.Network{Access: true}, "network.access", "net.ipv4.ip_forward")
-	b.network.offer.Bandwidth = 2000 // as if the helper had been told of less
+	helpers := b.config.Network.Offer
+	b.stop()
+	b.config.Network.Offer.Bandwidth = 2000
+	b.open()
+	b.direct.Config.Network = &helpers // as if the helper offered less
+	b.run()
 	id := runtime.NewRunnerID()
 	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)

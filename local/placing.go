@@ -97,8 +97,10 @@ func (c *Cluster) stopScheduling() {
 }
 
 // job is the wish for a runner.
-func (e *entry) job() scheduler.Job {
-	return scheduler.Job{ID: e.id, Environment: e.environment, Resources: sandbox.Takes(e.runner.Environment), Priority: e.ticket.Priority()}
+func (e *entry) job() scheduler.Job { return wish(e.runner, e.ticket.Priority()) }
+
+func wish(r runtime.Runner, priority runtime.Priority) scheduler.Job {
+	return scheduler.Job{ID: r.ID, Environment: r.Environment.ID, Resources: sandbox.Takes(r.Environment), Priority: priority}
 }
 
 // obey carries out the scheduler's orders until ctx ends.

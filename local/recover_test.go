@@ -221,7 +221,7 @@ func TestReattachRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := b.Cluster
-	d := &driver{c, c.newEntry(runtime.Runner{ID: id}, 0, taskrunner.State{Phase: taskrunner.Pending})}
+	d := &driver{c, c.newEntry(runtime.Runner{ID: id}, 0, private{})}
 	good := string(b.privateOf(id).Task.Handle)
 	h, err := d.Reattach(t.Context(), []byte(good))
 	if err != nil {
@@ -301,7 +301,7 @@ func TestRemovalThatFails(t *testing.T) {
 func (b *bench) create(ctx context.Context, env runtime.Environment) error {
 	b.t.Helper()
 	pending := taskrunner.State{Phase: taskrunner.Pending}
-	e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, pending)
+	e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, private{Task: pending})
 	if err := b.put(b.t.Context(), e, e.runner, pending); err != nil {
 		b.t.Fatal(err)
 	}

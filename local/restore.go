@@ -86,20 +86,16 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 			unreadable = json.Unmarshal(text, &p)
 		}
 		if unreadable == nil { // one that makes no sense would stop the others
-			unreadable = c.newEntry(r, runtime.PriorityRefill, p.Task).job().Check()
+			unreadable = wish(r, runtime.PriorityRefill).Check()
 		}
 		if unreadable != nil {
 			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
 			r, p = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, private{}
 		}
-		if p.Task.Phase == "" {
-			p.Task.Phase = taskrunner.Pending
+		if !helper.ValidParent(path.Dir(p.Group)) || path.Base(p.Group) != string(r.ID) {
+			p.Group = ""
 		}
-		e := c.newEntry(r, runtime.PriorityRefill, p.Task)
-		if helper.ValidParent(path.Dir(p.Group)) && path.Base(p.Group) == string(r.ID) {
-			e.group = p.Group // as it was then: the parent is a setting
-		}
-		left = append(left, e)
+		left = append(left, c.newEntry(r, runtime.PriorityRefill, p))
 		return nil
 	})
 	if err != nil {
@@ -114,7 +110,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 		begun[d.Name()] = true
 		if helper.ValidID(d.Name()) && !known[d.Name()] {
 			r := runtime.Runner{ID: runtime.RunnerID(d.Name()), State: runtime.RunnerStarting}
-			left = append(left, c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Pending}))
+			left = append(left, c.newEntry(r, runtime.PriorityRefill, private{}))
 		}
 	}
 	for _, e := range left {

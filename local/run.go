@@ -23,12 +23,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	parts.Go(func() { c.obey(ctx) })
 	parts.Go(func() { c.measure(ctx) })
 	images.Go(func() { c.images.Run(ctx) })
-	if c.network != nil {
-		parts.Go(func() { c.network.resolver.Run(ctx) })
-	}
-	if c.config.Network != nil { // also where no further runner can have one
-		parts.Go(func() { c.watchNetworks(ctx) })
-	}
+	parts.Go(func() { c.network.Run(ctx) })
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)
 		select {

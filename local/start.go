@@ -23,7 +23,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		return runtime.Wrap(runtime.CodeClusterUnavailable, c.unready, "this machine can't start runners")
 	}
 	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
-	e := c.newEntry(r, priority, taskrunner.State{Phase: taskrunner.Pending})
+	e := c.newEntry(r, priority, private{})
 	c.mu.Lock()
 	known, stopping := c.entries[id], c.stopping
 	if known == nil && !stopping {

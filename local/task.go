@@ -24,7 +24,7 @@ var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: c
 func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 	return taskrunner.New(taskrunner.Config{
 		Driver: &driver{c, e},
-		Hooks:  []taskrunner.Hook{&placeHook{c, e}, &rootHook{c, e}, &networkHook{c, e}, &agentHook{c, e}, &countHook{c, e}},
+		Hooks:  []taskrunner.Hook{&placeHook{c, e}, &rootHook{c, e}, e.network, &agentHook{c, e}, &countHook{c, e}},
 		Policy: restarts,
 		Kill:   kill,
 		Keeper: &keeper{c, e},

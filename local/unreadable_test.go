@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/evidence"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -209,8 +210,8 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	r := runtime.Runner{ID: "a", State: runtime.RunnerClaimed, Claim: runtime.Claim{Key: "k"}}
-	e = c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Running, Handle: handle})
-	e.group = group
+	c.network = access.Open(nil, access.Helper{}, c.log, c.problems)
+	e = c.newEntry(r, runtime.PriorityRefill, private{Group: group, Task: taskrunner.State{Phase: taskrunner.Running, Handle: handle}})
 	return c, e, handle, file
 }
 
@@ -224,8 +225,7 @@ func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
 		for n := range 2 * restoreAtOnce { // the first one's error ends the wait for all
 			r := before
 			r.ID = runtime.RunnerID(fmt.Sprintf("a%d", n))
-			other := c.newEntry(r, runtime.PriorityRefill, taskrunner.State{Phase: taskrunner.Running, Handle: handle})
-			other.group = e.group
+			other := c.newEntry(r, runtime.PriorityRefill, private{Group: e.group, Task: taskrunner.State{Phase: taskrunner.Running, Handle: handle}})
 			left = append(left, other)
 		}
 		began := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/scheduler"
@@ -44,7 +45,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 			return err
 		}
 	}
-	var network *local.Network
+	var network *access.Config
 	if c.Network {
 		var err error
 		if network, err = localNetwork(c.Networks); err != nil {
@@ -131,11 +132,11 @@ func Offer(c config.Offer) (network.Offer, error) {
 	return network.Offer{Pool: network.Pool{V4: r.Pool4, V6: r.Pool6}, Permit: r.Permit, Bandwidth: c.Bandwidth}, err
 }
 
-func localNetwork(c config.Network) (*local.Network, error) {
+func localNetwork(c config.Network) (*access.Config, error) {
 	_, a, err := c.Parse()
 	if err != nil {
 		return nil, err
 	}
 	offer, err := Offer(c.Offer)
-	return &local.Network{Offer: offer, Upstreams: a.Resolvers, Address: a.Address, First: a.First, Last: a.Last}, err
+	return &access.Config{Offer: offer, Upstreams: a.Resolvers, Address: a.Address, First: a.First, Last: a.Last}, err
 }

@@ -1,0 +1,192 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network/ports"
+	"github.com/rockpool/rockpool/local/network/resolver"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/problems"
+)
+
+// An owner has a runner that may be leaving.
+type owner struct {
+	leaving bool
+	ends    []taskrunner.End
+	ports   []runtime.PortMapping
+}
+
+func (o *owner) Reached(at []runtime.PortMapping) { o.ports = at }
+func (o *owner) Leaving() bool                    { return o.leaving }
+func (o *owner) Stop(end taskrunner.End)          { o.ends = append(o.ends, end) }
+
+// opened returns what a server has whose helper answers so.
+func opened(ask func() error) *Access {
+	return &Access{
+		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
+		helper: Helper{Ask: func(context.Context, string, helper.Request) error { return ask() }},
+		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
+	}
+}
+
+var machine = netip.MustParseAddr("127.0.0.1")
+
+// A runner is ended where the sandbox that it has is certainly not kept to its
+// policy, and not for one that it had.
+func TestChangedFilters(t *testing.T) {
+	changed := &launch.RefusalError{Line: "its table is gone", Changed: true}
+	nothing := func(*Runner, *owner) {}
+	leaves := func(_ *Runner, o *owner) { o.leaving = true }
+	drop := func(r *Runner, _ *owner) { r.Drop() }
+	for name, row := range map[string]struct {
+		before, meanwhile func(*Runner, *owner)
+		says              error
+		asked             int
+		ended             bool
+	}{
+		"as it was made":          {nothing, nothing, nil, 1, false},
+		"nobody can tell":         {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
+		"changed":                 {nothing, nothing, changed, 1, true},
+		"not made yet":            {drop, nothing, changed, 0, false},
+		"leaving":                 {leaves, nothing, changed, 0, false},
+		"leaving meanwhile":       {nothing, leaves, changed, 1, false},
+		"destroyed meanwhile":     {nothing, drop, changed, 1, false},
+		"started again meanwhile": {nothing, func(r *Runner, _ *owner) { r.Drop(); r.Hold(1, 2, machine) }, changed, 1, false},
+	} {
+		var r *Runner
+		o, asked := &owner{}, 0
+		a := opened(func() error {
+			asked++
+			row.meanwhile(r, o)
+			return row.says
+		})
+		core, logged := observer.New(zap.ErrorLevel)
+		a.log = zap.New(core)
+		r = a.Runner("a", "/rockpool/a", runtime.Network{Access: true}, nil, o)
+		r.Hold(1, 1, machine)
+		row.before(r, o)
+		a.Verify(t.Context())
+		if asked != row.asked || (logged.Len() > 0) != row.ended || (len(o.ends) > 0) != row.ended {
+			t.Errorf("%s: asked %d times, ended: %v, %v", name, asked, logged.All(), o.ends)
+		}
+	}
+}
+
+// TestRestoreAsksAgain: a new server asks again where nobody could tell, for a while;
+// what is certain it takes at once.
+func TestRestoreAsksAgain(t *testing.T) {
+	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
+	for _, test := range []struct {
+		says  []error
+		want  error
+		asked int
+	}{
+		{[]error{nobody, nobody, errors.New("a broken connection"), nil}, nil, 4},
+		{[]error{nobody, changed}, changed, 2},
+		{[]error{final, nil}, final, 1},
+		{slices.Repeat([]error{nobody}, 100), nobody, int(restoreWithin / restoreEvery)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			a := opened(func() error { asked++; return test.says[asked-1] })
+			r := a.Runner("a", "/rockpool/a", runtime.Network{Access: true}, nil, &owner{})
+			if err := r.Restore(t.Context(), 1); !errors.Is(err, test.want) || asked < test.asked || asked > test.asked+1 {
+				t.Errorf("%v: after %d times %v", test.says, asked, err)
+			}
+		})
+	}
+}
+
+// TestListeningForFiltersGoesOn: what fails for a while is tried again, and what was
+// missed meanwhile is looked for. What isn't allowed stays so.
+func TestListeningForFiltersGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var began, missed int
+		config := &Config{Listen: func(ctx context.Context, told func(string)) error {
+			if began++; began <= 2 {
+				return unix.EMFILE
+			}
+			told("rockpool")
+			<-ctx.Done()
+			return nil
+		}}
+		a := &Access{log: zap.NewNop(), config: config}
+		var tables []string
+		listen := func(ctx context.Context) {
+			a.listen(ctx, time.Minute, func(table string) {
+				if table == "" {
+					missed++
+				}
+				tables = append(tables, table)
+			})
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); listen(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if began != 3 || missed != 2 || len(tables) != 3 || tables[2] != "rockpool" {
+			t.Errorf("it began %d times; told was %q", began, tables)
+		}
+		cancel()
+		<-done
+
+		config.Listen = func(context.Context, func(string)) error { began++; return unix.EPERM }
+		began = 0
+		listen(t.Context())
+		if began != 1 {
+			t.Errorf("it was tried %d times without permission", began)
+		}
+	})
+}
+
+// TestPortsAreMappedOnceTheyCanBe: another program had the port when the server was
+// started. What health says of it goes with that, or with the runner.
+func TestPortsAreMappedOnceTheyCanBe(t *testing.T) {
+	for name, ends := range map[string]bool{"mapped": false, "the runner ends": true} {
+		t.Run(name, func(t *testing.T) {
+			taken, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, o := opened(func() error { return nil }), &owner{}
+			defer a.ports.CloseAll()
+			reported := func() int { return len(a.problems.All()) }
+			r := a.Runner("a", "/rockpool/a", runtime.Network{ExposedPorts: []int{80}}, []runtime.PortMapping{{ExposedPort: 80, Address: taken.Addr().String()}}, o)
+			r.Hold(1, 1, machine)
+			if err := r.Poststart(t.Context(), taskrunner.PoststartRequest{Restored: true}, nil); err == nil || reported() != 1 || o.ports != nil {
+				t.Fatalf("%v, %d problems, mapped are %v", err, reported(), o.ports)
+			}
+			if a.mapPorts(); reported() != 1 {
+				t.Error("the problem is gone while the port is taken")
+			}
+			if err := taken.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if ends {
+				r.close()
+			}
+			a.mapPorts()
+			if reported() != 0 {
+				t.Error("the problem is still there")
+			}
+			if mapped := o.ports != nil && o.ports[0].Address == taken.Addr().String(); mapped == ends {
+				t.Errorf("mapped are %v", o.ports)
+			}
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package access
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Supported returns INVALID_INPUT, naming the field, for an environment's network
+// that no runner can have here.
+func (a *Access) Supported(n runtime.Network) error {
+	if !n.Used() {
+		return nil
+	}
+	field, must := "network.exposedPorts", "be empty"
+	if n.Access {
+		field, must = "network.access", "be false"
+	}
+	if a.err != nil {
+		return runtime.Invalid(field, "must %s, since a network can't be had: %v", must, a.err)
+	}
+	if n.Access && !forwards() {
+		return runtime.Invalid(field, "must %s, since this machine passes no packets on: set its sysctl net.ipv4.ip_forward to 1, and for IPv6 net.ipv6.conf.all.forwarding", must)
+	}
+	offer := a.helper.Offer
+	if n.BandwidthMbit > offer.Bandwidth {
+		return runtime.Invalid("network.bandwidthMbit", "must be 0 to %d megabits a second, the most that this server gives one runner, not %d", offer.Bandwidth, n.BandwidthMbit)
+	}
+	for i, prefix := range sandbox.Wish(n).Allow {
+		if network.OnlyDenied(prefix, offer.Pool, offer.Permit) {
+			return runtime.Invalid(fmt.Sprintf("network.allow.%d", i), "must not be %s, which no runner reaches: it is private, or reserved; the operator can permit a private network with --network-permit", prefix)
+		}
+	}
+	return nil
+}
+
+// forwards reports whether the machine passes on packets that come from its way
+// out, as those for runners do.
+func forwards() bool {
+	on := func(what string) bool {
+		text, err := os.ReadFile("/proc/sys/net/ipv4/" + what)
+		return err == nil && strings.TrimSpace(string(text)) != "0"
+	}
+	if on("ip_forward") {
+		return true
+	}
+	file, err := os.Open("/proc/net/route")
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if f := strings.Fields(lines.Text()); len(f) > 1 && f[1] == "00000000" && on("conf/"+f[0]+"/forwarding") {
+			return true
+		}
+	}
+	return false
+}
