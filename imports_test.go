@@ -54,8 +54,9 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {},
 	"runtime/turns":       {"runtime"},
 
-	"local":                             {"agent", "local/evidence", "local/image", "local/network", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/uids", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                             {"agent", "local/evidence", "local/host", "local/image", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
 	"local/evidence":                    {"local/sandbox/cgroup", "runtime"},
+	"local/host":                        {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
 	"local/image":                       {"local/image/credentials", "runtime"},
 	"local/image/credentials":           {"runtime"},
 	"local/image/imagetest":             {},

@@ -12,30 +12,23 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
-	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/access"
-	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
-	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
@@ -90,24 +83,10 @@ type Store interface {
 
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
-	config   Config
-	log      *zap.Logger
-	launcher launcher
-	network  *access.Access
-	offered  *network.Offer // by a helper that listens
-	runtimes []string       // the names of those that can be asked for, sorted
-	direct   *launch.Direct // the launcher; nil: a helper that listens is asked
-	machine  spec.Machine
-	trees    cgroup.Hierarchies
-	ranges   *uids.Ranges
-	unready  error // why nothing can be started; Check tells it
-
-	// Of an ordinary user's.
-	undelegated error    // why it has no control groups
-	losses      []string // what its runners don't have, beside limits
-
-	lock      *os.File
-	runners   *os.File // the directory of the runners' directories
+	config    Config
+	log       *zap.Logger
+	host      *host.Host
+	network   *access.Access
 	changes   hints.Watchers
 	gate      *turns.Gate // of runners' starts
 	scheduler *scheduler.Scheduler
@@ -119,8 +98,6 @@ type Cluster struct {
 	envTurn   turns.Slots   // of who writes an environment: store, then memory
 	drainTurn turns.Slots   // of who drains, or ends that
 	tiers     []string      // as they were at the start, in words
-	root      string        // the name of the directory that sandboxes are made around
-	rootTurn  turns.Slots   // of who makes it
 	problems  *problems.List
 
 	scheduling    sync.WaitGroup // the scheduler's Run
@@ -175,34 +152,17 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:       config,
 		log:          config.Logger,
-		ranges:       &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
 		gate:         turns.NewGate(config.Parallel),
 		counts:       taskrunner.NewCounts(),
 		placing:      timing.New(taskrunner.StartBounds()...),
 		removals:     make(turns.Slots, 2*config.Parallel),
 		wake:         make(chan struct{}, 1),
-		root:         string(runtime.NewRunnerID()),
 		envTurn:      make(turns.Slots, 1),
 		drainTurn:    make(turns.Slots, 1),
-		rootTurn:     make(turns.Slots, 1),
 		problems:     problems.New(config.Logger),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:   map[runtime.EnvironmentID]bool{},
 		entries:      map[runtime.RunnerID]*entry{},
-	}
-	if config.HelperSocket != "" {
-		c.launcher = launch.Remote{Socket: config.HelperSocket, Parent: "/" + config.CgroupParent}
-	} else {
-		c.direct = &launch.Direct{
-			Path:   filepath.Join(dir, "bin", "rockpool-sandbox"),
-			Config: helper.Config{State: filepath.Join(dir, "state"), Root: c.rootDir(), Runtimes: maps.Clone(config.Runtimes), DiskRead: config.DiskRead},
-			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
-		}
-		c.runtimes = slices.Sorted(maps.Keys(config.Runtimes))
-		if config.Network != nil {
-			c.direct.Config.Network = &config.Network.Offer
-		}
-		c.launcher = c.direct
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()
@@ -220,25 +180,19 @@ func realDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-func (c *Cluster) open(ctx context.Context) error {
-	for _, sub := range []string{"bin", "state", "runners", "roots"} {
-		if err := os.MkdirAll(filepath.Join(c.config.Dir, sub), 0o700); err != nil {
-			return err
-		}
+func (c *Cluster) open(ctx context.Context) (err error) {
+	own := host.Config{
+		Dir: c.config.Dir, Logger: c.log, Agent: c.config.Agent, Helper: c.config.Helper,
+		ImageWorker: c.config.ImageWorker, HelperSocket: c.config.HelperSocket, CgroupParent: c.config.CgroupParent,
+		MissingLimits: c.config.MissingLimits, DiskRead: c.config.DiskRead, Runtimes: c.config.Runtimes,
 	}
-	var err error
-	if c.lock, err = os.OpenFile(filepath.Join(c.config.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	if c.config.Network != nil {
+		own.Offer = &c.config.Network.Offer
+	}
+	if c.host, err = host.Open(ctx, own); err != nil {
 		return err
 	}
-	if err := launch.TakeLock(c.lock); err != nil {
-		return fmt.Errorf("another server, or a rockpool-sandbox that one left, is using %s: %w", c.config.Dir, err)
-	}
-	if c.runners, err = os.Open(filepath.Join(c.config.Dir, "runners")); err != nil {
-		return err
-	}
-	if err := c.install(ctx); err != nil {
-		return err
-	}
+	c.config.Agent, c.config.Helper = nil, nil // the host's
 	c.lookAtTiers(ctx)
 	c.openNetwork()
 	if err := c.restoreEnvironments(ctx); err != nil {
@@ -250,116 +204,44 @@ func (c *Cluster) open(ctx context.Context) error {
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	c.config.Helper = nil // installed: bytes that the heap needn't hold
 	if c.Draining() {
 		if err := c.endUnheld(ctx); err != nil {
 			return fmt.Errorf("go on draining: %w", err)
 		}
 	}
-	if c.unready == nil {
-		if err := c.buildRoot(ctx); err != nil && !isFull(err) { // else the next start tries again
-			c.unready = err
-		}
-	}
+	c.host.PrepareRoot(ctx)
 	return nil
 }
 
 // openNetwork opens the networks that the sandbox helper offers.
 func (c *Cluster) openNetwork() {
-	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error { return c.launcher.Ask(ctx, group, q) }}
-	switch {
-	case c.config.Network == nil:
-	case c.ordinary():
-		made.Err = errors.New("only root can give runners one: run a sandbox helper as root")
-	case c.direct != nil:
-		made.Offer = c.config.Network.Offer
-	case c.offered == nil:
-		made.Err = errors.New("the sandbox helper offers none: start it with --network, too")
-	default:
-		made.Offer = *c.offered
+	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error {
+		return c.host.Launcher.Ask(ctx, group, q)
+	}}
+	if c.config.Network != nil {
+		made.Offer, made.Err = c.host.Offer()
 	}
 	c.network = access.Open(c.config.Network, made, c.log, c.problems)
-}
-
-// buildRoot makes this server's root directory, unless it is there. On a full
-// disk it has to be tried again.
-func (c *Cluster) buildRoot(ctx context.Context) error {
-	return c.rootTurn.Do(ctx, c.makeRoot)
-}
-
-func (c *Cluster) makeRoot() error {
-	if c.config.Agent == nil || c.direct == nil { // who listens has its own
-		return nil
-	}
-	if err := spec.BuildRoot(c.rootDir(), c.machine, c.config.Agent); err != nil {
-		return fmt.Errorf("the sandboxes' root directory: %w", err)
-	}
-	if offer := c.direct.Config.Network; offer != nil {
-		if err := spec.WriteResolver(c.rootDir(), offer.Pool.Gateway()); err != nil {
-			return fmt.Errorf("the sandboxes' root directory: %w", err)
-		}
-	}
-	c.config.Agent = nil // installed, like the helper
-	return nil
-}
-
-// install puts the helper where it can be executed. What is missing isn't an
-// error yet: Check names it, and Start.
-func (c *Cluster) install(ctx context.Context) error {
-	if c.direct != nil && os.Geteuid() != 0 {
-		c.installRootless()
-	} else if c.trees, c.unready = cgroup.Mounted(); c.unready != nil {
-		c.trees = nil
-	}
-	trees := c.trees
-	c.machine = spec.Inspect(trees)
-	if c.direct == nil {
-		return c.greet(ctx)
-	}
-	c.direct.Config.Machine, c.direct.Lock = c.machine, c.lock
-	c.direct.Config.AcceptMissing = c.config.MissingLimits
-	if len(c.config.Agent) == 0 || len(c.config.Helper) == 0 {
-		c.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
-		return nil
-	}
-	return launch.WriteProgram(c.direct.Path, c.config.Helper)
 }
 
 // Close lets go of the directory and of the runners, for who doesn't call Run.
 // It removes no runner.
 func (c *Cluster) Close() {
-	for group := "/" + c.config.CgroupParent; group != "/"; group = filepath.Dir(group) {
-		c.trees.Prune(group)
-	}
+	c.host.Prune()
 	c.close()
 }
 
 func (c *Cluster) close() {
 	c.stopScheduling()
-	if c.direct != nil {
-		c.direct.Working.Wait()
-	}
 	for _, e := range c.placed {
 		e.task.Close()
 	}
 	if c.network != nil {
 		c.network.Close()
 	}
-	for _, f := range []*os.File{c.runners, c.lock} {
-		if f != nil {
-			_ = f.Close()
-		}
+	if c.host != nil {
+		c.host.Close()
 	}
-}
-
-func (c *Cluster) runnersDir() string { return filepath.Join(c.config.Dir, "runners") }
-func (c *Cluster) rootsDir() string   { return filepath.Join(c.config.Dir, "roots") }
-
-// rootDir is this server's own: the runners of the last one live on in its.
-func (c *Cluster) rootDir() string { return filepath.Join(c.rootsDir(), c.root) }
-
-func (c *Cluster) runnerDir(id runtime.RunnerID) string {
-	return filepath.Join(c.runnersDir(), string(id))
 }
 
 // Dial returns RUNNER_GONE for a runner that isn't there, and
@@ -379,7 +261,7 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	case runtime.RunnerStarting:
 		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
-	conn, err := c.dial(ctx, id)
+	conn, err := c.host.Dial(ctx, id)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -392,6 +274,9 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
 }
+
+// Lost says what runners of an ordinary user don't have, in a line; "": nothing.
+func (c *Cluster) Lost() string { return c.host.Lost() }
 
 // Watch gives a first hint for all as soon as it watches, and none for a Mark:
 // who marked knows.

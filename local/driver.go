@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/evidence"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -35,7 +36,7 @@ type driver struct {
 // Start implements taskrunner.Driver.
 func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
 	slot := 0 // the helper's to choose, if it listens
-	if d.c.direct != nil {
+	if d.c.host.Direct != nil {
 		var err error
 		if slot, err = strconv.Atoi(request.Values[slotValue]); err != nil {
 			return nil, fmt.Errorf("the range of user ids: %w", err)
@@ -43,9 +44,9 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	}
 	answer, err := d.create(ctx, slot)
 	if err != nil {
-		return nil, explained(err)
+		return nil, host.Explained(err)
 	}
-	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.root, Slot: slot, Address: answer.Address}
+	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.host.Root, Slot: slot, Address: answer.Address}
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
@@ -58,14 +59,14 @@ func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	d.c.mu.Lock()
 	env := d.e.runner.Environment
 	d.c.mu.Unlock()
-	file, err := d.openSocket(env)
+	file, err := d.c.host.OpenSocket(d.e.id, env)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	return d.c.launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
+	return d.c.host.Launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the
@@ -82,7 +83,7 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 		if first, err = process.Open(s.PID, s.Start); err != nil {
 			return err
 		}
-		if groups, err = d.c.trees.Member(s.PID, d.e.group); err == nil {
+		if groups, err = d.c.host.Trees.Member(s.PID, d.e.group); err == nil {
 			kills, _, err = groups.Counts()
 		}
 		if err != nil {
@@ -159,7 +160,7 @@ func (d *driver) Destroy(ctx context.Context) error {
 func (d *driver) destroy(ctx context.Context) error {
 	_, _ = d.e.counters.Count() // the last look
 	d.e.network.Drop()
-	err := d.c.launcher.Remove(ctx, string(d.e.id), d.e.group)
+	err := d.c.host.Launcher.Remove(ctx, string(d.e.id), d.e.group)
 	if err == nil {
 		d.e.counters.Close()
 	}

@@ -51,13 +51,13 @@ func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (strin
 // guarded begins a runner, and ends the test unless its commands are limited.
 func (b *bench) guarded() runtime.RunnerID {
 	b.t.Helper()
-	if err := b.machine.Undivided; err != nil {
+	if err := b.host.Machine.Undivided; err != nil {
 		need.Lacks(b.t, "commands have no groups of their own here: %v", err)
 	}
 	id := b.begin(hostEnvironment())
 	pid := b.agentOf(id)
 	file := "run/memory.limit_in_bytes"
-	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+	if tree, _ := b.host.Trees.Controller("memory"); tree.V2 {
 		file = "run/memory.max"
 	}
 	if processes, memory := limitOf(b.t, pid, "pids", "run/pids.max"), limitOf(b.t, pid, "memory", file); processes != b.most(48) || memory != fmt.Sprint(128<<20) {
@@ -68,7 +68,7 @@ func (b *bench) guarded() runtime.RunnerID {
 
 // most returns the limit of processes that commands have together, where they
 // may be so many.
-func (b *bench) most(processes int64) string { return fmt.Sprint(processes + b.trees.Launchers()) }
+func (b *bench) most(processes int64) string { return fmt.Sprint(processes + b.host.Trees.Launchers()) }
 
 // waits runs until there is a file, and starts nothing. It leaves the processor
 // to its neighbours meanwhile, which a shell couldn't without starting one.
@@ -223,7 +223,7 @@ func TestManyCommandsAtOnce(t *testing.T) {
 func TestWhereCommandsAre(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
-	tree, _ := b.trees.Controller("pids")
+	tree, _ := b.host.Trees.Controller("pids")
 	group := filepath.Join(tree.Mount, b.config.CgroupParent, string(id), "run", "x0")
 	count := func() string {
 		text, err := os.ReadFile(filepath.Join(group, "pids.current"))
@@ -232,7 +232,7 @@ func TestWhereCommandsAre(t *testing.T) {
 		}
 		return strings.TrimSpace(string(text))
 	}
-	launcher := min(1, b.trees.Launchers()) // its thread, where that is there
+	launcher := min(1, b.host.Trees.Launchers()) // its thread, where that is there
 	for range 3 {
 		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
 		wait.For(b.t, "one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
@@ -158,7 +159,7 @@ func TestGVisorSocket(t *testing.T) {
 	if said.String() != "heard 0\n" {
 		t.Errorf("a command of root's at the agent's socket: %s", said.String())
 	}
-	outside := filepath.Join(b.runnerDir(id), outsideDir)
+	outside := filepath.Join(b.host.RunnerDir(id), host.OutsideDir)
 	before, err := os.ReadDir(outside)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestGVisorSocket(t *testing.T) {
 	if err := os.Remove(at); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(b.runnerDir(other), spec.SocketName), at); err != nil {
+	if err := os.Symlink(filepath.Join(b.host.RunnerDir(other), spec.SocketName), at); err != nil {
 		t.Fatal(err)
 	}
 	if conn, err := b.Dial(t.Context(), id); err == nil {
@@ -201,13 +202,13 @@ func TestGVisorLimits(t *testing.T) {
 		t.Fatalf("pids.max is %s, want %d", got, takes.Processes)
 	}
 	file := "memory.limit_in_bytes"
-	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+	if tree, _ := b.host.Trees.Controller("memory"); tree.V2 {
 		file = "memory.max"
 	}
 	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa(takes.MemoryMiB<<20) {
 		t.Fatalf("%s is %s, want %d MiB", file, got, takes.MemoryMiB)
 	}
-	tree, _ := b.trees.Controller("pids")
+	tree, _ := b.host.Trees.Controller("pids")
 	group := filepath.Join(tree.Mount, b.privateOf(id).Group)
 	pids, err := cgroup.Processes(group)
 	if err != nil || len(pids) < 3 {
@@ -290,7 +291,7 @@ func TestGVisorEndsOfFullMemory(t *testing.T) {
 
 	// One whose kernel doesn't answer after a kill, as while it is dying itself.
 	pid := b.sentry(dies)
-	groups, err := b.trees.Of(pid)
+	groups, err := b.host.Trees.Of(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

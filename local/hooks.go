@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A placeHook gives a runner its directory and its range of user ids. The
-// directory holds the range, so either is found from the runner's id alone.
+// A placeHook gives a runner its directory and its range of user ids.
 type placeHook struct {
 	c *Cluster
 	e *entry
@@ -28,48 +26,19 @@ const slotValue = "slot"
 func (h *placeHook) Name() string { return "place" }
 
 func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, response *taskrunner.PrestartResponse) error {
-	dir := h.c.runnerDir(h.e.id)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return explained(err)
+	slot, err := h.c.host.TakePlace(h.e.id)
+	if err == nil && h.c.host.Direct != nil { // else the helper has the ranges
+		response.Values = taskrunner.Values{slotValue: strconv.Itoa(slot)}
 	}
-	if h.c.direct == nil {
-		return nil // the helper has the ranges
-	}
-	slot, err := h.c.ranges.Take(dir)
-	if err != nil {
-		return &taskrunner.Failure{Message: "the machine has no user ids left for it: remove some runners", Err: err}
-	}
-	response.Values = taskrunner.Values{slotValue: strconv.Itoa(slot)}
-	return nil
+	return err
 }
 
-// Stop gives back the user ids, which nothing uses any more, and deletes the
-// directory.
+// Stop gives them back.
 func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) error {
-	dir := h.c.runnerDir(h.e.id)
-	var held []int
-	if h.c.direct == nil {
-		return os.RemoveAll(dir)
-	}
 	if slot, err := strconv.Atoi(request.Values[slotValue]); err == nil {
-		held = []int{slot}
-	} else if _, err := os.Lstat(dir); err == nil { // a server died before it had recorded which
-		all, err := h.c.ranges.Held(h.c.runnersDir())
-		if err != nil {
-			return fmt.Errorf("find its user ids: %w", err)
-		}
-		for slot, holder := range all {
-			if holder == dir {
-				held = append(held, slot)
-			}
-		}
+		return h.c.host.GivePlace(h.e.id, slot)
 	}
-	for _, slot := range held {
-		if err := h.c.ranges.Release(slot, dir); err != nil {
-			return fmt.Errorf("release user ids %d: %w", slot, err)
-		}
-	}
-	return os.RemoveAll(dir)
+	return h.c.host.GivePlace(h.e.id) // a server died before it had recorded which
 }
 
 // A rootHook sees to the directory that sandboxes are made around. It is there
@@ -89,8 +58,8 @@ func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _
 	if err := sandbox.Supported(env); err != nil { // any more, since it was put
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
 	}
-	if err := h.c.buildRoot(ctx); err != nil {
-		return explained(err)
+	if err := h.c.host.BuildRoot(ctx); err != nil {
+		return host.Explained(err)
 	}
 	if env.Pin.Digest == "" {
 		return nil
@@ -136,7 +105,7 @@ func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartR
 }
 
 func (c *Cluster) ping(ctx context.Context, id runtime.RunnerID) error {
-	conn, err := c.dial(ctx, id)
+	conn, err := c.host.Dial(ctx, id)
 	if err != nil {
 		return err
 	}

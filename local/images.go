@@ -34,18 +34,18 @@ func (c *Cluster) openImages() (err error) {
 	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
 	switch {
-	case c.direct == nil:
+	case c.host.Direct == nil:
 		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
-	case c.ordinary():
-		users := c.direct.Users
-		config.Worker, config.Alone = c.direct.Work, users.Count == 0
+	case c.host.Ordinary():
+		users := c.host.Direct.Users
+		config.Worker, config.Alone = c.host.Direct.Work, users.Count == 0
 		config.Owners = fmt.Sprintf("%d users from %d and %d", min(users.Count, spec.UIDs), users.UID, users.GID)
 	}
 	if c.images, err = image.Open(config); err != nil {
 		return err
 	}
-	if c.direct != nil { // the helper follows no link
-		if c.direct.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil {
+	if c.host.Direct != nil { // the helper follows no link
+		if c.host.Direct.Config.Images, err = filepath.EvalSymlinks(config.Dir); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -16,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -115,7 +114,7 @@ func TestRemoveAtAnyTime(t *testing.T) {
 
 // A gathering launcher lets no removal go on before some are at work together.
 type gathering struct {
-	launcher
+	host.Launcher
 	missing atomic.Int64
 	all     chan struct{} // closed when none is missing
 }
@@ -126,7 +125,7 @@ func (g *gathering) Remove(ctx context.Context, id, group string) error {
 	}
 	select {
 	case <-g.all:
-		return g.launcher.Remove(ctx, id, group)
+		return g.Launcher.Remove(ctx, id, group)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -140,9 +139,9 @@ func TestManyAtOnce(t *testing.T) {
 	b.config.Parallel = 2
 	b.open()
 	ids := make([]runtime.RunnerID, 20)
-	together := &gathering{launcher: b.launcher, all: make(chan struct{})}
+	together := &gathering{Launcher: b.host.Launcher, all: make(chan struct{})}
 	together.missing.Store(int64(2 * b.config.Parallel))
-	b.launcher = together
+	b.host.Launcher = together
 	b.run()
 	var starting sync.WaitGroup
 	for i := range ids {
@@ -211,7 +210,7 @@ func TestStartFails(t *testing.T) {
 func TestHelperIsMissing(t *testing.T) {
 	t.Parallel()
 	b := running(t)
-	if err := os.Rename(b.direct.Path, b.direct.Path+".hidden"); err != nil {
+	if err := os.Rename(b.host.Direct.Path, b.host.Direct.Path+".hidden"); err != nil {
 		t.Fatal(err)
 	}
 	id := runtime.NewRunnerID()
@@ -222,7 +221,7 @@ func TestHelperIsMissing(t *testing.T) {
 	if r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "restart the server") || strings.Contains(r.Message, b.config.Dir) {
 		t.Errorf("the runner is %+v", r)
 	}
-	if err := os.Rename(b.direct.Path+".hidden", b.direct.Path); err != nil {
+	if err := os.Rename(b.host.Direct.Path+".hidden", b.host.Direct.Path); err != nil {
 		t.Fatal(err)
 	}
 	err := b.Remove(t.Context(), id)
@@ -237,12 +236,12 @@ func TestHelperIsMissing(t *testing.T) {
 // A repairing launcher repairs something when a create has failed, before the server
 // knows that.
 type repairing struct {
-	launcher
+	host.Launcher
 	repair func()
 }
 
 func (r *repairing) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
-	answer, err := r.launcher.Create(ctx, group, q, listener)
+	answer, err := r.Launcher.Create(ctx, group, q, listener)
 	if err != nil {
 		r.repair()
 	}
@@ -254,11 +253,11 @@ func TestHelperComesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	move := func(from, to string) {
-		if err := os.Rename(b.direct.Path+from, b.direct.Path+to); err != nil {
+		if err := os.Rename(b.host.Direct.Path+from, b.host.Direct.Path+to); err != nil {
 			t.Error(err)
 		}
 	}
-	b.launcher = &repairing{b.launcher, func() { move(".hidden", "") }}
+	b.host.Launcher = &repairing{b.host.Launcher, func() { move(".hidden", "") }}
 	b.run()
 	move("", ".hidden")
 	id := b.begin(hostEnvironment())
@@ -267,36 +266,6 @@ func TestHelperComesBack(t *testing.T) {
 	b.store.mu.Unlock()
 	if r, _ := b.runner(id); r.Message != "" || b.privateOf(id).Task.Restarts != 1 || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
 		t.Errorf("while it waited %q was told, and then it is %+v", said, r)
-	}
-}
-
-// Messages for clients say what to do, and nothing of the machine.
-func TestExplained(t *testing.T) {
-	refusal := func(line string, final bool) error {
-		return fmt.Errorf("create sandbox a: %w", &launch.RefusalError{Line: line, Final: final})
-	}
-	for _, test := range []struct {
-		err     error
-		says    string
-		forGood bool
-	}{
-		{context.DeadlineExceeded, "too busy", false},
-		{refusal("run: container init was OOM-killed", false), "raise it", true},
-		{refusal("the spec has hooks", true), "could not be made: the spec has hooks", true},
-		{refusal("run: no room\nsecond line", false), "could not be made: run: no room", false},
-		{refusal("mkdir /srv/secret: no room", false), "log says why", false},
-		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.ENOENT}, "restart the server", false},
-		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EACCES}, "noexec", false},
-		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some room", false},
-		{refusal("mkdir /srv/secret: no space left on device", false), "free some room", false},
-		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
-		{errors.New("what nobody thought of"), "log says why", false},
-	} {
-		var f *taskrunner.Failure
-		if !errors.As(explained(test.err), &f) || !strings.Contains(f.Message, test.says) || f.Unrecoverable != test.forGood ||
-			strings.Contains(f.Message, "secret") || strings.Contains(f.Message, "second") || !errors.Is(f, test.err) {
-			t.Errorf("%v: %+v", test.err, f)
-		}
 	}
 }
 
@@ -385,10 +354,10 @@ func TestSocket(t *testing.T) {
 	}
 	b.await(id, runtime.RunnerGone)
 	// Its directory goes at any moment now.
-	if conn, err := net.Dial("unix", b.runnerPath(id, spec.SocketName)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+	if conn, err := net.Dial("unix", b.host.SocketPath(id, spec.SocketName)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("connected to a dead agent: %v, %v", conn, err)
 	}
-	info, err := os.Stat(b.runnersDir())
+	info, err := os.Stat(b.host.RunnersDir())
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the runners' directory is %v, %v", info.Mode(), err)
 	}

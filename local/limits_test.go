@@ -61,7 +61,7 @@ func TestLimitsHold(t *testing.T) {
 		t.Errorf("pids.max is %s, want 48, threads among the commands, and %d for the agent", got, spec.AgentRoomThreads)
 	}
 	file := "memory.limit_in_bytes"
-	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+	if tree, _ := b.host.Trees.Controller("memory"); tree.V2 {
 		file = "memory.max"
 	}
 	if got := limitOf(t, pid, "memory", file); got != strconv.Itoa((128+24)<<20) {
@@ -76,11 +76,11 @@ func TestCheckRefuses(t *testing.T) {
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
 	s := spec.Sandbox{Group: group, Resources: spec.Resources(hostEnvironment().Resources), Root: spec.Root{Path: "/"}}
-	want, err := spec.Limits(spec.New(s, b.machine), nil)
+	want, err := spec.Limits(spec.New(s, b.host.Machine), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.trees.Check(pid, group, want); err != nil {
+	if _, err := b.host.Trees.Check(pid, group, want); err != nil {
 		t.Errorf("a runner as it should be: %v", err)
 	}
 	less := func(change func(*cgroup.Limits)) cgroup.Limits {
@@ -103,7 +103,7 @@ func TestCheckRefuses(t *testing.T) {
 		"a process that isn't there":    {1 << 30, group, want},
 		"the first process of all, too": {1, group, want},
 	} {
-		if _, err := b.trees.Check(check.pid, check.group, check.want); err == nil {
+		if _, err := b.host.Trees.Check(check.pid, check.group, check.want); err == nil {
 			t.Errorf("%s passes", name)
 		}
 	}
@@ -118,7 +118,7 @@ func TestEscapeIsRefused(t *testing.T) {
 	b.config.Helper = sandboxtest.Straying(t)
 	b.open()
 	b.run()
-	tree, ok := b.trees.Controller("pids")
+	tree, ok := b.host.Trees.Controller("pids")
 	if !ok {
 		t.Fatal("no pids controller")
 	}
@@ -209,7 +209,7 @@ func TestRateOfCPU(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	env := hostEnvironment()
-	env.Resources.CPUMHz = b.machine.CoreMHz / 4
+	env.Resources.CPUMHz = b.host.Machine.CoreMHz / 4
 	id := b.begin(env)
 	_, exit := b.sh(id, `timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done'; wait; exit 0`)
 	if used, most := exit.User+exit.System, exit.Wall/4+200*time.Millisecond; used > most || used == 0 {
@@ -220,11 +220,11 @@ func TestRateOfCPU(t *testing.T) {
 // TestSwapIsNoMemory: version 1 limits memory and swap together, version 2 each.
 func TestSwapIsNoMemory(t *testing.T) {
 	b := running(t)
-	if !b.machine.Swap || b.machine.Undivided != nil {
+	if !b.host.Machine.Swap || b.host.Machine.Undivided != nil {
 		need.Lacks(t, "the kernel doesn't count swap")
 	}
 	limits := map[string]int{"memory.memsw.limit_in_bytes": (128 + 24) << 20, "run/memory.memsw.limit_in_bytes": 128 << 20}
-	if tree, _ := b.trees.Controller("memory"); tree.V2 {
+	if tree, _ := b.host.Trees.Controller("memory"); tree.V2 {
 		limits = map[string]int{"memory.swap.max": 0, "run/memory.swap.max": 0}
 	}
 	pid := b.agentOf(b.begin(hostEnvironment()))
@@ -315,17 +315,17 @@ func TestSharedLimitsHold(t *testing.T) {
 	}
 	group := b.privateOf(id).Group
 	for _, below := range []string{"", "/run/x0", "/run/x1", "/run/rest"} {
-		memory, _ := b.trees.Controller("memory")
+		memory, _ := b.host.Trees.Controller("memory")
 		if got, err := os.ReadFile(filepath.Join(memory.Mount, group+below, "memory.kmem.tcp.limit_in_bytes")); !memory.V2 && (err != nil || strings.TrimSpace(string(got)) != strconv.Itoa(16<<20)) {
 			t.Errorf("buffers of sockets in %q: %s, %v", below, got, err)
 		}
-		if len(disks) == 0 || !b.trees.LimitsReads() {
+		if len(disks) == 0 || !b.host.Trees.LimitsReads() {
 			continue
 		}
 		at, want := "", disks[0]+" 4194304\n"
-		if blkio, ok := b.trees.Controller("blkio"); ok && !blkio.V2 {
+		if blkio, ok := b.host.Trees.Controller("blkio"); ok && !blkio.V2 {
 			at = filepath.Join(blkio.Mount, group+below, "blkio.throttle.read_bps_device")
-		} else if io, _ := b.trees.Controller("io"); below == "" {
+		} else if io, _ := b.host.Trees.Controller("io"); below == "" {
 			at, want = filepath.Join(io.Mount, group, "run/io.max"), disks[0]+" rbps=4194304 wbps=max riops=64 wiops=max\n"
 		}
 		if at == "" {
@@ -335,7 +335,7 @@ func TestSharedLimitsHold(t *testing.T) {
 			t.Errorf("%s is %q, %v, want %q", at, got, err, want)
 		}
 	}
-	if len(disks) == 0 || !b.trees.LimitsReads() {
+	if len(disks) == 0 || !b.host.Trees.LimitsReads() {
 		need.Lacks(t, "no group can limit what is read from the disk of /usr")
 	}
 	// Past the cache: no more than the rate allows, however long it takes.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -219,10 +220,10 @@ func testNextServer(t *testing.T) {
 		t.Errorf("one that is kept to its policy is %+v", r)
 	}
 	// Where nobody can tell, none is ended.
-	whole := b.launcher
-	b.launcher = unable{whole}
+	whole := b.host.Launcher
+	b.host.Launcher = unable{whole}
 	b.network.Verify(t.Context())
-	b.launcher = whole
+	b.host.Launcher = whole
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
 	}
@@ -305,7 +306,7 @@ func testFlush(t *testing.T) {
 }
 
 // An unable launcher's helper can't read filters.
-type unable struct{ launcher }
+type unable struct{ host.Launcher }
 
 func (unable) Ask(context.Context, string, helper.Request) error {
 	return &launch.RefusalError{Line: "fork: resource temporarily unavailable"}
@@ -349,7 +350,7 @@ func testRefused(t *testing.T) {
 	b.stop()
 	b.config.Network.Offer.Bandwidth = 2000
 	b.open()
-	b.direct.Config.Network = &helpers // as if the helper offered less
+	b.host.Direct.Config.Network = &helpers // as if the helper offered less
 	b.run()
 	id := runtime.NewRunnerID()
 	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {

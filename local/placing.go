@@ -20,7 +20,7 @@ import (
 // last server left as far as their records tell, and has it work: it carries
 // nothing out until it is known which of them live.
 func (c *Cluster) openScheduler(ctx context.Context, left []*entry) error {
-	machine, err := scheduler.Measure(c.machine.CoreMHz)
+	machine, err := scheduler.Measure(c.host.Machine.CoreMHz)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *Cluster) measure(ctx context.Context) {
 }
 
 func (c *Cluster) remeasure() {
-	machine, err := scheduler.Measure(c.machine.CoreMHz)
+	machine, err := scheduler.Measure(c.host.Machine.CoreMHz)
 	if err == nil && machine != c.scheduler.Snapshot().Node().Machine {
 		err = c.scheduler.SetMachine(machine)
 	}

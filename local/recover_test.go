@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
@@ -83,7 +84,7 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 	if r, ok := b.runner(deadIdle); ok {
 		t.Errorf("the idle runner that died is listed: %+v", r)
 	}
-	if held, err := b.ranges.Held(b.runnersDir()); err != nil || len(held) != 2 {
+	if held, err := b.host.Ranges.Held(b.host.RunnersDir()); err != nil || len(held) != 2 {
 		t.Errorf("user ids are held: %v, %v", held, err)
 	}
 	lost := 0
@@ -200,7 +201,7 @@ func TestRestoreTwice(t *testing.T) {
 	b.expect(id, "test -e /etc/passwd && echo there", "there")
 	b.runKept()
 	b.expect(id, "test -e /etc/passwd && echo there", "there")
-	roots, err := os.ReadDir(b.rootsDir())
+	roots, err := os.ReadDir(filepath.Join(b.config.Dir, "roots"))
 	if err != nil || len(roots) != 2 {
 		t.Errorf("roots: %v, %v; want that of the runner and this server's", roots, err)
 	}
@@ -279,8 +280,8 @@ func TestRemovalThatFails(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
 	id := b.begin(hostEnvironment())
-	hidden := b.direct.Path + ".hidden"
-	if err := os.Rename(b.direct.Path, hidden); err != nil {
+	hidden := b.host.Direct.Path + ".hidden"
+	if err := os.Rename(b.host.Direct.Path, hidden); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Remove(t.Context(), id); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
@@ -326,7 +327,7 @@ func atSomeMoment(t testing.TB, about time.Duration) context.Context {
 func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 	b.t.Helper()
 	for _, place := range sandboxtest.Deaths {
-		if err := launch.WriteProgram(b.direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
+		if err := launch.WriteProgram(b.host.Direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
 			b.t.Fatal(err)
 		}
 		if err := b.create(b.t.Context(), env); err == nil {
@@ -334,7 +335,7 @@ func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 		}
 		left(place)
 	}
-	if err := launch.WriteProgram(b.direct.Path, b.config.Helper); err != nil {
+	if err := launch.WriteProgram(b.host.Direct.Path, b.config.Helper); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()
@@ -401,7 +402,7 @@ func TestRecordWithoutLimits(t *testing.T) {
 func TestRootThatCantBeRemoved(t *testing.T) {
 	b := newBench(t)
 	b.stop()
-	at := filepath.Join(b.rootsDir(), "old", "usr")
+	at := filepath.Join(filepath.Join(b.config.Dir, "roots"), "old", "usr")
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -448,15 +449,15 @@ func TestRestoreOutOfTime(t *testing.T) {
 func TestWhatCheckLeavesIsFound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	once := &failsOnce{launcher: b.launcher, err: errors.New("signal: interrupt")}
-	b.launcher = once
+	once := &failsOnce{Launcher: b.host.Launcher, err: errors.New("signal: interrupt")}
+	b.host.Launcher = once
 	if err := b.Check(t.Context()); !errors.Is(err, once.err) {
 		t.Errorf("Check: %v, want %v", err, once.err)
 	}
 	if left := b.processes(); len(left) == 0 {
 		t.Error("the removal that failed left no process")
 	}
-	if held, err := b.ranges.Held(b.runnersDir()); err != nil || len(held) != 1 {
+	if held, err := b.host.Ranges.Held(b.host.RunnersDir()); err != nil || len(held) != 1 {
 		t.Errorf("user ids of what is left: %v (%v), want its own", held, err)
 	}
 	b.run().reopened()
@@ -465,7 +466,7 @@ func TestWhatCheckLeavesIsFound(t *testing.T) {
 
 // A failsOnce launcher's first Remove fails and does nothing.
 type failsOnce struct {
-	launcher
+	host.Launcher
 	err   error
 	tried bool
 }
@@ -475,5 +476,5 @@ func (f *failsOnce) Remove(ctx context.Context, id, group string) error {
 		f.tried = true
 		return f.err
 	}
-	return f.launcher.Remove(ctx, id, group)
+	return f.Launcher.Remove(ctx, id, group)
 }

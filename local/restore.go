@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -46,7 +44,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 	c.mu.Lock()
 	c.restored = true
 	c.mu.Unlock()
-	for what, err := range map[string]error{"ranges of user ids": c.sweepRanges(), "root directories": c.sweepRoots()} {
+	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
 		if err != nil { // the next server tries again
 			c.problems.Report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))
 		}
@@ -101,7 +99,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	directories, err := os.ReadDir(c.runnersDir())
+	directories, err := os.ReadDir(c.host.RunnersDir())
 	if err != nil {
 		return nil, err
 	}
@@ -175,39 +173,18 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	return nil
 }
 
-// sweepRanges gives back the ranges of user ids whose runner isn't there.
-func (c *Cluster) sweepRanges() error {
-	if c.direct == nil {
-		return nil
-	}
-	held, err := c.ranges.Held(c.runnersDir())
-	if err != nil {
-		return err
-	}
-	for n, holder := range held {
-		c.mu.Lock()
-		_, known := c.entries[runtime.RunnerID(filepath.Base(holder))]
-		c.mu.Unlock()
-		if known {
-			continue
-		}
-		if err := c.ranges.Release(n, holder); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *Cluster) knows(id runtime.RunnerID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[id] != nil
 }
 
-// sweepRoots deletes the root directories that no sandbox was made around.
-func (c *Cluster) sweepRoots() error {
-	if c.direct == nil {
-		return nil
-	}
-	var used []string
+// roots returns the names of the root directories that runners were made around.
+func (c *Cluster) roots() (used []string) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		used = append(used, e.root)
 	}
-	c.mu.Unlock()
-	return spec.SweepRoots(c.rootsDir(), used)
+	return used
 }

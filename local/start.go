@@ -19,8 +19,8 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	if err := c.supported(env); err != nil {
 		return err
 	}
-	if c.unready != nil {
-		return runtime.Wrap(runtime.CodeClusterUnavailable, c.unready, "this machine can't start runners")
+	if err := c.host.Ready(); err != nil {
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "this machine can't start runners")
 	}
 	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	e := c.newEntry(r, priority, private{})

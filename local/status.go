@@ -16,10 +16,10 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB)}}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
-	if lost := c.Lost(); lost != "" {
+	if lost := c.host.Lost(); lost != "" {
 		remarks = append(remarks, lost)
 	}
-	if why := c.machine.Undivided; why != nil && len(c.machine.Lacks) == 0 {
+	if why := c.host.Machine.Undivided; why != nil && len(c.host.Machine.Lacks) == 0 {
 		remarks = append(remarks, fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why))
 	}
 	status.Remark = strings.Join(remarks, "; ")

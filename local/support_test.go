@@ -216,7 +216,7 @@ func running(t testing.TB) *bench {
 func (b *bench) nothingLeft() {
 	b.t.Helper()
 	b.noRunnerLeft()
-	for _, tree := range b.trees {
+	for _, tree := range b.host.Trees {
 		if _, err := os.Stat(filepath.Join(tree.Mount, b.config.CgroupParent)); err == nil {
 			b.t.Errorf("group %s is left in %s", b.config.CgroupParent, tree.Mount)
 		}
@@ -233,7 +233,7 @@ func (b *bench) noRunnerLeft() {
 	if strings.Contains(string(mounts), b.config.Dir) {
 		b.t.Errorf("mounts are left below %s", b.config.Dir)
 	}
-	for _, tree := range b.trees {
+	for _, tree := range b.host.Trees {
 		groups, err := os.ReadDir(filepath.Join(tree.Mount, b.config.CgroupParent))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.t.Error(err)
@@ -253,7 +253,7 @@ func (b *bench) noRunnerLeft() {
 			b.t.Errorf("%s/%s is left", sub, e.Name())
 		}
 	}
-	if held, err := b.ranges.Held(b.config.Dir); err != nil || len(held) > 0 {
+	if held, err := b.host.Ranges.Held(b.config.Dir); err != nil || len(held) > 0 {
 		b.t.Errorf("user ids are left: %v (%v)", held, err)
 	}
 	for _, pid := range b.processes() {
@@ -387,7 +387,7 @@ func (b *bench) slotOf(id runtime.RunnerID) int {
 // agentOf returns the agent's process, found through the group of processes.
 func (b *bench) agentOf(id runtime.RunnerID) int {
 	b.t.Helper()
-	tree, _ := b.trees.Controller("pids")
+	tree, _ := b.host.Trees.Controller("pids")
 	group := filepath.Join(tree.Mount, b.config.CgroupParent, string(id))
 	pids, err := cgroup.Processes(group)
 	if tree.V2 {

@@ -26,15 +26,15 @@ type Tier struct {
 // Tiers looks which of the configured runtimes can be run, each for 5 s at
 // most.
 func (c *Cluster) Tiers(ctx context.Context) []Tier {
-	all := make([]Tier, 0, len(c.runtimes))
-	for _, name := range c.runtimes {
+	all := make([]Tier, 0, len(c.host.Runtimes))
+	for _, name := range c.host.Runtimes {
 		t := Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
 		if name == oci.GVisor {
 			t = Tier{Isolation: runtime.IsolationGVisor}
 		}
 		all = append(all, t)
 	}
-	if c.ordinary() {
+	if c.host.Ordinary() {
 		for i := range all {
 			all[i].Err = errors.New("only root can have its sandboxes made: run a sandbox helper as root")
 		}
@@ -43,7 +43,7 @@ func (c *Cluster) Tiers(ctx context.Context) []Tier {
 	var probing sync.WaitGroup
 	for i := range all {
 		t := &all[i]
-		probing.Go(func() { t.Version, t.NoTime, t.Err = c.launcher.Probe(ctx, t.name()) })
+		probing.Go(func() { t.Version, t.NoTime, t.Err = c.host.Launcher.Probe(ctx, t.name()) })
 	}
 	probing.Wait()
 	return all
@@ -74,10 +74,10 @@ func (t Tier) String() string {
 // lookAtTiers has Status tell them, as they are at the server's start.
 func (c *Cluster) lookAtTiers(ctx context.Context) {
 	for _, t := range c.Tiers(ctx) {
-		if c.direct != nil {
-			r := c.direct.Config.Runtimes[t.name()]
+		if c.host.Direct != nil {
+			r := c.host.Direct.Config.Runtimes[t.name()]
 			r.NoTime = t.NoTime
-			c.direct.Config.Runtimes[t.name()] = r
+			c.host.Direct.Config.Runtimes[t.name()] = r
 		}
 		c.tiers = append(c.tiers, t.String())
 		if t.Err != nil {
@@ -93,10 +93,10 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 	if name == "" {
 		return nil
 	}
-	configured := slices.Contains(c.runtimes, name)
+	configured := slices.Contains(c.host.Runtimes, name)
 	gvisor := env.Isolation == runtime.IsolationGVisor
 	whose := "this server"
-	if c.direct == nil {
+	if c.host.Direct == nil {
 		whose = "this server's sandbox helper"
 	}
 	switch {
@@ -105,7 +105,7 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 	case !configured:
 		return runtime.Invalid("runtime", "must be empty, or one of %s's setting oci-runtimes (%s)", whose, strings.Join(c.named(), ", "))
 	}
-	if _, _, err := c.launcher.Probe(ctx, name); err != nil && gvisor {
+	if _, _, err := c.host.Launcher.Probe(ctx, name); err != nil && gvisor {
 		return runtime.Invalid("isolation", "can't be %s now: %v", env.Isolation, err)
 	} else if err != nil {
 		return runtime.Invalid("runtime", "can't be %s now: %v", name, err)
@@ -115,5 +115,5 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 
 // named returns the names of runtimes that environments may name.
 func (c *Cluster) named() []string {
-	return slices.DeleteFunc(slices.Clone(c.runtimes), func(name string) bool { return name == oci.GVisor })
+	return slices.DeleteFunc(slices.Clone(c.host.Runtimes), func(name string) bool { return name == oci.GVisor })
 }

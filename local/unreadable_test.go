@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -19,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/evidence"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -30,79 +29,15 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// unreadableGroups returns a tree of version 2 whose group /rockpool only its
-// owner may search, as a root server with a strict umask left it.
-func unreadableGroups(t *testing.T) (trees cgroup.Hierarchies, runner string) {
-	t.Helper()
-	mount := sandboxtest.OpenDir(t)
-	parent := filepath.Join(mount, "rockpool")
-	runner = filepath.Join(parent, "a")
-	if err := os.MkdirAll(runner, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(parent, 0); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Chmod(parent, 0o755) })
-	return cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}, runner
-}
-
-// TestServerWithUnreadableGroupsDoesNotStart: it would take each runner of the
-// last server for dead, and remove it.
-func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
-	need.Sandboxes(t) // a server takes a helper of root's only
-	trees, _ := unreadableGroups(t)
-	socket := filepath.Join(sandboxtest.OpenDir(t), "s")
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(socket, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan struct{})
-	go func() { // a helper that only says hello
-		defer close(served)
-		for {
-			conn, err := listener.AcceptUnix()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, helper.MaxMessage))
-			text, _ := json.Marshal(helper.Answer{Parent: "/rockpool"})
-			_, _ = conn.Write(text)
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = listener.Close()
-		<-served
-	})
-	c := &Cluster{config: Config{HelperSocket: socket, CgroupParent: "rockpool"}, trees: trees}
-	sandboxtest.AsNobody(t, func() {
-		err := c.greet(t.Context())
-		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), trees[0].Mount) {
-			t.Errorf("greet: %v", err)
-		}
-	})
-	if err := os.Chmod(filepath.Join(trees[0].Mount, "rockpool"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sandboxtest.AsNobody(t, func() {
-		if err := c.greet(t.Context()); err != nil {
-			t.Errorf("greet, with groups that can be read: %v", err)
-		}
-	})
-}
-
 // TestUnreadableCountersAreAProblem: counters that can't be read say nothing about
 // the runner. It isn't GONE, what was counted before isn't given for what is
 // counted now, and health has the path until the counters of all runners are read.
 func TestUnreadableCountersAreAProblem(t *testing.T) {
-	_, broken := unreadableGroups(t)
+	broken := filepath.Join(sandboxtest.OpenDir(t), "closed", "a")
+	if err := errors.Join(os.MkdirAll(broken, 0o755), os.Chmod(filepath.Dir(broken), 0)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(broken), 0o755) })
 	sound := t.TempDir()
 	c := &Cluster{log: zap.NewNop(), problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
@@ -162,7 +97,7 @@ func counts(t *testing.T, dir string) {
 
 // A removingLauncher notes which sandboxes it was asked to remove.
 type removingLauncher struct {
-	launcher
+	host.Launcher
 	removed []string
 }
 
@@ -199,8 +134,8 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, launcher: &removingLauncher{}, removals: make(chan struct{}, 1),
-		trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}},
+		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, removals: make(chan struct{}, 1),
+		host: &host.Host{Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := process.StartTime(os.Getpid())
 	if err != nil {
@@ -236,7 +171,7 @@ func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
 		if !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "runner a") {
 			t.Errorf("restoreRunners: %v", err)
 		}
-		if removed := c.launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.runner, before) || e.removing {
+		if removed := c.host.Launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.runner, before) || e.removing {
 			t.Errorf("removed is %q, and the runner is %+v", removed, e.runner)
 		}
 	})

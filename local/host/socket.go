@@ -1,4 +1,4 @@
-package local
+package host
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// outsideDir is the directory, in a runner's, of the socket that an agent with a
+// OutsideDir is the directory, in a runner's, of the socket that an agent with a
 // kernel of its own makes: it can't inherit one.
-const outsideDir = "outside"
+const OutsideDir = "outside"
 
-// runnerPath is a way to what is in a runner's directory that is short however
+// SocketPath is a way to what is in a runner's directory that is short however
 // long Dir is: a socket's address holds 108 bytes.
-func (c *Cluster) runnerPath(id runtime.RunnerID, name string) string {
-	return filepath.Join("/proc/self/fd", strconv.Itoa(int(c.runners.Fd())), string(id), name)
+func (h *Host) SocketPath(id runtime.RunnerID, name string) string {
+	return filepath.Join("/proc/self/fd", strconv.Itoa(int(h.runners.Fd())), string(id), name)
 }
 
-// openSocket returns what the helper gets as descriptor 3: a listening socket,
+// OpenSocket returns what the helper gets as descriptor 3: a listening socket,
 // which only the agent holds afterwards, so that a connection is refused as soon as
 // it is dead; or an empty directory for the agent's.
-func (d *driver) openSocket(env runtime.Environment) (*os.File, error) {
-	at := d.c.runnerPath(d.e.id, spec.SocketName)
+func (h *Host) OpenSocket(id runtime.RunnerID, env runtime.Environment) (*os.File, error) {
+	at := h.SocketPath(id, spec.SocketName)
 	if env.Isolation == runtime.IsolationGVisor {
-		at = d.c.runnerPath(d.e.id, outsideDir)
+		at = h.SocketPath(id, OutsideDir)
 		if err := os.RemoveAll(at); err != nil { // of an attempt before
 			return nil, err
 		}
@@ -53,16 +53,16 @@ func (d *driver) openSocket(env runtime.Environment) (*os.File, error) {
 	return listener.File()
 }
 
-// dial connects to a runner's agent, wherever its socket is.
-func (c *Cluster) dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+// Dial connects to a runner's agent, wherever its socket is.
+func (h *Host) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.runnerPath(id, spec.SocketName))
+	conn, err := d.DialContext(ctx, "unix", h.SocketPath(id, spec.SocketName))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return conn, err
 	}
 	// The directory is the runner's own to write to: nothing in it is followed to
 	// another socket of the machine.
-	fd, err := unix.Openat2(int(c.runners.Fd()), filepath.Join(string(id), outsideDir, spec.SocketName), &unix.OpenHow{
+	fd, err := unix.Openat2(int(h.runners.Fd()), filepath.Join(string(id), OutsideDir, spec.SocketName), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {

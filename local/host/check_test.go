@@ -1,4 +1,4 @@
-package local
+package host
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // TestBrokenControllerIsReportedAlone: each controller is tried in its own tree.
 func TestBrokenControllerIsReportedAlone(t *testing.T) {
-	c := &Cluster{config: Config{CgroupParent: "rockpool"}}
+	h := &Host{config: Config{CgroupParent: "rockpool"}}
 	mounts := t.TempDir()
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		mount := filepath.Join(mounts, name)
@@ -21,10 +21,10 @@ func TestBrokenControllerIsReportedAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.trees = append(c.trees, cgroup.Hierarchy{Mount: mount, Root: "/", Controllers: []string{name}})
+		h.Trees = append(h.Trees, cgroup.Hierarchy{Mount: mount, Root: "/", Controllers: []string{name}})
 	}
 	for _, name := range []string{"memory", "pids", "cpu"} {
-		if err := c.tryController(name); (err != nil) != (name == "pids") {
+		if err := h.tryController(name); (err != nil) != (name == "pids") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -34,16 +34,16 @@ func TestBrokenControllerIsReportedAlone(t *testing.T) {
 // controller leaves the group, which the next one's try removes.
 func TestCheckRemovesWhatAKilledServerLeft(t *testing.T) {
 	mount := t.TempDir()
-	c := &Cluster{
+	h := &Host{
 		config: Config{CgroupParent: "rockpool"},
-		trees:  cgroup.Hierarchies{{Mount: mount, Root: "/", Controllers: []string{"memory"}}},
+		Trees:  cgroup.Hierarchies{{Mount: mount, Root: "/", Controllers: []string{"memory"}}},
 	}
-	tree, _ := c.trees.Controller("memory")
+	tree, _ := h.Trees.Controller("memory")
 	group := filepath.Join("/rockpool", checkGroup)
 	if err := tree.Prepare(group); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.tryController("memory"); err != nil {
+	if err := h.tryController("memory"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(mount, group)); !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package local
+package host
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// explained returns err with what clients are told of it, and whether trying
+// Explained returns err with what clients are told of it, and whether trying
 // again can help. The log has all of it.
-func explained(err error) error {
+func Explained(err error) error {
 	f := &taskrunner.Failure{Err: err, Message: "the sandbox could not be made; the server's log says why"}
 	var refusal *launch.RefusalError
 	refused := errors.As(err, &refusal)
@@ -27,7 +27,7 @@ func explained(err error) error {
 		f.Message, f.Unrecoverable = "its memory limit is too low for its agent: raise it", true
 	case errors.As(err, &away):
 		f.Message = "the sandbox helper doesn't answer: see that it runs (rockpool helper)"
-	case isFull(err):
+	case IsFull(err):
 		f.Message = "the server's disk is full: free some room in its data directory"
 	case refused:
 		f.Unrecoverable = refusal.Final
@@ -44,6 +44,11 @@ func explained(err error) error {
 	return f
 }
 
+// noUserIDs is Explained where no range of user ids is free.
+func noUserIDs(err error) error {
+	return &taskrunner.Failure{Message: "the machine has no user ids left for it: remove some runners", Err: err}
+}
+
 // showable returns the first line of what the helper said, and nothing if it
 // names a path: that of the machine is nobody's business.
 func showable(line string) string {
@@ -54,8 +59,8 @@ func showable(line string) string {
 	return line
 }
 
-// isFull reports whether an error comes of a full disk.
-func isFull(err error) bool {
+// IsFull reports whether an error comes of a full disk.
+func IsFull(err error) bool {
 	var refusal *launch.RefusalError
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || runtime.CodeOf(err) == runtime.CodeStorageFull ||
 		errors.As(err, &refusal) && strings.Contains(refusal.Line, unix.ENOSPC.Error())
