@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {},
 	"runtime/turns":       {"runtime"},
 
-	"local":                             {"agent", "local/evidence", "local/host", "local/image", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                             {"agent", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
 	"local/evidence":                    {"local/sandbox/cgroup", "runtime"},
 	"local/host":                        {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
 	"local/image":                       {"local/image/credentials", "runtime"},
@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 	"local/network/ports":               {},
 	"local/network/resolver":            {"local/network"},
 	"local/network/watch":               {},
+	"local/placing":                     {"local/sandbox", "local/scheduler", "local/taskrunner", "runtime", "runtime/timing", "runtime/turns"},
 	"local/process":                     {},
 	"local/sandbox":                     {"local/network", "local/sandbox/helper", "local/sandbox/oci", "local/sandbox/spec", "runtime"},
 	"local/sandbox/cgroup":              {},

@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network/access"
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/scheduler"
@@ -33,7 +34,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -83,34 +83,25 @@ type Store interface {
 
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
-	config    Config
-	log       *zap.Logger
-	host      *host.Host
-	network   *access.Access
-	changes   hints.Watchers
-	gate      *turns.Gate // of runners' starts
-	scheduler *scheduler.Scheduler
-	images    *image.Cache
-	counts    *taskrunner.Counts
-	placing   *timing.Histogram // from the wish for a runner to its place
-	removals  turns.Slots
-	wake      chan struct{} // capacity 1: something was placed
-	envTurn   turns.Slots   // of who writes an environment: store, then memory
-	drainTurn turns.Slots   // of who drains, or ends that
-	tiers     []string      // as they were at the start, in words
-	problems  *problems.List
-
-	scheduling    sync.WaitGroup // the scheduler's Run
-	endScheduling func()         // has that end; nil: it never began
+	config   Config
+	log      *zap.Logger
+	host     *host.Host
+	placer   *placing.Placer
+	network  *access.Access
+	changes  hints.Watchers
+	images   *image.Cache
+	counts   *taskrunner.Counts
+	removals turns.Slots
+	envTurn  turns.Slots // of who writes an environment: store, then memory
+	tiers    []string    // as they were at the start, in words
+	problems *problems.List
 
 	mu           sync.Mutex // guards all below; never held across I/O
 	environments map[runtime.EnvironmentID]runtime.Environment
 	unreadable   map[runtime.EnvironmentID]bool
 	entries      map[runtime.RunnerID]*entry
-	placed       []*entry // whose task Run is to lead
 	past         past.Runners
-	leaked       int       // entries that are
-	draining     time.Time // since when; zero: not
+	leaked       int // entries that are
 	stopping     bool
 	restored     bool // entries has all that the last server left
 }
@@ -152,13 +143,9 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:       config,
 		log:          config.Logger,
-		gate:         turns.NewGate(config.Parallel),
 		counts:       taskrunner.NewCounts(),
-		placing:      timing.New(taskrunner.StartBounds()...),
 		removals:     make(turns.Slots, 2*config.Parallel),
-		wake:         make(chan struct{}, 1),
 		envTurn:      make(turns.Slots, 1),
-		drainTurn:    make(turns.Slots, 1),
 		problems:     problems.New(config.Logger),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:   map[runtime.EnvironmentID]bool{},
@@ -195,6 +182,13 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	c.config.Agent, c.config.Helper = nil, nil // the host's
 	c.lookAtTiers(ctx)
 	c.openNetwork()
+	c.placer, err = placing.Open(ctx, placing.Config{
+		Logger: c.log, Store: c.config.Store, CoreMHz: c.host.Machine.CoreMHz, Parallel: c.config.Parallel,
+		Overcommit: c.config.Overcommit, Collect: c.config.Collect, Changed: c.changes.Send,
+	})
+	if err != nil {
+		return err
+	}
 	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
@@ -204,10 +198,8 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if c.Draining() {
-		if err := c.endUnheld(ctx); err != nil {
-			return fmt.Errorf("go on draining: %w", err)
-		}
+	if err := c.placer.GoOnDraining(ctx); err != nil {
+		return err
 	}
 	c.host.PrepareRoot(ctx)
 	return nil
@@ -232,9 +224,11 @@ func (c *Cluster) Close() {
 }
 
 func (c *Cluster) close() {
-	c.stopScheduling()
-	for _, e := range c.placed {
-		e.task.Close()
+	if c.placer != nil {
+		c.placer.Close()
+		for _, place := range c.placer.Placed() {
+			place.Task.Close()
+		}
 	}
 	if c.network != nil {
 		c.network.Close()

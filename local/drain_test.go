@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,22 +125,17 @@ func TestDrainEndsWhatStarts(t *testing.T) {
 // made.
 func TestDrainEndsWhatWasJustPlaced(t *testing.T) {
 	b := newBench(t)
-	t.Cleanup(b.reopened) // which removes what there is, whatever became of the test
-	ctx, cancel := context.WithCancel(t.Context())
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer cancel()
+	ctx := t.Context()
 	id := runtime.NewRunnerID()
 	if err := b.Start(ctx, id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	orders, _, err := b.scheduler.Orders(ctx, 0)
+	orders, _, err := b.placer.Scheduler.Orders(ctx, 0)
 	if err != nil || len(orders) != 1 {
 		t.Fatalf("%+v %v", orders, err)
 	}
 	b.drain(true)
-	b.carryOut(orders[0])
-	b.lead(ctx, &parts)
+	b.run()
 	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneDrained {
 		t.Errorf("%+v", r)
 	}
@@ -200,7 +194,7 @@ func TestDrainSparesAClaimUnderWay(t *testing.T) {
 		}
 		var stacks strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
-		return strings.Contains(stacks.String(), ".drainRunner(")
+		return strings.Contains(stacks.String(), ").held(")
 	})
 	close(store.goOn)
 	if err := <-marked; err != nil {

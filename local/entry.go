@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/evidence"
 	"github.com/rockpool/rockpool/local/network/access"
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -24,20 +25,17 @@ type entry struct {
 	counters    *evidence.Counters
 	network     *access.Runner
 	recorded    chan struct{} // closed when Start has stored the record, or failed
-	ticket      *turns.Ticket // for its starts, with the priority that it was asked for with last
-	turn        turns.Slots   // of who writes the record: store, then memory
-	untouched   bool          // the last server wished for it, and had not begun to make it
+	place       *placing.Place
+	turn        turns.Slots // of who writes the record: store, then memory
+	untouched   bool        // the last server wished for it, and had not begun to make it
 
 	// Guarded by Cluster.mu.
-	runner     runtime.Runner
-	allocation runtime.AllocationID // its place; "" until it has one
-	handed     bool                 // its task is led
-	removing   bool                 // Remove was called, or the server's end removes it
-	forget     bool                 // with removing: nothing is to be left of it, not even its record
-	lost       bool                 // it wasn't there when this server came
-	leaked     bool                 // what is left of it could not be removed
-	root       string               // that its sandbox was made around
-	events     []runtime.TaskEvent  // the latest; never changed in place
+	runner   runtime.Runner
+	removing bool                // Remove was called, or the server's end removes it
+	forget   bool                // with removing: nothing is to be left of it, not even its record
+	leaked   bool                // what is left of it could not be removed
+	root     string              // that its sandbox was made around
+	events   []runtime.TaskEvent // the latest; never changed in place
 }
 
 // private is what the record of a runner says beside the runner itself: all
@@ -60,14 +58,15 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 		id:          r.ID,
 		environment: r.Environment.ID,
 		group:       p.Group,
-		ticket:      c.gate.Ticket(r.Environment.ID, priority),
 		recorded:    make(chan struct{}),
 		turn:        make(turns.Slots, 1),
 		counters:    evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
 		runner:      r,
 	}
 	e.network = c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e})
+	e.place = c.placer.Place(r, priority, func(ctx context.Context) (bool, error) { return c.held(ctx, e) })
 	e.task = c.newTask(e, p.Task)
+	e.place.Task = e.task
 	for _, event := range p.Task.Events {
 		e.tell(event)
 	}
@@ -79,6 +78,18 @@ func (e *entry) tell(event taskrunner.Event) {
 	if told, is := event.Told(); is {
 		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), told)
 	}
+}
+
+// held reports whether somebody holds a runner. It takes its turn after a claim that is
+// being stored: a client that got its answer keeps the runner.
+func (c *Cluster) held(ctx context.Context, e *entry) (held bool, err error) {
+	err = e.turn.Do(ctx, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		held = e.runner.Claim.Held()
+		return nil
+	})
+	return held, err
 }
 
 // An owner shows in a runner what becomes of its network.

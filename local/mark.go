@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -41,8 +42,8 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 	switch {
 	case c.stopping:
 		return nil, errStopping()
-	case ok && !c.draining.IsZero() && !e.runner.Claim.Held():
-		return nil, errDraining()
+	case ok && !e.runner.Claim.Held() && c.Draining():
+		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained")
 	case !ok || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
 		return nil, gone(id)
 	case e.runner.State == runtime.RunnerStarting:
@@ -55,18 +56,18 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	c.mu.Lock()
 	all := make([]runtime.Runner, 0, len(c.entries))
-	var waiting []int // for a place
+	waiting := map[int]*placing.Place{}
 	for _, e := range c.entries {
 		if env == "" || e.environment == env {
-			if e.runner.State == runtime.RunnerStarting && !e.handed {
-				waiting = append(waiting, len(all))
+			if e.runner.State == runtime.RunnerStarting && e.place.Waits() {
+				waiting[len(all)] = e.place
 			}
 			all = append(all, e.runner)
 		}
 	}
 	c.mu.Unlock()
-	for _, i := range waiting {
-		all[i].Message = c.scheduler.Reason(all[i].ID)
+	for i, place := range waiting {
+		all[i].Message = place.Reason()
 	}
 	return all, nil
 }

@@ -90,7 +90,7 @@ func TestRunnersWaitForRoom(t *testing.T) {
 	if _, there := b.runner(refill); there {
 		t.Error("what was removed while it waited is listed")
 	}
-	if used := b.scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
+	if used := b.placer.Scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
 		t.Errorf("%d MiB are promised", used)
 	}
 }
@@ -134,7 +134,7 @@ func TestRestoreOfAWish(t *testing.T) {
 	if why := b.whyWaiting(waits); !strings.Contains(why, "memory exhausted") {
 		t.Errorf("it waits for: %s", why)
 	}
-	if trigger := first(b.scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != runtime.TriggerNoRoom {
+	if trigger := first(b.placer.Scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != runtime.TriggerNoRoom {
 		t.Errorf("its last evaluation was made by %s", trigger)
 	}
 	if err := b.Remove(t.Context(), one); err != nil {
@@ -164,7 +164,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.gate.Ticket("none", runtime.PriorityWaiting).Enter(t.Context())
+	release, err := b.placer.Gate.Ticket("none", runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "it is placed, and in the queue", func() bool { return b.gate.Waiting() > i })
+		wait.For(t, "it is placed, and in the queue", func() bool { return b.placer.Gate.Waiting() > i })
 	}
 	if err := b.Start(t.Context(), ids[2], hostEnvironment(), runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
@@ -192,19 +192,19 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 // A machine that has more than before wakes what waits for that.
 func TestMachineIsMeasuredAgain(t *testing.T) {
 	b := running(t)
-	machine := b.scheduler.Snapshot().Node().Machine
+	machine := b.placer.Scheduler.Snapshot().Node().Machine
 	small := machine
 	small.Processes = 1
-	if err := b.scheduler.SetMachine(small); err != nil {
+	if err := b.placer.Scheduler.SetMachine(small); err != nil {
 		t.Fatal(err)
 	}
 	id := runtime.NewRunnerID()
 	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits for processes", func() bool { return b.scheduler.Stats().Depths.Blocked > 0 })
-	b.remeasure()
-	if now := b.scheduler.Snapshot().Node().Machine; now != machine {
+	wait.For(t, "it waits for processes", func() bool { return b.placer.Scheduler.Stats().Depths.Blocked > 0 })
+	b.placer.Measure()
+	if now := b.placer.Scheduler.Snapshot().Node().Machine; now != machine {
 		t.Errorf("the machine is %+v, and was %+v", now, machine)
 	}
 	b.await(id, runtime.RunnerIdle)

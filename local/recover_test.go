@@ -88,7 +88,7 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 		t.Errorf("user ids are held: %v, %v", held, err)
 	}
 	lost := 0
-	for a := range b.scheduler.Snapshot().EachAllocation("") {
+	for a := range b.placer.Scheduler.Snapshot().EachAllocation("") {
 		if a.Status == runtime.AllocationLost {
 			lost++
 		}
@@ -134,7 +134,7 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.reopened()
-	if stats := b.scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
+	if stats := b.placer.Scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
 		t.Errorf("nothing waited for the planner: %+v", stats)
 	}
 	if r, _ := b.runner(silent); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "didn't answer") {
@@ -430,10 +430,9 @@ func TestRestoreOutOfTime(t *testing.T) {
 	id := b.begin(hostEnvironment())
 	b.stop()
 	b.open()
-	for _, e := range b.placed { // this is looked at once more, too late
-		e.task.Close()
+	for _, place := range b.placer.Placed() { // this is looked at once more, too late
+		place.Task.Close()
 	}
-	b.placed = nil
 	left, err := b.recorded(t.Context())
 	if err != nil || len(left) != 1 {
 		t.Fatal(left, err)

@@ -34,7 +34,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	case again:
 		e.task.Stop(taskrunner.End{})
 	case first:
-		c.unwish(e)
+		e.place.Unwish()
 	}
 	return c.awaitRemoval(ctx, e)
 }
@@ -84,5 +84,6 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
 	c.mu.Unlock()
 	e.counters.Close()
+	e.place.Forget()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -30,7 +31,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.openScheduler(ctx, left); err != nil {
+	if err := c.restorePlaces(left); err != nil {
 		return err
 	}
 	err = c.restoreRunners(ctx, left)
@@ -40,7 +41,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.scheduler.Restored()
+	c.placer.Restored()
 	c.mu.Lock()
 	c.restored = true
 	c.mu.Unlock()
@@ -50,6 +51,22 @@ func (c *Cluster) restore(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// restorePlaces gives the runners that the last server left the places that they had,
+// as far as their records tell.
+func (c *Cluster) restorePlaces(left []*entry) error {
+	var places []*placing.Place
+	for _, e := range left {
+		if e.runner.Environment.ID == "" || e.runner.State == runtime.RunnerGone {
+			continue // nobody knows what it was promised, or it takes nothing any more
+		}
+		if !e.untouched { // else it had no place, or hadn't begun to use it
+			e.place.Found(runtime.RunnerStarting.Before(e.runner.State))
+		}
+		places = append(places, e.place)
+	}
+	return c.placer.Restore(places)
 }
 
 func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
@@ -84,7 +101,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 			unreadable = json.Unmarshal(text, &p)
 		}
 		if unreadable == nil { // one that makes no sense would stop the others
-			unreadable = wish(r, runtime.PriorityRefill).Check()
+			unreadable = placing.Check(r)
 		}
 		if unreadable != nil {
 			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
@@ -133,7 +150,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		c.mu.Lock()
 		c.entries[e.id] = e
 		c.mu.Unlock()
-		c.handOver(e)
+		e.place.HandOver()
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -142,7 +159,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	if errors.Is(err, errUnread) { // its processes, user ids and record must stay together
 		return fmt.Errorf("runner %s was left as it is; mend the cause and start the server again: %w", e.id, err)
 	}
-	c.lose(e)
+	e.place.Lose()
 	e.removing, e.forget = true, !e.runner.Claim.Held()
 	if e.runner.State != runtime.RunnerStarting {
 		log.Info("a runner of the last server isn't there any more", zap.String("was", string(e.runner.State)), zap.Error(err))
@@ -158,13 +175,11 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		}
 		c.tellLeak(e, fmt.Sprintf("what the last server left of it isn't removed yet: %v", err))
 		e.task.Stop(notThere)
-		c.handOver(e)
+		e.place.HandOver()
 		return nil
 	}
 	c.freed(e) // also where it was known to be dead
-	c.mu.Lock()
-	e.handed = true // it is dead: there is nothing to lead
-	c.mu.Unlock()
+	e.place.Ended()
 	if e.forget {
 		if err := c.awaitRemoval(within, e); err != nil { // nothing else is left of it; its pool tries again
 			log.Warn("the record of a runner that isn't there any more wasn't deleted", zap.Error(err))

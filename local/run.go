@@ -20,25 +20,24 @@ func (c *Cluster) Run(ctx context.Context) error {
 	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
 	var tasks, parts, images sync.WaitGroup
-	parts.Go(func() { c.obey(ctx) })
-	parts.Go(func() { c.measure(ctx) })
+	parts.Go(func() { c.placer.Run(ctx) })
 	images.Go(func() { c.images.Run(ctx) })
 	parts.Go(func() { c.network.Run(ctx) })
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)
 		select {
-		case <-c.wake:
+		case <-c.placer.Wake():
 		case <-ctx.Done():
 		}
 	}
-	c.stopScheduling()
+	c.placer.Close()
 	parts.Wait()
 	var errs []error
 	ending := c.stopStarting()
 	if !c.config.Keep {
 		for _, e := range ending {
 			<-e.recorded
-			c.handOver(e) // also what has no place: to end it
+			e.place.HandOver() // also what has no place: to end it
 		}
 		c.lead(watching, &tasks)
 		errs = c.removeAll(ending)
@@ -52,12 +51,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 // lead leads the tasks that were placed since it was last called.
 func (c *Cluster) lead(ctx context.Context, tasks *sync.WaitGroup) {
-	c.mu.Lock()
-	placed := c.placed
-	c.placed = nil
-	c.mu.Unlock()
-	for _, e := range placed {
-		tasks.Go(func() { e.task.Run(ctx) })
+	for _, place := range c.placer.Placed() {
+		tasks.Go(func() { place.Task.Run(ctx) })
 	}
 }
 

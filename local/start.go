@@ -43,14 +43,14 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		delete(c.entries, id)
 		c.mu.Unlock()
 	} else {
-		err = c.scheduler.Register(e.job())
+		err = e.place.Wish()
 	}
 	c.mu.Lock()
 	close(e.recorded)
 	removing := e.removing && err == nil
 	c.mu.Unlock()
 	if removing { // meanwhile; see Remove
-		c.unwish(e)
+		e.place.Unwish()
 	}
 	c.changes.Send(e.environment)
 	return err
@@ -66,8 +66,8 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	case !there:
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be recorded", e.id)
 	}
-	e.ticket.SetPriority(priority) // it may have its place, and wait for its turn
-	return c.scheduler.Register(e.job())
+	e.place.SetPriority(priority) // it may have its place, and wait for its turn
+	return e.place.Wish()
 }
 
 func errStopping() error {

@@ -19,12 +19,7 @@ type Stats struct {
 
 // Stats returns what was counted up to now. It asks nothing of the machine.
 func (c *Cluster) Stats() Stats {
-	s := Stats{
-		Scheduler: c.scheduler.Stats(),
-		Node:      c.scheduler.Snapshot().Node(),
-		Tasks:     c.counts.Read(),
-		Placing:   c.placing.Read(),
-	}
+	s := Stats{Scheduler: c.placer.Scheduler.Stats(), Node: c.placer.Node(), Tasks: c.counts.Read(), Placing: c.placer.Waited()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Leaked, s.Problems = c.leaked, len(c.visible())

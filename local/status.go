@@ -12,7 +12,7 @@ import (
 // Status implements runtime.Cluster. Runners that wait for a place take nothing;
 // those that are being removed count until their processes are gone.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
-	node := c.scheduler.Snapshot().Node()
+	node := c.placer.Node()
 	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB)}}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)

@@ -29,7 +29,7 @@ func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 		Kill:   kill,
 		Keeper: &keeper{c, e},
 		Counts: c.counts,
-		Turn:   e.ticket.Enter,
+		Turn:   e.place.Enter,
 	}, state)
 }
 
@@ -69,7 +69,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		c.freed(e)
 	case err == nil:
 		if state.Phase == taskrunner.Running {
-			c.ran(e)
+			e.place.Running()
 		}
 		c.changes.Send(e.environment)
 	case state.Phase == taskrunner.Dead: // it has ended, stored or not
@@ -125,4 +125,13 @@ func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
 		r.GoneReason, r.Message = state.End.Reason, state.End.Message
 	}
 	return r
+}
+
+// freed says that a runner takes no room any more: its processes are gone.
+func (c *Cluster) freed(e *entry) {
+	c.mu.Lock()
+	meant, message := e.removing || e.runner.GoneReason == runtime.GoneDrained, e.runner.Message
+	c.mu.Unlock()
+	e.place.Free(meant, message)
+	c.changes.Send(e.environment)
 }

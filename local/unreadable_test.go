@@ -20,12 +20,14 @@ import (
 	"github.com/rockpool/rockpool/local/evidence"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/network/access"
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/turns"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -134,7 +136,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, removals: make(chan struct{}, 1),
+		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, removals: make(chan struct{}, 1), placer: &placing.Placer{Gate: turns.NewGate(1)},
 		host: &host.Host{Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := process.StartTime(os.Getpid())

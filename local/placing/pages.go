@@ -1,7 +1,6 @@
-package local
+package placing
 
 import (
-	"context"
 	"strings"
 
 	"github.com/rockpool/rockpool/local/scheduler"
@@ -10,31 +9,29 @@ import (
 
 // Evaluations returns a page of the scheduler's evaluations, the youngest first,
 // and how many the filter picks in all.
-func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+func (p *Placer) Evaluations(filter runtime.EvaluationFilter) ([]runtime.Evaluation, int) {
 	all := func(yield func(runtime.Evaluation) bool) {
-		for e := range c.scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
+		for e := range p.Scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
 			if filter.Picks(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
 				return
 			}
 		}
 	}
-	page, total := runtime.Cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
-	return page, total, nil
+	return runtime.Cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
 }
 
 // Allocations returns a page of the scheduler's allocations, the youngest first,
 // and how many the filter picks in all. Those that a restart found have the
 // runner's id, so they are the oldest.
-func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+func (p *Placer) Allocations(filter runtime.AllocationFilter) ([]runtime.Allocation, int) {
 	all := func(yield func(runtime.Allocation) bool) {
-		for a := range c.scheduler.Snapshot().EachAllocation(filter.RunnerID) {
+		for a := range p.Scheduler.Snapshot().EachAllocation(filter.RunnerID) {
 			if filter.Picks(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
 				return
 			}
 		}
 	}
-	page, total := runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
-	return page, total, nil
+	return runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
 func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
