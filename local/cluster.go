@@ -34,7 +34,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config says where a Cluster lives and what it runs.
@@ -83,27 +82,23 @@ type Store interface {
 
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
-	config   Config
-	log      *zap.Logger
-	host     *host.Host
-	placer   *placing.Placer
-	network  *access.Access
-	changes  hints.Watchers
-	images   *image.Cache
-	counts   *taskrunner.Counts
-	removals turns.Slots
-	envTurn  turns.Slots // of who writes an environment: store, then memory
-	tiers    []string    // as they were at the start, in words
-	problems *problems.List
+	config       Config
+	log          *zap.Logger
+	host         *host.Host
+	placer       *placing.Placer
+	network      *access.Access
+	changes      hints.Watchers
+	images       *image.Cache
+	environments *environments
+	counts       *taskrunner.Counts
+	tiers        []string // as they were at the start, in words
+	problems     *problems.List
 
-	mu           sync.Mutex // guards all below; never held across I/O
-	environments map[runtime.EnvironmentID]runtime.Environment
-	unreadable   map[runtime.EnvironmentID]bool
-	entries      map[runtime.RunnerID]*entry
-	past         past.Runners
-	leaked       int // entries that are
-	stopping     bool
-	restored     bool // entries has all that the last server left
+	mu       sync.Mutex // guards all below; never held across I/O
+	entries  map[runtime.RunnerID]*entry
+	past     past.Runners
+	stopping bool
+	restored bool // entries has all that the last server left
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -141,16 +136,13 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	}
 	config.Dir = dir
 	c := &Cluster{
-		config:       config,
-		log:          config.Logger,
-		counts:       taskrunner.NewCounts(),
-		removals:     make(turns.Slots, 2*config.Parallel),
-		envTurn:      make(turns.Slots, 1),
-		problems:     problems.New(config.Logger),
-		environments: map[runtime.EnvironmentID]runtime.Environment{},
-		unreadable:   map[runtime.EnvironmentID]bool{},
-		entries:      map[runtime.RunnerID]*entry{},
+		config:  config,
+		log:     config.Logger,
+		counts:  taskrunner.NewCounts(),
+		entries: map[runtime.RunnerID]*entry{},
 	}
+	c.problems = problems.New(c.log)
+	c.environments = newEnvironments(config.Store, c.problems)
 	if err := c.open(ctx); err != nil {
 		c.close()
 		return nil, err
@@ -171,7 +163,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	own := host.Config{
 		Dir: c.config.Dir, Logger: c.log, Agent: c.config.Agent, Helper: c.config.Helper,
 		ImageWorker: c.config.ImageWorker, HelperSocket: c.config.HelperSocket, CgroupParent: c.config.CgroupParent,
-		MissingLimits: c.config.MissingLimits, DiskRead: c.config.DiskRead, Runtimes: c.config.Runtimes,
+		MissingLimits: c.config.MissingLimits, Removals: 2 * c.config.Parallel, DiskRead: c.config.DiskRead, Runtimes: c.config.Runtimes,
 	}
 	if c.config.Network != nil {
 		own.Offer = &c.config.Network.Offer
@@ -189,7 +181,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.restoreEnvironments(ctx); err != nil {
+	if err := c.environments.restore(ctx); err != nil {
 		return err
 	}
 	if err := c.openImages(); err != nil {

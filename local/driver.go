@@ -154,7 +154,7 @@ func (d *driver) hold(first *process.Process, s saved, groups cgroup.Groups, kil
 
 // Destroy implements taskrunner.Driver.
 func (d *driver) Destroy(ctx context.Context) error {
-	return d.c.removals.Do(ctx, func() error { return d.destroy(ctx) })
+	return d.c.host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
 }
 
 func (d *driver) destroy(ctx context.Context) error {

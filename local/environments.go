@@ -5,14 +5,92 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
+// environments are those that are stored, in memory.
+type environments struct {
+	store    Store
+	problems *problems.List
+	turn     turns.Slots // of who writes one: store, then memory
+
+	mu         sync.Mutex // guards all below
+	known      map[runtime.EnvironmentID]runtime.Environment
+	unreadable map[runtime.EnvironmentID]bool
+}
+
+func newEnvironments(store Store, problems *problems.List) *environments {
+	return &environments{
+		store: store, problems: problems, turn: make(turns.Slots, 1),
+		known: map[runtime.EnvironmentID]runtime.Environment{}, unreadable: map[runtime.EnvironmentID]bool{},
+	}
+}
+
+// restore reads those that are stored. One that can't be read is skipped, and
+// reported, and stays stored until it is put again.
+func (s *environments) restore(ctx context.Context) error {
+	return s.store.Environments(ctx, func(env runtime.Environment, unreadable error) error {
+		if unreadable == nil {
+			s.keep(env)
+			return nil
+		}
+		s.problems.Report(environmentSubject(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unreadable[env.ID] = true
+		return nil
+	})
+}
+
+func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
+
+// keep has some in memory that are stored.
+func (s *environments) keep(all ...runtime.Environment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, env := range all {
+		s.known[env.ID] = env
+	}
+}
+
+func (s *environments) all() []runtime.Environment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.known))
+}
+
+func (s *environments) put(ctx context.Context, env runtime.Environment) error {
+	return s.turn.Do(ctx, func() error {
+		s.mu.Lock()
+		unreadable := s.unreadable[env.ID]
+		s.mu.Unlock()
+		if unreadable { // so nobody knows its revision; it is replaced as a whole
+			if err := s.store.DeleteEnvironment(ctx, env.ID); err != nil {
+				return err
+			}
+		}
+		if err := s.store.PutEnvironment(ctx, env); err != nil {
+			return err
+		}
+		if unreadable {
+			s.problems.Resolve(environmentSubject(env.ID))
+			s.mu.Lock()
+			delete(s.unreadable, env.ID)
+			s.mu.Unlock()
+		}
+		s.keep(env)
+		return nil
+	})
+}
+
 // PutEnvironment returns INVALID_INPUT, too, for an environment that can't be
-// run here: an isolation that can't be had now, a network that isn't offered. It has the
-// environment's image pulled.
+// run here: an isolation that is unavailable now, a network that isn't offered. It has
+// the environment's image pulled.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := c.supported(env); err != nil {
 		return err
@@ -21,28 +99,11 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	defer c.images.Review()
-	return c.envTurn.Do(ctx, func() error {
-		c.mu.Lock()
-		unreadable := c.unreadable[env.ID]
-		c.mu.Unlock()
-		if unreadable { // so nobody knows its revision; it is replaced as a whole
-			if err := c.config.Store.DeleteEnvironment(ctx, env.ID); err != nil {
-				return err
-			}
-		}
-		if err := c.config.Store.PutEnvironment(ctx, env); err != nil {
-			return err
-		}
-		c.mu.Lock()
-		if unreadable {
-			delete(c.unreadable, env.ID)
-			c.problems.Resolve("environment " + string(env.ID))
-		}
-		c.environments[env.ID] = env
-		c.mu.Unlock()
-		c.wantImage(env)
-		return nil
-	})
+	if err := c.environments.put(ctx, env); err != nil {
+		return err
+	}
+	c.wantImage(env)
+	return nil
 }
 
 // supported returns INVALID_INPUT, naming the field, for an environment that
@@ -57,51 +118,32 @@ func (c *Cluster) supported(env runtime.Environment) error {
 // PutFirst stores environments where there is none at all, all of them or none.
 // They need no image, network or runtime of the machine's.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
-	return c.envTurn.Do(ctx, func() error {
-		stored, err := c.config.Store.PutFirst(ctx, environments)
-		if err != nil || !stored {
-			return err
+	s := c.environments
+	return s.turn.Do(ctx, func() error {
+		stored, err := s.store.PutFirst(ctx, environments)
+		if err == nil && stored {
+			s.keep(environments...)
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, env := range environments {
-			c.environments[env.ID] = env
-		}
-		return nil
+		return err
 	})
 }
 
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	defer c.images.Review()
-	return c.envTurn.Do(ctx, func() error {
-		if err := c.config.Store.DeleteEnvironment(ctx, id); err != nil {
+	s := c.environments
+	return s.turn.Do(ctx, func() error {
+		if err := s.store.DeleteEnvironment(ctx, id); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		delete(c.environments, id)
-		c.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.known, id)
 		return nil
 	})
 }
 
 // Environments implements runtime.Cluster, from memory.
 func (c *Cluster) Environments(context.Context) ([]runtime.Environment, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.environments)), nil
-}
-
-// restoreEnvironments reads those that are stored. One that can't be read is
-// skipped, and told, and stays stored until it is put again.
-func (c *Cluster) restoreEnvironments(ctx context.Context) error {
-	return c.config.Store.Environments(ctx, func(env runtime.Environment, unreadable error) error {
-		if unreadable == nil {
-			c.environments[env.ID] = env
-			return nil
-		}
-		c.unreadable[env.ID] = true
-		c.problems.Report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
-		return nil
-	})
+	return c.environments.all(), nil
 }

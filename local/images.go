@@ -49,7 +49,7 @@ func (c *Cluster) openImages() (err error) {
 			return err
 		}
 	}
-	for _, env := range c.environments {
+	for _, env := range c.environments.all() {
 		c.wantImage(env)
 	}
 	return nil
@@ -82,13 +82,13 @@ func (c *Cluster) wantImage(env runtime.Environment) {
 func (c *Cluster) usedImages() map[string]bool {
 	used := map[string]bool{}
 	var awaited []runtime.Environment
-	c.mu.Lock()
-	for _, env := range c.environments {
+	for _, env := range c.environments.all() { // before the runners, which are made from them
 		used[env.Pin.Digest] = true
 		if env.Previous != nil {
 			awaited = append(awaited, env)
 		}
 	}
+	c.mu.Lock()
 	known := c.restored
 	for _, e := range c.entries {
 		used[e.runner.Environment.Pin.Digest] = true
@@ -106,18 +106,12 @@ func (c *Cluster) usedImages() map[string]bool {
 	return used
 }
 
-// imageChanged tells those whose runners are made from an image.
+// imageChanged hints at those whose runners are made from an image.
 func (c *Cluster) imageChanged(digest string) {
-	var changed []runtime.EnvironmentID
-	c.mu.Lock()
-	for id, env := range c.environments {
+	for _, env := range c.environments.all() {
 		if env.Pin.Digest == digest {
-			changed = append(changed, id)
+			c.changes.Send(env.ID)
 		}
-	}
-	c.mu.Unlock()
-	for _, id := range changed {
-		c.changes.Send(id)
 	}
 }
 

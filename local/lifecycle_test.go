@@ -274,6 +274,7 @@ func TestLeakIsTold(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
 	e := b.newEntry(runtime.Runner{ID: "a"}, 0, private{})
+	b.entries["a"] = e
 	k := &keeper{b.Cluster, e}
 	for leak, problems := range map[string]int{"busy": 1, "": 0} {
 		if leak == "" {

@@ -88,14 +88,10 @@ func (c *Cluster) tellLeak(e *entry, leak string) {
 	c.mu.Lock()
 	was := e.leaked
 	e.leaked = leak != ""
-	switch {
-	case !was && e.leaked:
-		c.leaked++
-	case was && !e.leaked:
-		c.leaked--
+	c.mu.Unlock()
+	if was && leak == "" {
 		c.problems.Resolve(subject)
 	}
-	c.mu.Unlock()
 	if leak != "" {
 		c.problems.Report(subject, leak)
 	}

@@ -136,8 +136,8 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, removals: make(chan struct{}, 1), placer: &placing.Placer{Gate: turns.NewGate(1)},
-		host: &host.Host{Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
+		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: turns.NewGate(1)},
+		host: &host.Host{Removals: make(turns.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := process.StartTime(os.Getpid())
 	if err != nil {

@@ -39,6 +39,7 @@ type Config struct {
 	HelperSocket  string         // of a rockpool-sandbox that listens; "": one is started for each sandbox
 	CgroupParent  string         // "rockpool", or one below it
 	MissingLimits bool           // sandboxes are made without limits that can't be set
+	Removals      int            // that work at once
 	DiskRead      int64          // see helper.Config
 	Runtimes      oci.Runtimes   // that make sandboxes beside Rockpool's own; not used with HelperSocket
 }
@@ -62,6 +63,8 @@ type Host struct {
 	Runtimes []string     // the names of those that can be asked for, sorted
 	Root     string       // the name of the directory that this server's sandboxes are made around
 
+	Removals turns.Slots // for removals, which cost the machine something
+
 	config   Config
 	unready  error          // why nothing can be started
 	offered  *network.Offer // by a helper that listens
@@ -78,6 +81,7 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 		config:   config,
 		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
 		Root:     string(runtime.NewRunnerID()),
+		Removals: make(turns.Slots, config.Removals),
 		rootTurn: make(turns.Slots, 1),
 	}
 	if config.HelperSocket != "" {
