@@ -60,7 +60,7 @@ func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
 func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
 	u.layered = map[uint64]bool{}
 	defer u.leave()
-	content = &metered{ctx, content, u}
+	content = &metered{func() error { return context.Cause(ctx) }, content, u}
 	reader := tar.NewReader(content)
 	for {
 		header, err := reader.Next()
@@ -205,17 +205,17 @@ func (u *unpacker) endTime(name string, at time.Time) {
 
 func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
 
-// A metered reader is a layer's, and ends with an error when ctx ends, or when
-// there is more than is allowed.
+// A metered reader is a layer's, and ends with an error when its unpacking is ended,
+// or when there is more than is allowed.
 type metered struct {
-	ctx   context.Context
+	ended func() error // nil: go on
 	layer io.Reader
 	u     *unpacker
 }
 
 func (m *metered) Read(p []byte) (int, error) {
-	if m.ctx.Err() != nil {
-		return 0, context.Cause(m.ctx)
+	if err := m.ended(); err != nil {
+		return 0, err
 	}
 	n, err := m.layer.Read(p)
 	if m.u.stream += int64(n); m.u.stream > m.u.limits.Bytes {
