@@ -57,9 +57,11 @@ var mayImport = map[string][]string{
 	"local":                             {"agent", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
 	"local/evidence":                    {"local/sandbox/cgroup", "runtime"},
 	"local/host":                        {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
-	"local/image":                       {"local/image/credentials", "runtime"},
+	"local/image":                       {"local/image/credentials", "local/image/fault", "local/image/tree", "runtime"},
 	"local/image/credentials":           {"runtime"},
-	"local/image/imagetest":             {},
+	"local/image/fault":                 {"runtime"},
+	"local/image/imagetest":             {"runtime"},
+	"local/image/tree":                  {"local/image/fault"},
 	"local/network":                     {},
 	"local/network/access":              {"local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/taskrunner", "runtime", "runtime/problems"},
 	"local/network/fence":               {"local/network"},
@@ -103,7 +105,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/image", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 
 	"client": {"runtime"},

@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
@@ -103,7 +104,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func imageCache(c config.Images) image.Config {
 	return image.Config{
-		Files: c.Files, Image: image.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: seconds(c.Timeout),
+		Files: c.Files, Image: tree.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: seconds(c.Timeout),
 		Plain: c.PlainHTTP, Registries: c.Registries, CACert: c.CACert, Stall: seconds(c.Stall),
 	}
 }

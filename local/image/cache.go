@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -26,10 +28,10 @@ import (
 type Config struct {
 	Dir      string        // all that it keeps
 	Files    string        // where file: references lead to
-	Image    Limits        // of one image
+	Image    tree.Limits   // of one image
 	Bytes    int64         // that all images together take on the disk
 	Within   time.Duration // how long one try to pull an image may take
-	Skeleton Skeleton
+	Skeleton tree.Skeleton
 
 	Plain      []string      // registries that are asked without TLS; loopback ones always may be
 	Registries []string      // hosts that may be asked, also where a registry leads to, or "*." and their domain; none: all
@@ -266,7 +268,7 @@ func (c *Cache) room(ctx context.Context) error {
 	over := c.taken() - c.config.Bytes
 	c.mu.Unlock()
 	if over > 0 {
-		return runtime.Errorf(runtime.CodeStorageFull, "the images that are in use leave no room for it in the %s that images may take: let it be more (--image-cache-bytes), or delete environments", size(c.config.Bytes))
+		return runtime.Errorf(runtime.CodeStorageFull, "the images that are in use leave no room for it in the %s that images may take: let it be more (--image-cache-bytes), or delete environments", fault.Size(c.config.Bytes))
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(c.config.Dir, &disk); err != nil {

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -53,8 +54,8 @@ func newBox(t testing.TB, dir string, change func(*Config)) *box {
 	need.Sandboxes(t)
 	b := &box{t: t, used: map[string]bool{}}
 	config := Config{
-		Dir: dir, Files: t.TempDir(), Image: Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: wait.Limit,
-		Skeleton: Skeleton{Directories: []string{"/proc", "/workspace"}, Files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n"}, Home: "/workspace"},
+		Dir: dir, Files: t.TempDir(), Image: tree.Limits{Bytes: 8 << 20, Entries: 1000}, Bytes: 64 << 20, Within: wait.Limit,
+		Skeleton: tree.Skeleton{Directories: []string{"/proc", "/workspace"}, Files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n"}, Home: "/workspace"},
 		Logger:   zap.NewNop(),
 		Used: func() map[string]bool {
 			b.mu.Lock()
@@ -142,17 +143,17 @@ func (b *box) clean(images ...string) {
 
 // small is an image whose one file has a text.
 func small(t testing.TB, text string) v1.Image {
-	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("file", text)))
+	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("file", text)))
 }
 
 func TestPullThenThere(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	registry := imagetest.NewRegistry(t, nil)
 	image := imagetest.Image(t, v1.Config{Env: []string{"A=b=c", "PATH=/x"}, User: "app:staff", WorkingDir: "/srv/app", Entrypoint: []string{"/nothing"}},
-		imagetest.Layer(t, file("etc/passwd", "root:x:0:0:r:/root:/bin/sh\napp:x:70:71:An App:/home/app:/bin/ash\nother:x:1000:1000::/:\n"), file("etc/group", "staff:x:50:\n"),
-			entry{Header: header{Name: "own", Mode: 0o600, Uid: 70, Gid: 50}}, kind(tar.TypeLink, "again", "own"),
-			entry{Header: header{Name: "theirs", Mode: 0o600, Uid: 1000, Gid: 1000}}, file("proc", "a file"), kind(tar.TypeSymlink, "etc/hosts", "/own"), file("workspace/seen", "x")),
-		imagetest.Layer(t, file("two", "2")))
+		imagetest.Layer(t, imagetest.File("etc/passwd", "root:x:0:0:r:/root:/bin/sh\napp:x:70:71:An App:/home/app:/bin/ash\nother:x:1000:1000::/:\n"), imagetest.File("etc/group", "staff:x:50:\n"),
+			imagetest.Entry{Header: tar.Header{Name: "own", Mode: 0o600, Uid: 70, Gid: 50}}, imagetest.Kind(tar.TypeLink, "again", "own"),
+			imagetest.Entry{Header: tar.Header{Name: "theirs", Mode: 0o600, Uid: 1000, Gid: 1000}}, imagetest.File("proc", "a file"), imagetest.Kind(tar.TypeSymlink, "etc/hosts", "/own"), imagetest.File("workspace/seen", "x")),
+		imagetest.Layer(t, imagetest.File("two", "2")))
 	reference := registry.Push(image, "some/image:v1")
 	status := b.want(reference)
 	digest := imagetest.Digest(t, image)
@@ -172,7 +173,7 @@ func TestPullThenThere(t *testing.T) {
 			t.Errorf("%s is %q (%v)", name, text, err)
 		}
 	}
-	for name, want := range map[string]uint32{"own": User, "again": User, "theirs": 70} {
+	for name, want := range map[string]uint32{"own": tree.User, "again": tree.User, "theirs": 70} {
 		var stat unix.Stat_t
 		if err := unix.Lstat(filepath.Join(root, name), &stat); err != nil || stat.Uid != want {
 			t.Errorf("%s is of %d (%v), not %d", name, stat.Uid, err, want)
@@ -260,7 +261,7 @@ func TestFilesAreImages(t *testing.T) {
 		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
 		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
 	} {
-		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), says) {
+		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), says) {
 			t.Errorf("%s: %v", reference, err)
 		}
 	}
@@ -323,7 +324,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		{"bytes", fine, runtime.CodeClusterUnavailable, ""},
 	} {
 		broken.Store(c.how)
-		if _, err := b.Resolve(t.Context(), c.reference); runtime.CodeOf(err) != c.code || !strings.Contains(tellOf(err), c.says) {
+		if _, err := b.Resolve(t.Context(), c.reference); runtime.CodeOf(err) != c.code || !strings.Contains(imagetest.MessageOf(err), c.says) {
 			t.Errorf("%s %s: %v", c.how, c.reference, err)
 		}
 	}
@@ -337,15 +338,15 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	if foreign, err = mutate.ConfigFile(foreign, config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Resolve(t.Context(), registry.Push(foreign, "foreign:1")); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), "s390x") {
+	if _, err := b.Resolve(t.Context(), registry.Push(foreign, "foreign:1")); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "s390x") {
 		t.Errorf("another platform: %v", err)
 	}
-	bomb := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("x", 9<<20)))), "bomb:1")
+	bomb := registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a", strings.Repeat("x", 9<<20)))), "bomb:1")
 	many := make([]imagetest.Entry, 101)
 	for i := range many {
-		many[i] = file(fmt.Sprint(i), "")
+		many[i] = imagetest.File(fmt.Sprint(i), "")
 	}
-	lying := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", "1")))
+	lying := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a", "1")))
 	if config, err = lying.ConfigFile(); err != nil {
 		t.Fatal(err)
 	}
@@ -451,7 +452,7 @@ func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20; worker(c) })
 	var digests []string
 	for i := range 4 {
-		image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("file", strings.Repeat(fmt.Sprint(i), 2<<20))))
+		image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("file", strings.Repeat(fmt.Sprint(i), 2<<20))))
 		digests = append(digests, imagetest.Digest(t, image))
 		reference := registry.Push(image, fmt.Sprintf("x:%d", i))
 		if s := b.want(reference); i < 3 && s.State != runtime.ImageReady {

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -55,7 +57,7 @@ func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64
 	}
 	err = f.ask(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton, c.config.Alone})
 	if err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -66,7 +68,7 @@ func (c *Cache) clear(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.ask(ctx, clearPacket, nil), f.close())
+	return errors.Join(f.ask(ctx, clearPacket, nil), f.Close())
 }
 
 // read takes reports in until the worker ends, or there is no more room.
@@ -119,7 +121,7 @@ func (f *farFiller) answered(ctx context.Context, sent error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case !ok && (known(f.refused) || isFull(f.refused)):
+	case !ok && (fault.Known(f.refused) || fault.IsFull(f.refused)):
 		return f.refused
 	case !ok:
 		return fmt.Errorf("the process that unpacks images ended: %w", errors.Join(sent, f.refused))
@@ -133,7 +135,7 @@ func (f *farFiller) answered(ctx context.Context, sent error) error {
 	return errors.New(r.Error)
 }
 
-func (f *farFiller) layer(ctx context.Context, content io.Reader) error {
+func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 	packet := make([]byte, maxPacket)
 	packet[0] = dataPacket
 	for {
@@ -151,18 +153,18 @@ func (f *farFiller) layer(ctx context.Context, content io.Reader) error {
 			return f.answered(ctx, f.send(endPacket, nil))
 		}
 		if err != nil {
-			return explain(ctx, "", err)
+			return tree.Explain(ctx, "", err)
 		}
 	}
 }
 
-func (f *farFiller) finish(ctx context.Context, user, workingDirectory string) error {
+func (f *farFiller) Finish(ctx context.Context, user, workingDirectory string) error {
 	return f.ask(ctx, lastPacket, finish{user, workingDirectory})
 }
 
-func (f *farFiller) disk() int64 { return f.taken.Load() }
+func (f *farFiller) Disk() int64 { return f.taken.Load() }
 
-func (f *farFiller) close() error {
+func (f *farFiller) Close() error {
 	if f.dir == nil {
 		return nil
 	}

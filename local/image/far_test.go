@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 )
@@ -74,7 +75,7 @@ func TestFarRoomEnds(t *testing.T) {
 	var workers sync.WaitGroup
 	t.Cleanup(workers.Wait)
 	c := &Cache{config: Config{
-		Image: Limits{Bytes: 1 << 20, Entries: 1 << 20},
+		Image: tree.Limits{Bytes: 1 << 20, Entries: 1 << 20},
 		Worker: func(_ context.Context, dir *os.File) (*net.UnixConn, error) {
 			return startWorker(&workers, dir, asItself)
 		},
@@ -83,14 +84,14 @@ func TestFarRoomEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := make([]imagetest.Entry, 2*roomEveryEntries)
+	many := make([]imagetest.Entry, 2*tree.RoomEveryEntries)
 	for i := range many {
 		many[i] = imagetest.File(fmt.Sprint(i), "")
 	}
-	if err := f.layer(t.Context(), bytes.NewReader(imagetest.Layer(t, many...))); runtime.CodeOf(err) != runtime.CodeStorageFull {
+	if err := f.Layer(t.Context(), bytes.NewReader(imagetest.Layer(t, many...))); runtime.CodeOf(err) != runtime.CodeStorageFull {
 		t.Errorf("what has no room ends with %v", err)
 	}
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {

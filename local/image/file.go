@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -32,7 +33,7 @@ type blobs interface {
 func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, broken("the server has no directory of image files, which --image-files names", err)
+		return nil, nil, fault.Broken("the server has no directory of image files, which --image-files names", err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -40,7 +41,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, broken(fmt.Sprintf("there is no %s in the server's directory of image files", ref.file), err)
+		return nil, nil, fault.Broken(fmt.Sprintf("there is no %s in the server's directory of image files", ref.file), err)
 	}
 	var parts blobs
 	if info.IsDir() {
@@ -50,7 +51,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 		}
 		parts = directory{below}
 	} else if !info.Mode().IsRegular() {
-		return nil, nil, broken(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
+		return nil, nil, fault.Broken(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
 	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +74,7 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	}
 	manifests, err := whole(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, broken(ref.file+" is neither an OCI layout nor an archive of one, nor one that docker save wrote (compressed ones must be decompressed)", nil)
+		return nil, fault.Broken(ref.file+" is neither an OCI layout nor an archive of one, nor one that docker save wrote (compressed ones must be decompressed)", nil)
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 		if err != nil {
-			return nil, broken("its index can't be read", err)
+			return nil, fault.Broken("its index can't be read", err)
 		}
 		chosen, err := choose(index.Manifests, tag)
 		if err != nil {
@@ -106,7 +107,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return readManifest(parts, raw)
 	}
-	return nil, broken("its indexes are nested too deeply", nil)
+	return nil, fault.Broken("its indexes are nested too deeply", nil)
 }
 
 // choose returns the one of some manifests that has the tag, and is for this
@@ -126,16 +127,16 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return v1.Descriptor{}, broken(fmt.Sprintf("it has no image %q for %s, but %q", tag, here(), names), nil)
+		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has no image %q for %s, but %q", tag, here(), names), nil)
 	default:
-		return v1.Descriptor{}, broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 	}
 }
 
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, broken("its manifest can't be read", err)
+		return nil, fault.Broken("its manifest can't be read", err)
 	}
 	config, err := whole(parts, blobName(manifest.Config.Digest))
 	if err != nil {
@@ -168,7 +169,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		Layers   []string
 	}
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, broken("its manifest.json can't be read", err)
+		return nil, fault.Broken("its manifest.json can't be read", err)
 	}
 	var names []string
 	for _, m := range all {
@@ -203,7 +204,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return s, nil
 	}
-	return nil, broken(fmt.Sprintf("name one of its images after a #: it has %q", names), nil)
+	return nil, fault.Broken(fmt.Sprintf("name one of its images after a #: it has %q", names), nil)
 }
 
 // whole returns a part that is held in memory.
@@ -214,7 +215,7 @@ func whole(parts blobs, name string) ([]byte, error) {
 	}
 	defer content.Close()
 	if size > maxDocument {
-		return nil, tooLarge("%s has %d bytes", name, size)
+		return nil, fault.TooLarge("%s has %d bytes", name, size)
 	}
 	return io.ReadAll(content)
 }
@@ -223,7 +224,7 @@ func missing(what string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return broken("its "+what+" is missing", err)
+	return fault.Broken("its "+what+" is missing", err)
 }
 
 // A directory is a layout's.
@@ -268,7 +269,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 		if errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, broken(name+" is no tar archive (a compressed one must be decompressed)", err)
+		return nil, fault.Broken(name+" is no tar archive (a compressed one must be decompressed)", err)
 	}
 	return a, nil
 }
@@ -301,7 +302,7 @@ func (a *archive) index(ctx context.Context) error {
 			links[name] = path.Clean(header.Linkname)
 		}
 		if len(a.entries)+len(links) > maxParts {
-			return tooLarge("the archive has more than %d entries", maxParts)
+			return fault.TooLarge("the archive has more than %d entries", maxParts)
 		}
 	}
 	for name, to := range links {

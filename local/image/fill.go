@@ -7,14 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/rockpool/rockpool/local/image/tree"
 )
 
 // A filler makes an image's root directory.
 type filler interface {
-	layer(ctx context.Context, content io.Reader) error // applies one, read to its end
-	finish(ctx context.Context, user, workingDirectory string) error
-	disk() int64  // about what the image takes there by now
-	close() error // may be called again
+	Layer(ctx context.Context, content io.Reader) error // applies one, read to its end
+	Finish(ctx context.Context, user, workingDirectory string) error
+	Disk() int64  // about what the image takes there by now
+	Close() error // may be called again
 }
 
 // filler returns one that makes rootName in dir. It asks, every so often, whether
@@ -23,42 +25,8 @@ func (c *Cache) filler(ctx context.Context, dir string, room func(taken int64) e
 	if c.config.Worker != nil {
 		return c.farFiller(ctx, dir, room)
 	}
-	return newNearFiller(dir, c.config.Image, c.config.Skeleton, room)
+	return tree.Make(filepath.Join(dir, rootName), c.config.Image, c.config.Skeleton, false, room)
 }
-
-// A nearFiller works in this process, which may give files to any user.
-type nearFiller struct {
-	*unpacker
-	skeleton Skeleton
-}
-
-func newNearFiller(dir string, limits Limits, skeleton Skeleton, room func(taken int64) error) (*nearFiller, error) {
-	at := filepath.Join(dir, rootName)
-	if err := os.Mkdir(at, 0o755); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(at)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.Chmod(".", 0o755); err != nil { // whatever the umask
-		return nil, errors.Join(err, root.Close())
-	}
-	f := &nearFiller{skeleton: skeleton}
-	f.unpacker = newUnpacker(root, limits, func() error { return room(f.disk()) })
-	return f, nil
-}
-
-func (f *nearFiller) finish(ctx context.Context, user, workingDirectory string) error {
-	if err := f.prepare(ctx, f.skeleton, user, workingDirectory); err != nil {
-		return err
-	}
-	return f.endTimes()
-}
-
-func (f *nearFiller) disk() int64 { return f.written + int64(f.entries)<<10 }
-
-func (f *nearFiller) close() error { return f.root.Close() }
 
 const (
 	goneWithin  = 5 * time.Second // a worker that was left may go on with a file for so long

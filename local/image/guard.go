@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -44,7 +45,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	first, redirects := q, 0
 	for ; first.Response != nil && first.Response.Request != nil; redirects++ {
 		if first = first.Response.Request; redirects == maxRedirects {
-			return nil, broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
+			return nil, fault.Broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
 		}
 	}
 	if err := v.leads(q.URL); err != nil {
@@ -75,11 +76,11 @@ func (v visit) leads(to *url.URL) error {
 	host := hostOf(to)
 	switch {
 	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // it would be looked up by another name
-		return broken("its registry leads to a name that isn't of ASCII", nil)
+		return fault.Broken("its registry leads to a name that isn't of ASCII", nil)
 	case !v.permits(host):
-		return broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't asked: --image-registries names who is", v.registry, host), nil)
+		return fault.Broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't asked: --image-registries names who is", v.registry, host), nil)
 	case isLoopback(to.Hostname()) && host != v.registry && !slices.Contains(v.permitted, host) && !slices.Contains(v.plain, host):
-		return broken("its registry leads to this server's own machine", nil)
+		return fault.Broken("its registry leads to this server's own machine", nil)
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy might go there
 		return v.connects(host, ip)
@@ -102,7 +103,7 @@ func (g *guard) connects(host string, ip netip.Addr) error {
 	if !isMachines(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
 		return nil
 	}
-	return broken(fmt.Sprintf("%.200s is an address that registries don't have (link-local, or a machine's own): --image-registries may name it", host), nil)
+	return fault.Broken(fmt.Sprintf("%.200s is an address that registries don't have (link-local, or a machine's own): --image-registries may name it", host), nil)
 }
 
 type viaKey struct{}
@@ -176,7 +177,7 @@ type document struct {
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if d.left -= n; d.left < 0 {
-		return n, tooLarge("the registry's answer has more than %s", size(maxDocument))
+		return n, fault.TooLarge("the registry's answer has more than %s", fault.Size(maxDocument))
 	}
 	return n, err
 }

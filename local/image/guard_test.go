@@ -186,11 +186,11 @@ func TestRegistriesThatMayBeAsked(t *testing.T) {
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host} })
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	logIn(t, elsewhere.Host, "broken") // nobody looks, nor asks a helper
-	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), "isn't one of those that this server asks") {
+	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "isn't one of those that this server asks") {
 		t.Errorf("what isn't permitted: %v", err)
 	}
 	logIn(t, elsewhere.Host, "{}")
-	if _, err := b.Resolve(t.Context(), here); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), "leads to "+elsewhere.Host) {
+	if _, err := b.Resolve(t.Context(), here); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "leads to "+elsewhere.Host) {
 		t.Errorf("what leads elsewhere: %v", err)
 	}
 	if len(asked) > 0 {

@@ -118,7 +118,7 @@ func TestLogins(t *testing.T) {
 			for _, wrong := range []string{`{}`, withPassword("wrong-" + password), withPassword("half"), fmt.Sprintf(`{"identitytoken":"wrong-%s"}`, identity)} {
 				logIn(t, registry.Host, wrong)
 				_, err := b.Resolve(t.Context(), reference)
-				if half := wrong == withPassword("half") && c.token != ""; !half && (runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), "log in there")) || err == nil {
+				if half := wrong == withPassword("half") && c.token != ""; !half && (runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "log in there")) || err == nil {
 					t.Errorf("%s: %v", wrong, err)
 				}
 				said = append(said, fmt.Sprint(err))
@@ -174,7 +174,7 @@ func TestTokenServicesThatMayBeAsked(t *testing.T) {
 		registry := imagetest.NewRegistry(t, d.wrap)
 		logIn(t, registry.Host, withPassword(password))
 		b := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{registry.Host} })
-		if _, err := b.Resolve(t.Context(), registry.Host+"/x:1"); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), says) {
+		if _, err := b.Resolve(t.Context(), registry.Host+"/x:1"); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), says) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}
@@ -202,7 +202,7 @@ func TestOwnAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBox(t, t.TempDir(), nil)
-	if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(tellOf(err), "--image-ca-cert") {
+	if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(imagetest.MessageOf(err), "--image-ca-cert") {
 		t.Errorf("without the authority: %v", err)
 	}
 	b = newBox(t, t.TempDir(), func(c *Config) { c.CACert = ca })

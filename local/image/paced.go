@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -41,7 +42,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	}
 	if err != nil && err != io.EOF && b.slow.Load() {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err,
-			"the registry stalls: it sent less than %s in %v, which --image-stall allows", size(paceBytes), b.within)
+			"the registry stalls: it sent less than %s in %v, which --image-stall allows", fault.Size(paceBytes), b.within)
 	}
 	return n, err
 }

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -11,7 +13,7 @@ import (
 // directories that runners have of their own.
 func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 	config := s.config.Config
-	p := runtime.ImagePin{Digest: s.digest, User: UserName(config.User)}
+	p := runtime.ImagePin{Digest: s.digest, User: tree.UserName(config.User)}
 	total := 0
 	for _, v := range config.Env {
 		name, value, ok := strings.Cut(v, "=")
@@ -22,7 +24,7 @@ func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 		p.Variables = append(p.Variables, runtime.Variable{Name: name, Value: value})
 	}
 	if len(p.Variables) > runtime.MaxVariables || total > maxVariables {
-		return p, tooLarge("its environment has %d variables of %d bytes; %d of %d are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
+		return p, fault.TooLarge("its environment has %d variables of %d bytes; %d of %d are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
 	}
 	p.WorkingDirectory = workingDirectory(config.WorkingDir, append(covered, home))
 	return p, nil

@@ -21,6 +21,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -229,7 +231,7 @@ func (c *Cache) fail(p *pull, err error) {
 	reason := "the server's log says why"
 	var told *runtime.Error
 	switch {
-	case isFull(err) && !errors.As(err, &told):
+	case fault.IsFull(err) && !errors.As(err, &told):
 		reason = "the server's disk is full: free some room in its data directory"
 	case errors.Is(err, errSlow):
 		reason = fmt.Sprintf("it took longer than %v, which --image-timeout allows", c.config.Within)
@@ -310,7 +312,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	}
 	defer closer.Close()
 	if source.digest != p.digest {
-		return nil, broken("what it names is another image now than when the environment was put: put it again", nil)
+		return nil, fault.Broken("what it names is another image now than when the environment was put: put it again", nil)
 	}
 	pin, err := source.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 	if err != nil {
@@ -331,20 +333,20 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.close() }()
+	defer func() { _ = f.Close() }()
 	for _, l := range source.layers {
 		if err := unpack(ctx, f, l, &p.arrived); err != nil {
 			return nil, err
 		}
 		c.change(p, func(s *runtime.ImageStatus) { s.LayersDone++ })
 	}
-	if err := f.finish(ctx, source.config.Config.User, pin.WorkingDirectory); err != nil {
+	if err := f.Finish(ctx, source.config.Config.User, pin.WorkingDirectory); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(f.close(), room(f.disk())); err != nil {
+	if err := errors.Join(f.Close(), room(f.Disk())); err != nil {
 		return nil, err
 	}
-	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.disk(), Shifted: c.config.Worker != nil, Owners: c.config.Owners, used: time.Now()}
+	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.Disk(), Shifted: c.config.Worker != nil, Owners: c.config.Owners, used: time.Now()}
 	return s, s.write(dir)
 }
 
@@ -403,11 +405,11 @@ func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error
 	defer raw.Close()
 	content, end, err := decompressed(bufio.NewReaderSize(&transfer{raw, arrived}, 64<<10))
 	if err != nil {
-		return explain(ctx, "", err)
+		return tree.Explain(ctx, "", err)
 	}
 	defer end()
 	sum := sha256.New()
-	if err := f.layer(ctx, io.TeeReader(content, sum)); err != nil {
+	if err := f.Layer(ctx, io.TeeReader(content, sum)); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); l.diffID.Algorithm != "sha256" || got != l.diffID.Hex {
@@ -449,7 +451,7 @@ type transfer struct {
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))
-	if err != nil && err != io.EOF && !known(err) {
+	if err != nil && err != io.EOF && !fault.Known(err) {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "a layer broke off, or isn't what its digest says")
 	}
 	return n, err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -57,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 func pullUntilKilled(dir string) {
 	used := map[string]bool{os.Getenv("ROCKPOOL_TEST_DIGEST"): true}
 	c, err := Open(Config{
-		Dir: dir, Image: Limits{Bytes: 1 << 30, Entries: 1000}, Bytes: 1 << 30, Within: time.Minute, Logger: zap.NewNop(),
+		Dir: dir, Image: tree.Limits{Bytes: 1 << 30, Entries: 1000}, Bytes: 1 << 30, Within: time.Minute, Logger: zap.NewNop(),
 		Used: func() map[string]bool { return used }, Changed: func(string) {},
 	})
 	if err != nil {
@@ -71,7 +72,7 @@ func pullUntilKilled(dir string) {
 // parts of a layer. The registry holds back the rest of it.
 func TestKilledPullLeavesNothing(t *testing.T) {
 	need.Sandboxes(t)
-	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("a", 3<<20)), file("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, file("c", "c")))
+	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a", strings.Repeat("a", 3<<20)), imagetest.File("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, imagetest.File("c", "c")))
 	layers, err := big.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestImageUsedMeanwhileStays(t *testing.T) {
 			return used()
 		}
 	})
-	s := b.want(registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, file("a", strings.Repeat("x", 1<<20)))), "x:1"))
+	s := b.want(registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a", strings.Repeat("x", 1<<20)))), "x:1"))
 	b.stop()
 	root, err := b.Root(s.Digest)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/rockpool/rockpool/local/image/credentials"
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -100,11 +101,11 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	}
 	manifest, err := image.Manifest()
 	if err != nil {
-		return nil, broken("its manifest can't be read", err)
+		return nil, fault.Broken("its manifest can't be read", err)
 	}
 	// Of a size of -1 the client would read as much as comes.
 	if size := manifest.Config.Size; size < 0 || size > maxDocument {
-		return nil, tooLarge("its configuration has %d bytes", size)
+		return nil, fault.TooLarge("its configuration has %d bytes", size)
 	}
 	rawManifest, err := image.RawManifest()
 	if err != nil {
@@ -160,11 +161,11 @@ func told(ctx context.Context, ref name.Reference, err error) error {
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return broken("it is of a kind that is no longer made: push it again with a newer tool", scrubbed(err))
+		return fault.Broken("it is of a kind that is no longer made: push it again with a newer tool", scrubbed(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the client has no type for it
-		return broken(fmt.Sprintf("%s isn't there for %s", ref, here()), scrubbed(err))
+		return fault.Broken(fmt.Sprintf("%s isn't there for %s", ref, here()), scrubbed(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
-		return broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
+		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
 	}
 	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s can't be reached", host)
 }

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -53,7 +54,7 @@ func TestHostileRegistries(t *testing.T) {
 			defer server.Close()
 			b := newBox(t, t.TempDir(), nil)
 			_, err := b.Resolve(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/x")
-			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(tellOf(err), c.says) {
+			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), c.says) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -66,7 +67,7 @@ func TestHostileRegistries(t *testing.T) {
 	for _, n := range []int64{-1, 1 << 60} {
 		raw := strings.Replace(manifest(int64(len(config)), n), blob, digest.String(), 1)
 		_, err := newSource([]byte(raw), []byte(config), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
-		if !strings.Contains(tellOf(err), "its layer 1 has") {
+		if !strings.Contains(imagetest.MessageOf(err), "its layer 1 has") {
 			t.Errorf("a layer of %d bytes: %v", n, err)
 		}
 	}

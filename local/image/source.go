@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -39,7 +40,7 @@ type layer struct {
 func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
-		return nil, broken("its manifest can't be read", err)
+		return nil, fault.Broken("its manifest can't be read", err)
 	}
 	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -55,10 +56,10 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 	s.digest = digest.String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
-			return nil, tooLarge("its layer %d has %d bytes", i+1, l.Size)
+			return nil, fault.TooLarge("its layer %d has %d bytes", i+1, l.Size)
 		}
 		if len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
-			return nil, broken(fmt.Sprintf("its layer %d is a foreign one, which lies elsewhere than in its registry", i+1), nil)
+			return nil, fault.Broken(fmt.Sprintf("its layer %d is a foreign one, which lies elsewhere than in its registry", i+1), nil)
 		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
@@ -69,16 +70,16 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 func configured(rawConfig []byte, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
-		return nil, broken("its configuration can't be read", err)
+		return nil, fault.Broken("its configuration can't be read", err)
 	}
 	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
 	switch {
 	case !platform.Equals(here()):
-		return nil, broken(fmt.Sprintf("it is for %s, and this machine is %s", platform, here()), nil)
+		return nil, fault.Broken(fmt.Sprintf("it is for %s, and this machine is %s", platform, here()), nil)
 	case layers > maxLayers:
-		return nil, broken(fmt.Sprintf("it has %d layers, and %d are allowed", layers, maxLayers), nil)
+		return nil, fault.Broken(fmt.Sprintf("it has %d layers, and %d are allowed", layers, maxLayers), nil)
 	case len(config.RootFS.DiffIDs) != layers:
-		return nil, broken(fmt.Sprintf("it has %d layers, and its configuration names %d", layers, len(config.RootFS.DiffIDs)), nil)
+		return nil, fault.Broken(fmt.Sprintf("it has %d layers, and its configuration names %d", layers, len(config.RootFS.DiffIDs)), nil)
 	}
 	return &source{config: config}, nil
 }
@@ -102,18 +103,8 @@ func matches(what string, raw []byte, want v1.Hash) error {
 	return err
 }
 
-// broken is the error of an image that will never do.
-func broken(why string, err error) error {
-	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + why, Err: err}
-}
-
 // mismatch is the error of bytes that aren't those that were promised. Asking
 // again can help: it may have been on the way.
 func mismatch(what, got, want string) error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s isn't what its digest says: it is %s, not %s", what, got, want)
-}
-
-// tooLarge is the error of an image that takes more than is allowed.
-func tooLarge(format string, args ...any) error {
-	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + fmt.Sprintf(format, args...)}
 }

@@ -8,10 +8,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -30,9 +33,9 @@ const (
 const maxPacket = 64 << 10
 
 type beginning struct {
-	Limits   Limits   `json:"limits"`
-	Skeleton Skeleton `json:"skeleton"`
-	Alone    bool     `json:"alone,omitempty"` // the worker has one user
+	Limits   tree.Limits   `json:"limits"`
+	Skeleton tree.Skeleton `json:"skeleton"`
+	Alone    bool          `json:"alone,omitempty"` // the worker has one user
 }
 
 type finish struct {
@@ -61,7 +64,7 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	w := &worker{conn: conn, at: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	defer func() {
 		if w.filler != nil {
-			_ = w.filler.close()
+			_ = w.filler.Close()
 		}
 	}()
 	for {
@@ -71,11 +74,11 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 		}
 		var disk int64
 		if w.filler != nil {
-			disk = w.filler.disk()
+			disk = w.filler.Disk()
 		}
 		answer := report{Disk: disk, Done: true}
 		if err != nil {
-			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), isFull(err)
+			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), fault.IsFull(err)
 			var told *runtime.Error
 			if errors.As(err, &told) {
 				answer.Error = told.Message
@@ -92,7 +95,7 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 type worker struct {
 	conn   *net.UnixConn
 	at     string
-	filler *nearFiller
+	filler *tree.Tree
 	buffer [maxPacket]byte
 }
 
@@ -132,18 +135,16 @@ func (w *worker) serve(ctx context.Context) error {
 		if err := json.Unmarshal(content, &b); err != nil {
 			return err
 		}
-		if w.filler, err = newNearFiller(w.at, b.Limits, b.Skeleton, func(taken int64) error { return w.say(report{Disk: taken}) }); err == nil {
-			w.filler.alone = b.Alone
-		}
+		w.filler, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.say(report{Disk: taken}) })
 		return err
 	case kind == lastPacket && w.filler != nil:
 		var f finish
 		if err := json.Unmarshal(content, &f); err != nil {
 			return err
 		}
-		return w.filler.finish(ctx, f.User, f.WorkingDirectory)
+		return w.filler.Finish(ctx, f.User, f.WorkingDirectory)
 	case (kind == dataPacket || kind == endPacket) && w.filler != nil:
-		return w.filler.layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
+		return w.filler.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
 	}
 	return fmt.Errorf("a packet of the kind %q isn't expected", kind)
 }

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -25,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // Layer returns a layer's archive. An entry without a type is a file, or a
@@ -214,4 +217,13 @@ func Digest(t testing.TB, image v1.Image) string {
 		t.Fatal(fmt.Errorf("digest: %w", err))
 	}
 	return digest.String()
+}
+
+// MessageOf returns what clients see of an error; "?" where it isn't for them.
+func MessageOf(err error) string {
+	var e *runtime.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return "?"
 }

@@ -11,12 +11,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/image/imagetest"
+	"github.com/rockpool/rockpool/local/image/tree"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -167,7 +166,7 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 		t.Errorf("as root: %+v", got)
 	}
 	root := filepath.Join(s.data, "local", "images", strings.Replace(digest, ":", "-", 1), "root")
-	for name, want := range map[string]int{"": owner, "shut/file": owner + 5, "shut/own": owner + image.User} {
+	for name, want := range map[string]int{"": owner, "shut/file": owner + 5, "shut/own": owner + tree.User} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != want {
 			t.Errorf("%q isn't %d's on the machine: %+v, %v", name, want, info, err)
 		}

@@ -1,4 +1,4 @@
-package image
+package tree
 
 import (
 	"archive/tar"
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // maxID is the highest user id that a runner has, and nobody the one that
@@ -66,14 +68,14 @@ func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error
 	}
 }
 
-// After how many bytes, and entries, the disk's room is looked at again.
+// After so many bytes, and entries, Make's room is called again.
 const (
 	roomEvery        = 16 << 20
-	roomEveryEntries = 1 << 10
+	RoomEveryEntries = 1 << 10
 )
 
 func (u *unpacker) look() error {
-	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < roomEveryEntries {
+	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < RoomEveryEntries {
 		return nil
 	}
 	u.checked.written, u.checked.entries = u.written, u.entries
@@ -98,7 +100,7 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
-		return tooLarge("it takes more than %s", size(u.limits.Bytes))
+		return fault.TooLarge("it takes more than %s", fault.Size(u.limits.Bytes))
 	}
 	u.written += header.Size
 	if err := u.look(); err != nil {

@@ -1,4 +1,4 @@
-package image
+package tree
 
 import (
 	"archive/tar"
@@ -16,13 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// A tree is a directory for an image, beside a place that none may touch.
-type tree struct {
+// A bed is a directory for an image, beside a place that none may touch.
+type bed struct {
 	t       testing.TB
 	dir     string // that holds root and outside
 	limits  Limits
@@ -31,11 +32,11 @@ type tree struct {
 	touched string // a file outside, that nobody may change
 }
 
-func newTree(t testing.TB) *tree {
+func newBed(t testing.TB) *bed {
 	t.Helper()
 	need.Sandboxes(t)
 	dir := t.TempDir()
-	tr := &tree{t: t, dir: dir, limits: Limits{Bytes: 1 << 20, Entries: 1000}, touched: filepath.Join(dir, "outside", "file")}
+	tr := &bed{t: t, dir: dir, limits: Limits{Bytes: 1 << 20, Entries: 1000}, touched: filepath.Join(dir, "outside", "file")}
 	for _, d := range []string{"root", "outside"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -54,9 +55,9 @@ func newTree(t testing.TB) *tree {
 	return tr
 }
 
-func (tr *tree) apply(layers ...[]byte) error {
+func (tr *bed) apply(layers ...[]byte) error {
 	for _, l := range layers {
-		if err := tr.u.layer(context.Background(), bytes.NewReader(l)); err != nil {
+		if err := tr.u.Layer(context.Background(), bytes.NewReader(l)); err != nil {
 			return err
 		}
 	}
@@ -65,7 +66,7 @@ func (tr *tree) apply(layers ...[]byte) error {
 
 // unharmed fails the test if anything outside of the root was changed, or a
 // device, a privilege or a foreign owner is in it.
-func (tr *tree) unharmed() {
+func (tr *bed) unharmed() {
 	tr.t.Helper()
 	text, err := os.ReadFile(tr.touched)
 	info, statErr := os.Stat(tr.touched)
@@ -97,7 +98,7 @@ func (tr *tree) unharmed() {
 }
 
 // has fails the test unless these files have these texts; "-" stands for none.
-func (tr *tree) has(files map[string]string) {
+func (tr *bed) has(files map[string]string) {
 	tr.t.Helper()
 	for name, want := range files {
 		text, err := os.ReadFile(filepath.Join(tr.dir, "root", name))
@@ -124,7 +125,7 @@ var (
 )
 
 func TestLayersAreApplied(t *testing.T) {
-	tr := newTree(t)
+	tr := newBed(t)
 	at := time.Unix(1234567890, 0)
 	lower := imagetest.Layer(t,
 		entry{Header: header{Name: "./", Mode: 0o700, Typeflag: tar.TypeDir}},
@@ -222,7 +223,7 @@ func TestHostileLayers(t *testing.T) {
 		"a name with NUL":            {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(t)
+			tr := newBed(t)
 			var layers [][]byte
 			for _, l := range c.layers {
 				layers = append(layers, imagetest.Layer(t, l...))
@@ -231,21 +232,12 @@ func TestHostileLayers(t *testing.T) {
 			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 				t.Errorf("%v, not %q", err, c.refused)
 			}
-			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(tellOf(err), tr.dir)) {
-				t.Errorf("clients are told %q", tellOf(err))
+			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(imagetest.MessageOf(err), tr.dir)) {
+				t.Errorf("clients are told %q", imagetest.MessageOf(err))
 			}
 			tr.unharmed()
 		})
 	}
-}
-
-// tellOf is what clients are told of an error.
-func tellOf(err error) string {
-	var e *runtime.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return "?"
 }
 
 // The disk's room is asked for while one large file is written, and for what has
@@ -253,7 +245,7 @@ func tellOf(err error) string {
 func TestRoomIsAskedForOnTheWay(t *testing.T) {
 	t.Parallel()
 	var many []entry
-	for i := range 2 * roomEveryEntries {
+	for i := range 2 * RoomEveryEntries {
 		many = append(many, entry{Header: header{Name: fmt.Sprintf("%d/", i), Typeflag: tar.TypeDir}})
 	}
 	for name, layer := range map[string][]byte{
@@ -261,7 +253,7 @@ func TestRoomIsAskedForOnTheWay(t *testing.T) {
 		"many":     imagetest.Layer(t, many...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(t)
+			tr := newBed(t)
 			asked := 0
 			tr.u = newUnpacker(tr.root, Limits{Bytes: 1 << 30, Entries: 1 << 20}, func() error {
 				if asked++; asked > 1 {
@@ -282,10 +274,10 @@ func TestRoomIsAskedForOnTheWay(t *testing.T) {
 // An attribute that the file system can't hold is the image's fault: the disk
 // isn't full.
 func TestLargeAttribute(t *testing.T) {
-	tr := newTree(t)
+	tr := newBed(t)
 	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
 	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))
-	if err != nil && (isFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
+	if err != nil && (fault.IsFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
 		t.Error(err)
 	}
 }
@@ -308,10 +300,10 @@ func TestBombsAreRefused(t *testing.T) {
 		"a hundred": {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file(strings.Repeat("x", 5000), "")), "5000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(t)
+			tr := newBed(t)
 			tr.u.limits = c.limits
 			err := tr.apply(c.layer)
-			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(tellOf(err), c.refused)) {
+			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(imagetest.MessageOf(err), c.refused)) {
 				t.Errorf("%v, not %q", err, c.refused)
 			}
 			tr.unharmed()
@@ -370,7 +362,7 @@ func FuzzLayer(f *testing.F) {
 	f.Add(imagetest.Layer(f, file("o/x", ""), file("o/.wh..wh..opq", ""), file("o/.wh.x", ""), kind(tar.TypeFifo, "p", ""), kind(tar.TypeChar, "c", "")))
 	f.Add(sparseBomb(f))
 	f.Fuzz(func(t *testing.T, layer []byte) {
-		tr := newTree(t)
+		tr := newBed(t)
 		tr.u.limits = Limits{Bytes: 64 << 10, Entries: 100}
 		_ = tr.apply(layer)
 		_ = tr.u.prepare(context.Background(), Skeleton{Directories: []string{"/proc", "/a/b"}, Files: map[string]string{"/etc/hosts": "x"}, Home: "/w"}, "user:l", "/o/l")

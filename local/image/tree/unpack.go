@@ -1,4 +1,6 @@
-package image
+// Package tree makes an image's root directory: it applies the layers beneath an
+// os.Root, whatever they say, and puts what runners need in its place.
+package tree
 
 import (
 	"archive/tar"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // Limits bound what one image may take.
@@ -51,13 +55,54 @@ type unpacker struct {
 	naming  int                  // bytes that the names in times take
 }
 
+// A Tree is an image's root directory that is being made.
+type Tree struct {
+	*unpacker
+	skeleton Skeleton
+}
+
+// Make makes an empty one at a path. With alone all files are the process's: it may
+// give them to nobody else. Room is called every so often, with about what the tree
+// takes on the disk by then; its error ends the work.
+func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(taken int64) error) (*Tree, error) {
+	if err := os.Mkdir(at, 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.Chmod(".", 0o755); err != nil { // whatever the umask
+		return nil, errors.Join(err, root.Close())
+	}
+	t := &Tree{skeleton: skeleton}
+	t.unpacker = newUnpacker(root, limits, func() error { return room(t.Disk()) })
+	t.alone = alone
+	return t, nil
+}
+
+// Finish makes the unpacked layers a root for runners, whose programs run as the
+// image's user.
+func (t *Tree) Finish(ctx context.Context, user, workingDirectory string) error {
+	if err := t.prepare(ctx, t.skeleton, user, workingDirectory); err != nil {
+		return err
+	}
+	return t.endTimes()
+}
+
+// Disk returns about what the tree takes on the disk by now.
+func (t *Tree) Disk() int64 { return t.written + int64(t.entries)<<10 }
+
+// Close lets go of the directory. It may be called again.
+func (t *Tree) Close() error { return t.root.Close() }
+
 func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
 	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
 }
 
-// layer applies a layer, an uncompressed tar archive, and reads it to its very
+// Layer applies a layer, an uncompressed tar archive, and reads it to its very
 // end.
-func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
+func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 	u.layered = map[uint64]bool{}
 	defer u.leave()
 	content = &metered{func() error { return context.Cause(ctx) }, content, u}
@@ -68,38 +113,38 @@ func (u *unpacker) layer(ctx context.Context, content io.Reader) error {
 			break
 		}
 		if err != nil {
-			return explain(ctx, "", err)
+			return Explain(ctx, "", err)
 		}
 		if u.entries++; u.entries > u.limits.Entries {
-			return tooLarge("it has more than %d files", u.limits.Entries)
+			return fault.TooLarge("it has more than %d files", u.limits.Entries)
 		}
 		if err := u.look(); err != nil {
-			return explain(ctx, header.Name, err)
+			return Explain(ctx, header.Name, err)
 		}
 		if err := u.apply(header, reader); err != nil {
-			return explain(ctx, header.Name, err)
+			return Explain(ctx, header.Name, err)
 		}
 	}
 	_, err := io.Copy(io.Discard, content)
-	return explain(ctx, "", err)
+	return Explain(ctx, "", err)
 }
 
-// explain says of which entry an error is, and whose fault it is: what isn't the
+// Explain says of which entry an error is, and whose fault it is: what isn't the
 // machine's is the image's.
-func explain(ctx context.Context, entry string, err error) error {
+func Explain(ctx context.Context, entry string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case known(err) || isFull(err):
+	case fault.Known(err) || fault.IsFull(err):
 		return err
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EROFS), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("unpack %q: %w", entry, err)
 	case entry != "":
-		return broken(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
+		return fault.Broken(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
 	}
-	return broken("a layer can't be read", err)
+	return fault.Broken("a layer can't be read", err)
 }
 
 // reason is what an error says without the machine's paths.
@@ -219,15 +264,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	}
 	n, err := m.layer.Read(p)
 	if m.u.stream += int64(n); m.u.stream > m.u.limits.Bytes {
-		return n, tooLarge("it takes more than %s", size(m.u.limits.Bytes))
+		return n, fault.TooLarge("it takes more than %s", fault.Size(m.u.limits.Bytes))
 	}
 	return n, err
-}
-
-// size is a number of bytes for people.
-func size(bytes int64) string {
-	if bytes < 10<<20 {
-		return fmt.Sprintf("%d KiB", bytes>>10)
-	}
-	return fmt.Sprintf("%d MiB", bytes>>20)
 }

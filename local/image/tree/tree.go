@@ -1,4 +1,4 @@
-package image
+package tree
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // whiteout begins the names of entries that delete what lower layers have; of
@@ -149,7 +151,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 // makeDirectory makes one that no layer describes.
 func (u *unpacker) makeDirectory(name string) error {
 	if u.entries++; u.entries > u.limits.Entries {
-		return tooLarge("it has more than %d files", u.limits.Entries)
+		return fault.TooLarge("it has more than %d files", u.limits.Entries)
 	}
 	u.layered[u.hash(name)] = true
 	if err := u.root.Mkdir(name, 0o755); err != nil {

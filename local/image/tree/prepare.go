@@ -1,4 +1,4 @@
-package image
+package tree
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // A Skeleton is what every root has, whatever the image says of these places.
@@ -32,7 +34,7 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 	}
 	if workingDirectory != "" {
 		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
-			return broken("its working directory: "+reason(err), err)
+			return fault.Broken("its working directory: "+reason(err), err)
 		}
 	}
 	for _, dir := range s.Directories {
@@ -115,11 +117,11 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	name, group, _ := strings.Cut(user, ":")
 	uid, gid, err := passwd.find(name)
 	if err != nil {
-		return broken(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
+		return fault.Broken(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
 	}
 	if group != "" {
 		if gid, _, err = groups.find(group); err != nil {
-			return broken(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
+			return fault.Broken(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
 		}
 	}
 	swap := swapping{uids: pair(uid), gids: pair(gid)}
@@ -228,7 +230,7 @@ func (u *unpacker) names(name string) (*names, error) {
 	case !info.Mode().IsRegular():
 		return &all, nil // write replaces it
 	case info.Size() > maxNames:
-		return nil, broken("its /"+name+" is too large", nil)
+		return nil, fault.Broken("its /"+name+" is too large", nil)
 	}
 	text, err := u.root.ReadFile(path.Join(at, path.Base(name)))
 	if err != nil {
