@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"local/sandbox/sandboxtest":         {"test/need", "test/repository"},
 	"local/sandbox/sandboxtest/without": {"local/sandbox/sandboxtest"},
 	"local/sandbox/spec":                {"local/sandbox/cgroup"},
-	"local/scheduler":                   {"runtime", "runtime/timing", "runtime/turns"},
+	"local/scheduler":                   {"runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
 	"local/taskrunner":                  {"runtime", "runtime/timing"},
 	"local/thread":                      {},
 	"local/uids":                        {},

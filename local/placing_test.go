@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -18,7 +19,7 @@ import (
 // of which two runners have room there, and half a one more.
 func (c *Config) tight(t *testing.T) runtime.Environment {
 	t.Helper()
-	machine, err := scheduler.Measure(1000)
+	machine, err := placing.Measure(1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ type Placer struct {
 // Open makes the scheduler of this machine and lets it work. It places nothing before
 // Restored.
 func Open(ctx context.Context, config Config) (*Placer, error) {
-	machine, err := scheduler.Measure(config.CoreMHz)
+	machine, err := Measure(config.CoreMHz)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (p *Placer) measureAtIntervals(ctx context.Context) {
 
 // Measure gives the scheduler what the machine has now.
 func (p *Placer) Measure() {
-	machine, err := scheduler.Measure(p.config.CoreMHz)
+	machine, err := Measure(p.config.CoreMHz)
 	if err == nil && machine != p.Scheduler.Snapshot().Node().Machine {
 		err = p.Scheduler.SetMachine(machine)
 	}

@@ -13,7 +13,7 @@ import (
 // Config says what a Scheduler has to give, and how it works.
 type Config struct {
 	Logger     *zap.Logger
-	Machine    runtime.Resources // what the machine has, as [Measure] tells; all above 0
+	Machine    runtime.Resources // what the machine has; all above 0
 	Overcommit Overcommit
 	Workers    int // that place runners, at once; 0: one per CPU, at least 2 and at most 8
 	Collect    Collect

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 const (
@@ -18,6 +19,27 @@ const (
 	maxPlans      = 5                // of an evaluation, before another worker tries it
 )
 
+// How long a worker pauses after an error: from a base, four times as long after each
+// further one, to a limit.
+const (
+	fastBase  = 20 * time.Millisecond
+	fastLimit = time.Second
+	slowBase  = 500 * time.Millisecond
+	slowLimit = 10 * time.Second
+	growth    = 4
+)
+
+// pause returns after a while, and when early is closed or ctx ends.
+func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-early:
+	case <-ctx.Done():
+	}
+}
+
 var errConflicts = fmt.Errorf("%d plans in a row were refused", maxPlans)
 
 // worker takes evaluations and carries them out, one at a time.
@@ -26,7 +48,7 @@ type worker struct {
 	types []runtime.EvaluationType
 	gate  *gate // nil: never parked
 
-	dequeues, errors, resubmits backoff
+	dequeues, errors, resubmits backoff.Backoff
 }
 
 func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *worker {
@@ -34,9 +56,9 @@ func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *work
 		s:         s,
 		types:     types,
 		gate:      gate,
-		dequeues:  backoff{base: fastBase, limit: slowLimit},
-		errors:    backoff{base: fastBase, limit: fastLimit},
-		resubmits: backoff{base: slowBase, limit: slowLimit},
+		dequeues:  backoff.Backoff{First: fastBase, Last: slowLimit, Factor: growth},
+		errors:    backoff.Backoff{First: fastBase, Last: fastLimit, Factor: growth},
+		resubmits: backoff.Backoff{First: slowBase, Last: slowLimit, Factor: growth},
 	}
 }
 
@@ -54,9 +76,9 @@ func (w *worker) run(ctx context.Context) {
 			if time.Since(started) > quietFor {
 				w.s.log.Warn("a scheduling worker gets no evaluations", zap.Error(err))
 			}
-			w.dequeues.wait(ctx, w.s.broker.whenEnabled())
+			pause(ctx, w.dequeues.Next(), w.s.broker.whenEnabled())
 		case d != nil:
-			w.dequeues.reset()
+			w.dequeues.Reset()
 			w.handle(ctx, *d)
 		}
 	}
@@ -94,14 +116,14 @@ func (w *worker) handle(ctx context.Context, d delivery) {
 		began := time.Now()
 		_ = w.s.broker.ack(d)
 		w.s.stats.took(d.Type, StepAck, began)
-		w.errors.reset()
+		w.errors.Reset()
 		return
 	}
 	_ = w.s.broker.nack(d)
 	if ctx.Err() == nil {
 		w.s.log.Warn("an evaluation is to be delivered again",
 			zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.Job)), zap.Error(err))
-		w.errors.wait(ctx, nil)
+		pause(ctx, w.errors.Next(), nil)
 	}
 }
 
@@ -161,10 +183,10 @@ func (w *worker) submit(ctx context.Context, made plan) (planned, error) {
 	for {
 		result, err := w.s.planner.submit(ctx, made)
 		if !errors.Is(err, errNoPlanning) || ctx.Err() != nil || !w.s.broker.holds(made.delivery) {
-			w.resubmits.reset()
+			w.resubmits.Reset()
 			return result, err
 		}
 		w.s.stats.resubmitted.Add(1)
-		w.resubmits.wait(ctx, w.s.planner.opened)
+		pause(ctx, w.resubmits.Next(), w.s.planner.opened)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // restoring tests a running Scheduler that has restored, but not all yet.
@@ -370,7 +371,7 @@ func TestBackoff(t *testing.T) {
 	s := &Scheduler{}
 	w := s.newWorker(nil)
 	for name, test := range map[string]struct {
-		backoff *backoff
+		backoff *backoff.Backoff
 		want    []time.Duration
 	}{
 		"dequeue":  {&w.dequeues, ms(20, 80, 320, 1280, 5120, 10_000, 10_000)},
@@ -381,27 +382,26 @@ func TestBackoff(t *testing.T) {
 			for range 2 {
 				var got []time.Duration
 				for range test.want {
-					got = append(got, test.backoff.step())
+					got = append(got, test.backoff.Next())
 				}
 				if !slices.Equal(got, test.want) {
 					t.Errorf("got %v, want %v", got, test.want)
 				}
-				test.backoff.reset()
+				test.backoff.Reset()
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := backoff{base: time.Second, limit: time.Minute}
-		took := func(ctx context.Context, early <-chan struct{}) time.Duration {
+		took := func(ctx context.Context, d time.Duration, early <-chan struct{}) time.Duration {
 			began := time.Now()
-			b.wait(ctx, early)
+			pause(ctx, d, early)
 			return time.Since(began)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		early := make(chan struct{})
 		close(early)
-		if got := []time.Duration{took(t.Context(), nil), took(ended, nil), took(t.Context(), early), took(t.Context(), nil)}; !slices.Equal(got, ms(1000, 0, 0, 60_000)) {
+		if got := []time.Duration{took(t.Context(), time.Second, nil), took(ended, time.Second, nil), took(t.Context(), time.Second, early)}; !slices.Equal(got, ms(1000, 0, 0)) {
 			t.Errorf("waited %v", got)
 		}
 	})
