@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 
 	"client": {"runtime"},

@@ -27,7 +27,6 @@ import (
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -38,23 +37,15 @@ import (
 
 // Config says where a Cluster lives and what it runs.
 type Config struct {
-	Dir           string // all that is on disk is below it; one server at a time
-	Store         Store
-	Logger        *zap.Logger
-	Agent         []byte               // the agent's binary
-	Helper        []byte               // rockpool-sandbox's binary
-	Network       *access.Config       // what runners may have of the machine's; nil: nothing
-	ImageWorker   string               // a program that works as image.Work when helper.WorkerArgument is its argument, for who isn't root
-	HelperSocket  string               // of a rockpool-sandbox that listens, for who isn't root; "": one is started for each sandbox
-	CgroupParent  string               // "": "rockpool"; else one below it, such as "rockpool/test"
-	MissingLimits bool                 // runners are started without limits that can't be set, which Status tells
-	Parallel      int                  // sandboxes made at once; 0: as many as there are CPUs
-	Overcommit    scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
-	Collect       scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
-	Keep          bool                 // the end of Run leaves runners running, for the next server
-	DiskRead      int64                // bytes a second that a runner reads from each disk at most; 0: any; not used with HelperSocket
-	Runtimes      oci.Runtimes         // that make sandboxes beside Rockpool's own, by name: gVisor's, and others; not used with HelperSocket: they are the helper's
-	Images        image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
+	host.Config // its Offer and Removals are the Cluster's to say
+
+	Store      Store
+	Network    *access.Config       // what runners may have of the machine's; nil: nothing
+	Parallel   int                  // sandboxes made at once; 0: as many as there are CPUs
+	Overcommit scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
+	Collect    scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
+	Keep       bool                 // the end of Run leaves runners running, for the next server
+	Images     image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
 }
 
 // A Store keeps what must outlive the server. Its methods may be called at
@@ -108,12 +99,13 @@ const restoreWithin = time.Minute
 
 // New opens the cluster below config.Dir and takes over the runners of the
 // last server that live: what was idle is idle, what was claimed is claimed, and
-// what it had not begun to make waits for its place as it did. It removes what
-// is left of the others: sandboxes, groups, directories and user ids. One of those that was claimed stays listed, GONE with
-// STOPPED_OUTSIDE, until it is removed. What can't be restored stops nothing
-// else; Status tells it. But New returns an error where it can't read whether a
-// runner lives, and leaves that runner as it is for the next server. Where ctx ends before all of that is done, New returns
-// its cause, and the rest is left as it is for the next server.
+// what it had not begun to make waits for its place as it did. It removes what is
+// left of the others: sandboxes, groups, directories and user ids. One of those that
+// was claimed stays listed, GONE with STOPPED_OUTSIDE, until it is removed. What
+// can't be restored stops nothing else; Status reports it. But New returns an error
+// where it can't read whether a runner lives, and leaves that runner as it is for the
+// next server. Where ctx ends before all of that is done, New returns its cause, and
+// the rest is left as it is for the next server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.CgroupParent == "" {
 		config.CgroupParent = "rockpool"
@@ -134,15 +126,19 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	if dir, err = realDir(dir); err != nil {
 		return nil, err
 	}
-	config.Dir = dir
-	c := &Cluster{
-		config:  config,
-		log:     config.Logger,
-		counts:  taskrunner.NewCounts(),
-		entries: map[runtime.RunnerID]*entry{},
+	config.Dir, config.Removals = dir, 2*config.Parallel
+	if config.Network != nil {
+		config.Offer = &config.Network.Offer
 	}
-	c.problems = problems.New(c.log)
-	c.environments = newEnvironments(config.Store, c.problems)
+	known := problems.New(config.Logger)
+	c := &Cluster{
+		config:       config,
+		log:          config.Logger,
+		environments: newEnvironments(config.Store, known),
+		counts:       taskrunner.NewCounts(),
+		problems:     known,
+		entries:      map[runtime.RunnerID]*entry{},
+	}
 	if err := c.open(ctx); err != nil {
 		c.close()
 		return nil, err
@@ -160,15 +156,7 @@ func realDir(dir string) (string, error) {
 }
 
 func (c *Cluster) open(ctx context.Context) (err error) {
-	own := host.Config{
-		Dir: c.config.Dir, Logger: c.log, Agent: c.config.Agent, Helper: c.config.Helper,
-		ImageWorker: c.config.ImageWorker, HelperSocket: c.config.HelperSocket, CgroupParent: c.config.CgroupParent,
-		MissingLimits: c.config.MissingLimits, Removals: 2 * c.config.Parallel, DiskRead: c.config.DiskRead, Runtimes: c.config.Runtimes,
-	}
-	if c.config.Network != nil {
-		own.Offer = &c.config.Network.Offer
-	}
-	if c.host, err = host.Open(ctx, own); err != nil {
+	if c.host, err = host.Open(ctx, c.config.Config); err != nil {
 		return err
 	}
 	c.config.Agent, c.config.Helper = nil, nil // the host's
@@ -208,8 +196,8 @@ func (c *Cluster) openNetwork() {
 	c.network = access.Open(c.config.Network, made, c.log, c.problems)
 }
 
-// Close lets go of the directory and of the runners, for who doesn't call Run.
-// It removes no runner.
+// Close lets go of the directory and of the runners, where Run isn't called. It
+// removes no runner.
 func (c *Cluster) Close() {
 	c.host.Prune()
 	c.close()

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -165,14 +166,13 @@ func newBench(t testing.TB) *bench {
 	need.Sandboxes(t)
 	dir := t.TempDir()
 	store := newStore()
-	b := &bench{t: t, store: store, config: Config{
+	b := &bench{t: t, store: store, config: Config{Store: store, Config: host.Config{
 		Dir:          dir,
-		Store:        store,
 		Logger:       zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)),
 		Agent:        sandboxtest.Agent(t),
 		Helper:       sandboxtest.Helper(t),
 		CgroupParent: fmt.Sprintf("rockpool/test-%d-%d", os.Getpid(), time.Now().UnixNano()),
-	}}
+	}}}
 	b.open()
 	return b
 }

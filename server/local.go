@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/local/network"
@@ -58,12 +59,16 @@ func (s *Server) openLocal(ctx context.Context) error {
 		return err
 	}
 	opened, err := local.New(ctx, local.Config{
-		Dir: localDir(c.Data), Store: s.store, Logger: s.logger.Named("local"),
-		Agent: with.Agent, Helper: with.Helper, ImageWorker: ImageWorker, HelperSocket: c.SandboxHelper, MissingLimits: c.AcceptMissing, CgroupParent: c.CgroupParent, Parallel: c.Parallel,
+		Config: host.Config{
+			Dir: localDir(c.Data), Logger: s.logger.Named("local"),
+			Agent: with.Agent, Helper: with.Helper, ImageWorker: ImageWorker, HelperSocket: c.SandboxHelper, MissingLimits: c.AcceptMissing, CgroupParent: c.CgroupParent,
+			Runtimes: runtimes, DiskRead: DiskRead(c.Disk),
+		},
+		Store: s.store, Network: network, Parallel: c.Parallel,
 		Overcommit: scheduler.Overcommit{CPU: c.CPUOvercommit, Memory: c.MemoryOvercommit},
 		Collect:    scheduler.Collect{Evaluations: seconds(c.KeepEvaluations), Runners: seconds(c.KeepAllocations)},
 		Keep:       c.OnStop == config.StopKeeps,
-		Images:     imageCache(c.Images), Runtimes: runtimes, DiskRead: DiskRead(c.Disk), Network: network,
+		Images:     imageCache(c.Images),
 	})
 	if err != nil {
 		return err // a nil *local.Cluster would be no nil cluster

@@ -30,18 +30,18 @@ import (
 
 // Config is what a Host has.
 type Config struct {
-	Dir           string // absolute; one server at a time
+	Dir           string // all that is on disk is below it; one server at a time
 	Logger        *zap.Logger
 	Agent         []byte         // the agent's binary
 	Helper        []byte         // rockpool-sandbox's binary
-	Offer         *network.Offer // nil: no runner has a network
-	ImageWorker   string         // see launch.Direct
-	HelperSocket  string         // of a rockpool-sandbox that listens; "": one is started for each sandbox
-	CgroupParent  string         // "rockpool", or one below it
-	MissingLimits bool           // sandboxes are made without limits that can't be set
-	Removals      int            // that work at once
-	DiskRead      int64          // see helper.Config
-	Runtimes      oci.Runtimes   // that make sandboxes beside Rockpool's own; not used with HelperSocket
+	Offer         *network.Offer // what runners may have of the machine's network; nil: nothing
+	ImageWorker   string         // a program that works as image.Work when helper.WorkerArgument is its argument, for a server that isn't root
+	HelperSocket  string         // of a rockpool-sandbox that listens, for a server that isn't root; "": one is started for each sandbox
+	CgroupParent  string         // "": "rockpool"; else one below it, such as "rockpool/test"
+	MissingLimits bool           // runners are started without limits that can't be set, which Lost reports
+	Removals      int            // of sandboxes, at once
+	DiskRead      int64          // bytes a second that a runner reads from each disk at most; 0: any; not used with HelperSocket
+	Runtimes      oci.Runtimes   // that make sandboxes beside Rockpool's own, by name; not used with HelperSocket: they are the helper's
 }
 
 // A Launcher makes and removes sandboxes; see package launch.
