@@ -55,7 +55,7 @@ dev: as-root build ## serve as run does, with everything in the log
 	@exec bin/rockpool serve --data $(DATA) --on-stop remove --log-level debug
 
 nomad: as-root ## run a real Nomad by hand, and say how to use it (as root); NOMADFLAGS='-acl -tls -drivers docker'
-	@go build -o bin/nomadtest ./nomad/nomadtest/cmd && exec bin/nomadtest $(NOMADFLAGS)
+	@go build -o bin/nomadtest ./test/nomadtest/cmd && exec bin/nomadtest $(NOMADFLAGS)
 
 gvisor: ## build gVisor's runsc once, in some minutes, and say where it is: for the setting gvisor-runtime, to try it out
 	@scripts/gvisor
@@ -103,7 +103,7 @@ bench: as-root build ## measure it all beside its floors, in some minutes (as ro
 	@scripts/bench $(CLUSTER) $(BENCHFLAGS)
 
 chaos: as-root build ## kill a server all the time, and judge that nothing is lost, in two minutes (as root); CHAOSFLAGS='--seed 7 --for 30s'; CLUSTER=nomad
-	@$(if $(filter nomad,$(CLUSTER)),go build -o bin/nomadtest ./nomad/nomadtest/cmd,true)
+	@$(if $(filter nomad,$(CLUSTER)),go build -o bin/nomadtest ./test/nomadtest/cmd,true)
 	@go build -o bin/chaos ./test/chaos
 	@exec bin/chaos $(if $(filter nomad,$(CLUSTER)),--nomad bin/nomadtest) $(CHAOSFLAGS)
 

@@ -87,11 +87,9 @@ var mayImport = map[string][]string{
 	"local/thread":                      {},
 	"local/uids":                        {},
 
-	"nomad":               {"agent", "agent/bridge", "agent/embedded", "nomad/plain", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
-	"nomad/bare":          {},
-	"nomad/nomadtest":     {"test/need", "test/repository"},
-	"nomad/nomadtest/cmd": {"nomad/nomadtest"},
-	"nomad/plain":         {"agent", "agent/serve"},
+	"nomad":       {"agent", "agent/bridge", "agent/embedded", "nomad/plain", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
+	"nomad/bare":  {},
+	"nomad/plain": {"agent", "agent/serve"},
 
 	"graph":            {"graph/download", "graph/feed", "graph/generated", "graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/engine"},
 	"graph/download":   {"runtime", "runtime/engine"},
@@ -116,6 +114,7 @@ var mayImport = map[string][]string{
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},
+	"doctor/finding":       {},
 
 	"test/artifacts":     {"test/repository"},
 	"test/bench":         {"cli", "client", "config", "local/scheduler", "nomad/bare", "runtime", "runtime/engine", "runtime/store", "server"},
@@ -129,13 +128,15 @@ var mayImport = map[string][]string{
 	"test/e2e/nomad":     {},
 	"test/executable":    {},
 	"test/need":          {"runtime/lockfile", "test/artifacts"},
+	"test/nomadtest":     {"test/need", "test/repository"},
+	"test/nomadtest/cmd": {"test/nomadtest"},
 	"test/repository":    {},
 	"test/wait":          {},
 }
 
 // onlyIn says where a heavy dependency may be imported.
 var onlyIn = map[string][]string{
-	"github.com/hashicorp/nomad":             {"nomad/..."},
+	"github.com/hashicorp/nomad":             {"nomad/...", "test/nomadtest/..."},
 	"github.com/opencontainers/runc":         {"local/sandbox/..."},
 	"github.com/opencontainers/cgroups":      {"local/sandbox/..."},
 	"github.com/opencontainers/runtime-spec": {"local/sandbox/...", "local"},

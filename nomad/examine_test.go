@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 // examine returns what was found, by name, of a configuration that was changed.

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/rockpool/rockpool/agent/embedded"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

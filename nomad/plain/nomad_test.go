@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/nomad/plain"
+	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

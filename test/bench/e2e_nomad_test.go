@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/cli"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 // TestE2EBenchOnNomad measures a few rows on a real Nomad that has one of the

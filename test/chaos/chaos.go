@@ -25,7 +25,7 @@ import (
 // Config says what a run is.
 type Config struct {
 	Program  string // rockpool
-	Nomad    string // a program that runs a Nomad and obeys (nomad/nomadtest/cmd), which is to have the runners; "": this machine has them
+	Nomad    string // a program that runs a Nomad and obeys (test/nomadtest/cmd), which is to have the runners; "": this machine has them
 	Seed     uint64 // of the faults, and of what clients choose
 	For      time.Duration
 	Every    time.Duration // between two faults, on average

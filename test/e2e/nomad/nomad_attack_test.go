@@ -14,8 +14,8 @@ import (
 
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/doctor/attack"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 // A nomadMachine is what package attack asks about a machine of Nomad's.

@@ -17,9 +17,9 @@ import (
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/nomad/nomadtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 func main() {

@@ -103,5 +103,5 @@ func copyFile(from, to string) error {
 // source returns the directory that this package's files are in.
 func source() (string, error) {
 	root, err := repository.Root()
-	return filepath.Join(root, "nomad/nomadtest"), err
+	return filepath.Join(root, "test/nomadtest"), err
 }

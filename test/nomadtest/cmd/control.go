@@ -8,7 +8,7 @@ import (
 	"io"
 	"syscall"
 
-	"github.com/rockpool/rockpool/nomad/nomadtest"
+	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 // obey says where a Nomad is, and then does what each line asks for, until there
