@@ -87,9 +87,18 @@ var mayImport = map[string][]string{
 	"local/thread":                      {},
 	"local/uids":                        {},
 
-	"nomad":       {"agent", "agent/bridge", "agent/embedded", "nomad/plain", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
-	"nomad/bare":  {},
-	"nomad/plain": {"agent", "agent/serve"},
+	"nomad":             {"agent/bridge", "doctor/finding", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
+	"nomad/bare":        {},
+	"nomad/bridges":     {"agent", "agent/bridge", "nomad/connection", "nomad/group", "nomad/job", "nomad/plain", "runtime", "runtime/turns"},
+	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/turns"},
+	"nomad/environment": {"nomad/connection", "nomad/job", "runtime", "runtime/problems", "runtime/turns"},
+	"nomad/group":       {},
+	"nomad/job":         {"agent/embedded", "runtime"},
+	"nomad/listing":     {"nomad/connection", "nomad/group", "nomad/job", "runtime", "runtime/backoff"},
+	"nomad/lock":        {"nomad/connection", "runtime", "runtime/backoff", "runtime/problems"},
+	"nomad/outcome":     {"nomad/connection", "nomad/job", "runtime"},
+	"nomad/plain":       {"agent", "agent/serve"},
+	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
 	"graph":            {"graph/download", "graph/feed", "graph/generated", "graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/engine"},
 	"graph/download":   {"runtime", "runtime/engine"},
@@ -103,7 +112,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 
 	"client": {"runtime"},

@@ -16,13 +16,6 @@ func examineNomad(ctx context.Context, settings config.Config, tell func(...find
 		return
 	}
 	for _, f := range found {
-		switch {
-		case f.Fails:
-			tell(bad(f.Name, f.Advice, "%s", f.Message))
-		case f.Advice != "":
-			tell(warn(f.Name, f.Advice, "%s", f.Message))
-		default:
-			tell(fine(f.Name, "%s", f.Message))
-		}
+		tell(finding{f.Name, verdict(f.Status), f.Message, f.Advice})
 	}
 }

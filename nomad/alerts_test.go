@@ -97,8 +97,8 @@ func TestAPoolIsReloadedWhereEventsWereMissed(t *testing.T) {
 		alone := func() string {
 			var state string
 			w.locked(func() {
-				name := w.cluster.names.runner(used.ID)
-				state = fmt.Sprintln(*w.jobs[name].JobModifyIndex, w.live(used.ID).ID, w.vars[w.cluster.names.claim(used.ID)].ModifyIndex)
+				name := w.cluster.names().Runner(used.ID)
+				state = fmt.Sprintln(*w.jobs[name].JobModifyIndex, w.live(used.ID).ID, w.vars[w.cluster.names().Claim(used.ID)].ModifyIndex)
 			})
 			r, there := e.Runner(used.ID)
 			return fmt.Sprintln(state, there, r.State, r.Claim.Epoch)

@@ -7,54 +7,40 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/nomad/api"
-	"go.uber.org/zap"
-
+	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/environment"
+	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/lock"
+	"github.com/rockpool/rockpool/nomad/record"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
-	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
-// Watch wait until Run owns the namespace and prefix, and has looked once.
+// Watch wait until Run owns the namespace and prefix, and has read the truth once.
 type Cluster struct {
-	config    Config
-	log       *zap.Logger
-	names     names
-	nomad     *connections
-	calls     chan struct{} // a token for each call under way
-	execs     chan struct{} // likewise for each exec in a runner without an agent
-	gate      *turns.Gate   // of registrations
-	pace      pace          // of runners' starts
+	config Config
+	group  *group.Group // of what ends with the cluster
+
+	nomad        *connection.Client
+	environments *environment.Store
+	records      record.Store
+	reader       listing.Reader
+	nodes        *listing.Nodes
+	bridges      *bridges.Set
+
+	gate      *turns.Gate // of registrations
+	pace      pace        // of runners' starts
+	runners   runners
+	refresher refresher
+	schedule  schedule
 	changes   hints.Watchers
-	lists     rounds
-	schedules rounds
-	ui        ui
-	bridges   *bridges
-	looking   chan struct{} // capacity 1: Run is to look
-	synced    chan struct{} // closed when this server owns what is Nomad's, and has looked once
-	envTurn   turns.Slots   // of who writes an environment
 	problems  *problems.List
-
-	life    context.Context // of the goroutines that no caller waits for
-	end     context.CancelCauseFunc
-	workers sync.WaitGroup
-
-	mu        sync.Mutex // guards all below; never held across I/O
-	base      *api.Job   // that environments are rendered onto; nil: not read yet
-	templates map[runtime.EnvironmentID]template
-	entries   map[runtime.RunnerID]*entry
-	removed   map[runtime.RunnerID]int // the change at which a runner was forgotten
-	past      past.Runners
-	schedule  *schedule // nil: not listed yet; never changed
-	change    int       // counts changes of ours, which a list that began before doesn't know
-	highest   uint64    // index of the latest job that was registered: an older list isn't believed
-	nodes     map[string]*api.NodeListStub
-	nodesOld  bool
-	nodesAt   time.Time
-	ended     bool
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -66,83 +52,68 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(config.Template) == 0 {
-		if _, err := config.builtIn(); err != nil {
-			return nil, err
-		}
-	}
-	k, err := config.connect()
+	ends := &group.Group{}
+	nomad, err := connection.New(config.Connection, ends)
 	if err != nil {
 		return nil, err
 	}
+	names := config.Jobs.Names()
+	known := problems.New(config.Logger, runtime.Problem{
+		Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now(),
+	})
 	c := &Cluster{
-		config:    config,
-		log:       config.Logger,
-		names:     names{config.Prefix},
-		nomad:     k,
-		ui:        newUI(config.UIURL, k.settings),
-		execs:     make(chan struct{}, config.Bridges),
-		calls:     make(chan struct{}, config.Calls),
-		gate:      turns.NewGate(config.Parallel),
-		looking:   make(chan struct{}, 1),
-		synced:    make(chan struct{}),
-		envTurn:   make(turns.Slots, 1),
-		templates: map[runtime.EnvironmentID]template{},
-		entries:   map[runtime.RunnerID]*entry{},
-		removed:   map[runtime.RunnerID]int{},
-		nodesOld:  true,
-		problems: problems.New(config.Logger, runtime.Problem{
-			Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now(),
-		}),
+		config: config, group: ends, nomad: nomad, problems: known,
+		environments: environment.NewStore(nomad, config.Jobs, known),
+		records:      record.NewStore(nomad, names),
+		reader:       listing.NewReader(nomad, names),
+		nodes:        listing.NewNodes(nomad),
+		gate:         turns.NewGate(config.Parallel),
+		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
-	c.life, c.end = context.WithCancelCause(context.Background())
+	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
+	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
 	budget := config.Bridges
-	if config.Agent.None {
-		budget = 1 << 30 // what runs is bounded, by execs; a runner in which nothing runs costs nothing
+	if config.Jobs.Agent.None {
+		budget = 1 << 30 // what runs is bounded, by the opener; a runner in which nothing runs costs nothing
 	}
-	c.bridges = newBridges(budget, c.openBridge)
+	if c.config.open == nil {
+		c.config.open = bridges.NewOpener(nomad, config.Bridges, config.Logger, c.reportMissing).Open
+	}
+	c.bridges = bridges.NewSet(budget, c.openBridge, ends)
 	return c, nil
 }
 
-// Close gives back what New took, for who doesn't call Run. Runners stay.
+// Close gives back what New took, where Run isn't called. Runners stay.
 func (c *Cluster) Close() {
-	c.end(errStopping())
-	c.mu.Lock()
-	c.ended = true
-	c.mu.Unlock()
-	c.workers.Wait()
-	c.bridges.close()
-	c.nomad.close()
+	c.group.End(runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping"))
+	c.group.Wait()
+	c.nomad.Close()
 }
 
-func errStopping() error {
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
-}
-
-// spawn runs work in a goroutine that Close waits for, unless it was called
-// already.
-func (c *Cluster) spawn(work func(ctx context.Context)) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return false
-	}
-	c.workers.Go(func() { work(c.life) })
-	return true
-}
+func (c *Cluster) names() job.Names { return c.config.Jobs.Names() }
 
 // ready waits until the cluster can be used.
 func (c *Cluster) ready(ctx context.Context) error {
-	if c.life.Err() != nil { // also where it was ready
-		return context.Cause(c.life)
-	}
-	select {
-	case <-c.synced:
+	if c.serves() {
 		return nil
+	}
+	ctx, release := c.group.Bind(ctx)
+	defer release()
+	select {
+	case <-c.refresher.synced:
+		return c.group.Cause()
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-c.life.Done():
-		return context.Cause(c.life)
+	}
+}
+
+// serves reports whether the cluster can be used now.
+func (c *Cluster) serves() bool {
+	select {
+	case <-c.refresher.synced:
+		return c.group.Cause() == nil
+	default:
+		return false
 	}
 }
 
@@ -154,79 +125,40 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.Close()
-	lost, release, err := c.own(ctx)
+	held, err := c.lock().Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
-	stop := context.AfterFunc(lost, func() {
-		if err := context.Cause(lost); errors.Is(err, errLost) {
-			c.end(err) // now: another server may change what this one believes to know
-		}
-		cancel(context.Cause(lost))
-	})
-	defer stop()
+	owning, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
-	defer parts.Wait()
+	defer func() {
+		stop()
+		parts.Wait()
+		held.Release()
+	}()
+	parts.Go(func() {
+		err := held.Renew(renewing)
+		if errors.Is(err, lock.ErrLost) {
+			c.group.End(err) // now: another server may change what this one believes to know
+		}
+		lose(err)
+		cancel(err)
+	})
 	parts.Go(func() { c.follow(ctx) })
-	err = c.keepLooking(ctx)
-	if c.config.Remove && lost.Err() == nil {
-		if left := c.removeAll(lost); left != nil {
+	err = c.keepFresh(ctx)
+	if c.config.Remove && owning.Err() == nil {
+		if left := c.removeAll(owning); left != nil {
 			return left
 		}
 	}
 	return err
 }
 
-// keepLooking looks at the truth whenever something may have changed, and at an
-// interval, and has runners warmed that can be.
-func (c *Cluster) keepLooking(ctx context.Context) error {
-	tick := time.NewTicker(c.config.Relist)
-	defer tick.Stop()
-	var p pauses
-	for {
-		err := c.look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			if err := p.wait(ctx); err != nil {
-				return err
-			}
-			continue
-		}
-		p = pauses{}
-		if c.first() {
-			c.changes.Send("")
-		}
-		select {
-		case <-c.looking:
-		case <-tick.C:
-			c.mu.Lock()
-			c.nodesOld = true
-			c.mu.Unlock()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// first reports whether this was the first look, and lets everybody in.
-func (c *Cluster) first() bool {
-	select {
-	case <-c.synced:
-		return false
-	default:
-		close(c.synced)
-		return true
-	}
-}
-
-// lookSoon has Run look.
-func (c *Cluster) lookSoon() {
-	select {
-	case c.looking <- struct{}{}:
-	default:
+func (c *Cluster) lock() lock.Lock {
+	return lock.Lock{
+		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
+		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems,
 	}
 }
 
@@ -234,52 +166,65 @@ func (c *Cluster) lookSoon() {
 // owns what is Nomad's, or Nomad doesn't answer.
 func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	status := runtime.ClusterStatus{Kind: "nomad"}
-	if c.ready(expired(ctx)) == nil {
-		if err := c.refreshNodes(ctx); err != nil && ctx.Err() != nil {
+	if c.serves() {
+		if err := c.nodes.Refresh(ctx); err != nil && ctx.Err() != nil {
 			return status, context.Cause(ctx)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, node := range c.nodes {
-		addCapacity(&status.Capacity, node)
-	}
-	for _, e := range c.entries {
+	status.Capacity = c.nodes.Capacity()
+	status.Problems = c.problems.All()
+	c.runners.mu.Lock()
+	defer c.runners.mu.Unlock()
+	for _, e := range c.runners.entries {
 		if e.runner.State != runtime.RunnerGone {
 			status.Capacity.Take(e.runner.Environment.Resources)
 		}
 	}
-	status.Problems = c.problems.All()
 	return status, nil
 }
 
-// expired is a context that has ended, for a look without a wait.
-func expired(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(errors.New("not now"))
-	return ctx
+// PutEnvironment returns INVALID_INPUT, too, for an environment that the
+// template's driver can't run, and for a template that Nomad refuses.
+func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	return c.environments.Put(ctx, env)
 }
 
-// addCapacity adds what a node has for runners.
-func addCapacity(sum *runtime.Capacity, node *api.NodeListStub) {
-	if node.Status != api.NodeStatusReady || node.SchedulingEligibility != api.NodeSchedulingEligible || node.NodeResources == nil {
-		return
+// DeleteEnvironment implements runtime.Cluster.
+func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
-	mhz, mib := node.NodeResources.Cpu.CpuShares, node.NodeResources.Memory.MemoryMB
-	if reserved := node.ReservedResources; reserved != nil {
-		mhz -= int64(reserved.Cpu.CpuShares)
-		mib -= int64(reserved.Memory.MemoryMB)
+	err := c.environments.Delete(ctx, id)
+	if err == nil {
+		c.problems.Resolve(agentlessSubject(id))
 	}
-	sum.CPUMHz += int(mhz)
-	sum.MemoryMiB += mib
+	return err
+}
+
+// Environments implements runtime.Cluster. One that can't be read is left out,
+// and reported by Status.
+func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	return c.environments.All(ctx)
+}
+
+// Watch gives a first hint for all as soon as it watches, and none for a Mark:
+// its caller knows.
+func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
+	return c.changes.Watch(ctx, hint)
 }
 
 // nomadSubject is what a problem with all of Nomad is about.
 const nomadSubject = "nomad"
 
+// runnerSubject is what a problem of a runner is about.
+func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
+
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
 }
-
-// runnerSubject is what a problem of a runner is about.
-func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }

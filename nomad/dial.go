@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
-	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -18,13 +19,13 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	e, err := c.find(id)
+	c.runners.mu.Lock()
+	e, err := c.runners.find(id)
 	claimed, starting := false, false
 	if err == nil {
 		claimed, starting = e.runner.Claim.Held(), e.ready == nil
 	}
-	c.mu.Unlock()
+	c.runners.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil, err
@@ -35,24 +36,24 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	if err == nil {
 		return conn, nil
 	}
-	c.lookSoon() // it may be gone
-	c.mu.Lock()
-	_, there := c.find(id)
-	c.mu.Unlock()
+	c.refresher.soon() // it may be gone
+	c.runners.mu.Lock()
+	_, there := c.runners.find(id)
+	c.runners.mu.Unlock()
 	switch {
 	case there != nil:
 		return nil, there
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, runtime.Wrap(runtime.CodeClusterUnavailable, c.redact(err), "the agent of runner %s can't be reached", id)
+	return nil, runtime.Wrap(runtime.CodeClusterUnavailable, c.nomad.Redact(err), "the agent of runner %s can't be reached", id)
 }
 
 // stream opens a stream, once more where the bridge turns out to be broken.
 func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
-	conn, err := c.bridges.dial(ctx, id, claimed)
+	conn, err := c.bridges.Dial(ctx, id, claimed)
 	if errors.Is(err, bridge.ErrBroken) {
-		conn, err = c.bridges.dial(ctx, id, claimed)
+		conn, err = c.bridges.Dial(ctx, id, claimed)
 	}
 	return conn, err
 }
@@ -60,47 +61,35 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 // prefer opens a claimed runner's bridge, before anybody needs it, and keeps it
 // from making room for one that is idle.
 func (c *Cluster) prefer(id runtime.RunnerID) {
-	c.spawn(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, openWithin)
+	c.group.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)
 		defer cancel()
-		_ = c.bridges.keep(ctx, id, true) // Dial tries again, and tells
+		_ = c.bridges.Keep(ctx, id, true) // Dial tries again, and reports why it can't
 	})
 }
 
-// openBridge runs the agent's bridge in a runner's task, and returns once the
-// agent has answered through it.
-func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (session, error) {
-	c.mu.Lock()
-	e := c.entries[id]
-	allocation, node, way := "", "", bridgeWay{}
-	if e != nil {
-		allocation, node, way = e.allocation, e.node, e.way
+// openBridge opens a bridge to where a runner's agent is.
+func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
+	at := bridges.Target{Runner: id}
+	c.runners.mu.Lock()
+	if e := c.runners.entries[id]; e != nil {
+		at.Allocation, at.Node, at.Way = e.allocation, e.node, e.way
 	}
-	c.mu.Unlock()
-	if allocation == "" {
+	c.runners.mu.Unlock()
+	if at.Allocation == "" {
 		return nil, fmt.Errorf("runner %s has no allocation", id)
 	}
-	if len(way.Command) == 0 {
-		return c.openPlain(ctx, e, allocation, way)
-	}
-	if c.config.bridge != nil {
-		return c.config.bridge(ctx, allocation)
-	}
-	conn, err := c.execNear(ctx, node, allocation, way)
-	if err != nil {
-		return nil, err
-	}
-	s, err := bridge.NewClient(conn)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := s.Dial(ctx)
-	if err == nil {
-		_, err = agent.PingAgent(ctx, stream)
-	}
-	if err != nil {
-		_ = s.Close()
-		return nil, err
-	}
-	return s, nil
+	return c.config.open(ctx, at)
+}
+
+// reportMissing shows what an environment's runners can't do without the agent.
+func (c *Cluster) reportMissing(id runtime.RunnerID, what []string) {
+	c.runners.mu.Lock()
+	env := c.runners.environment(id)
+	c.runners.mu.Unlock()
+	c.problems.Report(agentlessSubject(env), fmt.Sprintf("its runners have no agent, so they are slower and can do less: %s", strings.Join(what, "; ")))
+}
+
+func agentlessSubject(id runtime.EnvironmentID) string {
+	return fmt.Sprintf("environment %s without the agent", id)
 }

@@ -6,12 +6,12 @@
 // variable (docs/decisions/0007). All have names that begin with one prefix, and
 // a lock in a variable lets one server own them at a time.
 //
-// The truth is what lists say. Events only cause a new look, and so do the
+// The truth is what lists say. Events only cause a refresh, and so do the
 // interval and every reconnect: a duplicate, an old or a missing one does no
-// harm. A list is shared by all who ask for one before it begins, so the number
-// of calls doesn't grow with that of pools or runners.
+// harm. A list is shared by all callers that wait for one before it begins, so the
+// number of calls doesn't grow with that of pools or runners.
 //
-// A runner's life, with what tells each step:
+// A runner's life, with what says each step:
 //
 //	STARTING  its job is there; in words: what its evaluation or its task waits for
 //	IDLE      its agent answered, and its variable was made
@@ -24,4 +24,9 @@
 // Dial. Nomad allows only so many connections per client, so bridges have a
 // budget: claimed runners go first, and idle ones beyond it get theirs when they
 // are claimed.
+//
+// The parts are packages with locks of their own: connection calls Nomad, job renders
+// jobs and reads them, environment and record store what lasts, listing reads the lists,
+// outcome says what they mean, bridges and lock do what their names say, and group ends
+// all of it together. What is left here are the runners, and what moves them.
 package nomad

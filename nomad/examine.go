@@ -2,138 +2,107 @@ package nomad
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/doctor/finding"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 )
 
-// A Finding is what Examine found out about one thing.
-type Finding struct {
-	Name    string
-	Message string
-	Advice  string // what to do; "": nothing
-	Fails   bool   // runners can't be had without it
-}
-
 // Examine looks at a Nomad as a server with this configuration would use it,
-// changes nothing there, and says what is missing. The error is of the
+// changes nothing there, and reports what is missing. The error is of the
 // configuration.
-func Examine(ctx context.Context, config Config) ([]Finding, error) {
-	config.Patience = time.Second // somebody waits
+func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
+	config.Connection.Patience = time.Second // somebody waits
 	c, err := New(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	x := examination{Cluster: c, client: c.nomad.calls, options: func() *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }}
-	x.leader(ctx)
-	if x.failed {
-		return x.found, nil
+	x := examination{Cluster: c}
+	for _, step := range []func(context.Context){x.leader, x.policy, x.template, x.oversubscription, x.connections} {
+		if step(ctx); x.unreachable {
+			break
+		}
 	}
-	x.policy(ctx)
-	x.template(ctx)
-	x.oversubscription()
-	x.connections()
 	return x.found, nil
 }
 
 type examination struct {
 	*Cluster
-	client  *api.Client
-	options func() *api.QueryOptions // each its own: some calls change them
-	found   []Finding
-	failed  bool
+	found       []finding.Finding
+	unreachable bool
 }
 
-func (x *examination) fine(name, format string, args ...any) {
-	x.found = append(x.found, Finding{Name: name, Message: fmt.Sprintf(format, args...)})
-}
-
-func (x *examination) warn(name, advice, format string, args ...any) {
-	x.found = append(x.found, Finding{Name: name, Message: fmt.Sprintf(format, args...), Advice: advice})
-}
-
-func (x *examination) bad(name, advice, format string, args ...any) {
-	x.failed = true
-	x.found = append(x.found, Finding{Name: name, Message: fmt.Sprintf(format, args...), Advice: advice, Fails: true})
-}
+func (x *examination) add(f finding.Finding) { x.found = append(x.found, f) }
 
 func (x *examination) leader(ctx context.Context) {
-	address, leader := x.client.Address(), ""
-	err := x.call(ctx, "ask for the leader", func(ctx context.Context) (err error) {
-		leader, err = x.Cluster.leader(ctx)
-		return err
-	})
+	address := x.nomad.API().Address()
+	leader, err := x.nomad.Leader(ctx)
 	switch {
 	case err != nil:
-		x.bad("nomad", "see whether Nomad runs there, and --nomad-address, --nomad-ca-cert and their like", "%s: %v", address, err)
+		x.add(finding.Failure("nomad", "see whether Nomad runs there, and --nomad-address, --nomad-ca-cert and their like", "%s: %v", address, err))
 	case leader == "":
-		x.bad("nomad", "see the logs of Nomad's servers", "%s answers, and has no leader", address)
+		x.add(finding.Failure("nomad", "see the logs of Nomad's servers", "%s answers, and has no leader", address))
 	default:
-		x.fine("nomad", "%s answers; its leader is %s", address, leader)
+		x.add(finding.Fine("nomad", "%s answers; its leader is %s", address, leader))
 	}
+	x.unreachable = leader == ""
 }
+
+const policyAdvice = "give the token the policy of docs/nomad.md"
 
 // policy tries what changes nothing.
 func (x *examination) policy(ctx context.Context) {
-	if err := x.checkToken(ctx); err != nil {
-		x.bad("policy", "give the token the policy of docs/nomad.md", "%v", err)
+	if err := x.reader.Check(ctx); err != nil {
+		x.add(finding.Failure("policy", policyAdvice, "%v", err))
 		return
 	}
-	x.fine("policy", "jobs, allocations, evaluations and variables can be listed")
+	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
 // template has Nomad look at what runners are made from, and counts the nodes
 // that could have one.
 func (x *examination) template(ctx context.Context) {
-	job, err := x.checkTemplate(ctx)
+	driver, err := x.environments.Check(ctx)
 	if err != nil {
-		x.bad("template", "see --nomad-template, and the other settings of jobs", "%v", err)
+		x.add(finding.Failure("template", "see --nomad-template, and the other settings of jobs", "%v", err))
 		return
 	}
-	x.fine("template", "Nomad takes the job that runners are made from")
-	_, task, err := runnerTask(job)
-	if err != nil {
-		x.bad("template", "see --nomad-template", "%v", err)
+	x.add(finding.Fine("template", "Nomad takes the job that runners are made from"))
+	if err := x.nodes.Refresh(ctx); err != nil {
+		x.add(finding.Failure("policy", policyAdvice, "%v", err))
 		return
 	}
-	all, _, err := x.client.Nodes().List(x.options())
-	if err != nil {
-		x.bad("policy", "give the token the policy of docs/nomad.md", "may not list nodes: %v", err)
-		return
-	}
-	taking := 0
-	for _, node := range all {
-		if fit(node, task.Driver) {
-			taking++
-		}
-	}
+	taking, all := x.nodes.Taking(driver)
 	if taking == 0 {
-		x.bad("nodes", "see `nomad node status -verbose`, and whether --nomad-driver is one that nodes have",
-			"of %d nodes none is ready and eligible with a healthy driver %s", len(all), task.Driver)
+		x.add(finding.Failure("nodes", "see `nomad node status -verbose`, and whether --nomad-driver is one that nodes have",
+			"of %d nodes none is ready and eligible with a healthy driver %s", all, driver))
 		return
 	}
-	x.fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, len(all), task.Driver)
-	if Driver(task.Driver) == RawExec {
-		x.warn("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network")
+	x.add(finding.Fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, all, driver))
+	if driver == job.RawExec {
+		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
 	}
 }
 
-func (x *examination) oversubscription() {
-	if x.config.MemoryReserve >= 1 {
+func (x *examination) oversubscription(ctx context.Context) {
+	reserve := x.config.Jobs.MemoryReserve
+	if reserve >= 1 {
 		return
 	}
 	const name, advice = "memory", "run `nomad operator scheduler set-config -memory-oversubscription true`, or set --nomad-memory-reserve 1"
-	answer, _, err := x.client.Operator().SchedulerGetConfiguration(x.options())
+	answer, _, err := x.nomad.API().Operator().SchedulerGetConfiguration(connection.Query(ctx))
 	switch {
 	case err != nil:
-		x.warn(name, advice, "--nomad-memory-reserve is %g, and whether Nomad allows oversubscription can't be seen with this token", x.config.MemoryReserve)
+		x.add(finding.Warning(name, advice, "--nomad-memory-reserve is %g, and whether Nomad allows oversubscription can't be seen with this token", reserve))
 	case !answer.SchedulerConfig.MemoryOversubscriptionEnabled:
-		x.bad(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get that share of their memory only", x.config.MemoryReserve)
+		x.add(finding.Failure(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get that share of their memory only", reserve))
 	default:
-		x.fine(name, "oversubscription is allowed")
+		x.add(finding.Fine(name, "oversubscription is allowed"))
 	}
 }
 
@@ -142,29 +111,29 @@ const usualConnections = 100
 
 // connections compares what this server opens with what Nomad takes of one
 // address.
-func (x *examination) connections() {
+func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
 	advice := "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
-	wanted := x.config.Bridges + x.config.Calls
-	limit, known := x.limit()
+	wanted := x.config.Bridges + x.config.Connection.Calls
+	limit, known := x.limit(ctx)
 	switch {
 	case known && limit > 0 && wanted > limit:
-		x.bad(name, "set --nomad-bridges lower, or "+advice, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted)
+		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+advice, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted))
 	case known && limit > 0 && limit <= usualConnections:
-		x.warn(name, advice, "Nomad takes %d of one address: of more runners than %d the idle ones are connected only when they are claimed", limit, x.config.Bridges)
+		x.add(finding.Warning(name, advice, "Nomad takes %d of one address: of more runners than %d the idle ones are connected only when they are claimed", limit, x.config.Bridges))
 	case known:
-		x.fine(name, "%d are wanted, and Nomad takes as many of one address", wanted)
+		x.add(finding.Fine(name, "%d are wanted, and Nomad takes as many of one address", wanted))
 	case wanted > usualConnections:
-		x.warn(name, advice, "%d are wanted; unless Nomad's http_max_conns_per_client was raised, it takes %d (with this token that can't be seen)", wanted, usualConnections)
+		x.add(finding.Warning(name, advice, "%d are wanted; unless Nomad's http_max_conns_per_client was raised, it takes %d (with this token that can't be seen)", wanted, usualConnections))
 	default:
-		x.warn(name, advice, "%d are wanted, fewer than Nomad takes of one address unless that was lowered: of more runners the idle ones are connected only when they are claimed", wanted)
+		x.add(finding.Warning(name, advice, "%d are wanted, fewer than Nomad takes of one address unless that was lowered: of more runners the idle ones are connected only when they are claimed", wanted))
 	}
 }
 
 // limit returns http_max_conns_per_client, where the token may read the agent.
-func (x *examination) limit() (limit int, known bool) {
+func (x *examination) limit(ctx context.Context) (limit int, known bool) {
 	var self api.AgentSelf
-	if _, err := x.client.Raw().Query("/v1/agent/self", &self, x.options()); err != nil { // Self takes no context
+	if _, err := x.nomad.API().Raw().Query("/v1/agent/self", &self, connection.Query(ctx)); err != nil { // Self takes no context
 		return 0, false
 	}
 	limits, _ := self.Config["Limits"].(map[string]any)

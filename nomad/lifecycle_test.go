@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/lock"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -29,7 +31,7 @@ type bed struct {
 func newBed(t *testing.T) bed {
 	t.Helper()
 	n := raw.Nomad(t)
-	return bedOn(t, n, config(t, n, RawExec))
+	return bedOn(t, n, config(t, n, job.RawExec))
 }
 
 func bedOn(t *testing.T, n *nomadtest.Nomad, config Config) bed {
@@ -97,7 +99,7 @@ func (b bed) await(id runtime.RunnerID, state runtime.RunnerState) (r runtime.Ru
 // allocation returns that of a runner, as Nomad tells it.
 func (b bed) allocation(id runtime.RunnerID) *api.Allocation {
 	b.t.Helper()
-	all, _, err := b.n.API().Jobs().Allocations(b.names.runner(id), true, nil)
+	all, _, err := b.n.API().Jobs().Allocations(b.names().Runner(id), true, nil)
 	if err != nil || len(all) == 0 {
 		b.t.Fatalf("%d allocations, %v", len(all), err)
 	}
@@ -175,10 +177,10 @@ func TestARemovedRunnersProcessesAreGone(t *testing.T) {
 	if left := processesOf(t, a.ID); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if job, err := b.readJob(t.Context(), b.names.runner(id)); job != nil || err != nil {
+	if job, err := b.nomad.Job(t.Context(), b.names().Runner(id)); job != nil || err != nil {
 		t.Errorf("its job is left: %v, %v", job, err)
 	}
-	if r, err := b.readRecord(t.Context(), id); r != nil || err != nil {
+	if r, err := b.records.Read(t.Context(), id); r != nil || err != nil {
 		t.Errorf("its variable is left: %v, %v", r, err)
 	}
 }
@@ -192,9 +194,9 @@ func TestAClaimLeavesTheAllocationAsItIs(t *testing.T) {
 	}
 	b.toldRunning(id)
 	after := b.allocation(id)
-	if after.ID != before.ID || after.TaskStates[taskName].Restarts != 0 || *after.Job.Version != *before.Job.Version {
+	if after.ID != before.ID || after.TaskStates[job.TaskName].Restarts != 0 || *after.Job.Version != *before.Job.Version {
 		t.Errorf("allocation %s, %d restarts, job version %d; before: %s, version %d",
-			after.ID, after.TaskStates[taskName].Restarts, *after.Job.Version, before.ID, *before.Job.Version)
+			after.ID, after.TaskStates[job.TaskName].Restarts, *after.Job.Version, before.ID, *before.Job.Version)
 	}
 	if got := b.run(id, "echo", "hi"); got != "hi\n" {
 		t.Errorf("it prints %q", got)
@@ -210,11 +212,11 @@ func TestWhatEndsARunnerIsTold(t *testing.T) {
 		reason runtime.GoneReason
 	}{
 		"its job is stopped": {func(b bed, id runtime.RunnerID) error {
-			_, _, err := jobs(b).Deregister(b.names.runner(id), false, nil)
+			_, _, err := jobs(b).Deregister(b.names().Runner(id), false, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
 		"its job is purged": {func(b bed, id runtime.RunnerID) error {
-			_, _, err := jobs(b).Deregister(b.names.runner(id), true, nil)
+			_, _, err := jobs(b).Deregister(b.names().Runner(id), true, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
 		"its allocation is stopped": {func(b bed, id runtime.RunnerID) error {
@@ -222,10 +224,10 @@ func TestWhatEndsARunnerIsTold(t *testing.T) {
 			return err
 		}, runtime.GoneStoppedOutside},
 		"its agent is killed": {func(b bed, id runtime.RunnerID) error {
-			return b.n.API().Allocations().Signal(b.allocation(id), nil, taskName, "SIGKILL")
+			return b.n.API().Allocations().Signal(b.allocation(id), nil, job.TaskName, "SIGKILL")
 		}, runtime.GoneAgentDied},
 		"its task is restarted": {func(b bed, id runtime.RunnerID) error {
-			return b.n.API().Allocations().Restart(b.allocation(id), taskName, nil)
+			return b.n.API().Allocations().Restart(b.allocation(id), job.TaskName, nil)
 		}, runtime.GoneAgentDied},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +265,7 @@ func (b bed) awaitGone(id runtime.RunnerID) (r runtime.Runner) {
 
 func TestARestartedServerTakesOver(t *testing.T) {
 	n := raw.Nomad(t)
-	first := config(t, n, RawExec)
+	first := config(t, n, job.RawExec)
 	first.Dir = t.TempDir()
 	a, err := New(t.Context(), first)
 	if err != nil {
@@ -285,7 +287,7 @@ func TestARestartedServerTakesOver(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}
-	if _, _, err := n.API().Jobs().Deregister(a.names.runner(purged), true, nil); err != nil {
+	if _, _, err := n.API().Jobs().Deregister(a.names().Runner(purged), true, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -319,7 +321,7 @@ func TestARestartedServerTakesOver(t *testing.T) {
 
 func TestAStandbyTakesOver(t *testing.T) {
 	n := raw.Nomad(t)
-	shared := config(t, n, RawExec)
+	shared := config(t, n, job.RawExec)
 	a, err := New(t.Context(), shared)
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +335,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	standby := start(t, shared)
 	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits to take over") }
 	wait.For(t, "its status says that it waits", says)
-	if err := standby.ready(expired(t.Context())); err == nil {
+	if standby.serves() {
 		t.Error("a standby serves")
 	}
 	stop()
@@ -350,14 +352,14 @@ func TestAStandbyTakesOver(t *testing.T) {
 // directory goes on at once, another one waits.
 func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 	n := raw.Nomad(t)
-	killed := config(t, n, RawExec)
+	killed := config(t, n, job.RawExec)
 	killed.Dir, killed.LockTTL = t.TempDir(), time.Hour
 	a, err := New(t.Context(), killed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, _, err := a.acquire(t.Context()); err != nil { // and never releases, or renews it
+	if _, err := a.lock().Acquire(t.Context()); err != nil { // and never releases, or renews it
 		t.Fatal(err)
 	}
 	other := killed
@@ -370,7 +372,7 @@ func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	acquired := make(chan error, 1)
 	go func() {
-		_, _, err := stranger.acquire(ctx)
+		_, err := stranger.lock().Acquire(ctx)
 		acquired <- err
 	}()
 	wait.For(t, "another server says that it waits", func() bool {
@@ -391,7 +393,7 @@ func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 // A server that can't renew its lock in time ends, before another one begins.
 func TestAServerThatLostItsLockEnds(t *testing.T) {
 	n := raw.Nomad(t)
-	settings := config(t, n, RawExec)
+	settings := config(t, n, job.RawExec)
 	settings.Logger = nil               // it may outlive a test that fails
 	settings.LockTTL = 20 * time.Second // it is renewed five times as often
 	c, err := New(t.Context(), settings)
@@ -404,14 +406,14 @@ func TestAServerThatLostItsLockEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	vars := n.API().Variables()
-	held, _, err := vars.Read(c.names.lock(), nil)
+	held, _, err := vars.Read(c.names().Lock(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := vars.ReleaseLock(&api.Variable{Path: held.Path, Lock: held.Lock}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, errLost) {
+	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Run returned %v", err)
 	}
 }

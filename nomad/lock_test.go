@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/lock"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -32,7 +35,7 @@ func TestNothingIsDoneAfterTheLockCouldHaveEnded(t *testing.T) {
 		if after := worked.Sub(held); after > w.config.LockTTL || after < w.config.LockTTL/2 {
 			t.Errorf("it worked until %s after its last renewal, of a lock for %s", after, w.config.LockTTL)
 		}
-		if err := w.cluster.ready(t.Context()); !errors.Is(err, errLost) {
+		if err := w.cluster.ready(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("afterwards it says %v", err)
 		}
 	})
@@ -43,7 +46,7 @@ func TestACallEndsWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.stop()
-		w.config.LockTTL, w.config.Patience = 10*time.Second, time.Minute
+		w.config.LockTTL, w.config.Connection.Patience = 10*time.Second, time.Minute
 		w.run()
 		id := w.idle()
 		w.locked(func() { w.leaderless = true })
@@ -65,15 +68,15 @@ func TestAWarmingEndsWhereAListWasFaster(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := w.cluster
-		c.mu.Lock()
-		e := c.entries[id]
+		c.runners.mu.Lock()
+		e := c.runners.entries[id]
 		allocation, variable := e.allocation, e.variable
-		c.mu.Unlock()
+		c.runners.mu.Unlock()
 		if err := c.makeReady(t.Context(), e, allocation); err != nil {
 			t.Errorf("it would be tried for ever: %v", err)
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.runners.mu.Lock()
+		defer c.runners.mu.Unlock()
 		if e.variable != variable || e.runner.State != runtime.RunnerClaimed {
 			t.Errorf("the runner is %s at %d, not CLAIMED at %d", e.runner.State, e.variable, variable)
 		}
@@ -87,11 +90,11 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, err := New(t.Context(), Config{
-					Driver: RawExec, Agent: Agent{Path: "/agent"}, Template: []byte(template),
-					dial: func(context.Context, string, string) (net.Conn, error) {
+					Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}, Template: []byte(template)},
+					Connection: connection.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 						ours, _ := net.Pipe()
 						return ours, nil
-					},
+					}},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -101,7 +104,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err = c.Check(ctx)
-				if _, parseErr := c.readBase(ctx); template != "" && parseErr == nil {
+				if _, parseErr := c.environments.Check(ctx); template != "" && parseErr == nil {
 					t.Error("it parsed a template")
 				}
 				if took := time.Since(began); err == nil || took > 4*time.Second {

@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/nomadtest"
@@ -53,13 +55,13 @@ func newAgentServer() agentServer {
 	return agentServer{httptest.NewServer(files), files, err}
 }
 
-func (s agentServer) agent(t *testing.T) Agent {
+func (s agentServer) agent(t *testing.T) job.Agent {
 	t.Helper()
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
 	sum := s.files.ArchiveSum(goruntime.GOARCH)
-	return Agent{URL: s.URL + embedded.Prefix + sum, SHA256: sum, Arch: goruntime.GOARCH}
+	return job.Agent{URL: s.URL + embedded.Prefix + sum, SHA256: sum, Arch: goruntime.GOARCH}
 }
 
 // rawEnvironment is what the raw_exec driver can run.
@@ -72,12 +74,15 @@ func rawEnvironment() runtime.Environment {
 }
 
 // config is one for a Nomad of the tests, with a prefix of its own.
-func config(t *testing.T, n *nomadtest.Nomad, driver Driver) Config {
+func config(t *testing.T, n *nomadtest.Nomad, driver job.Driver) Config {
 	ca, cert, key := n.TLS()
 	return Config{
-		API:     API{Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key},
+		Connection: connection.Config{
+			Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key,
+		},
+		Jobs:    job.Config{Driver: driver, Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t)},
 		LockTTL: wait.Limit, // a busy machine may hold up its renewal
-		Driver:  driver, Logger: zaptest.NewLogger(t), Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t),
+		Logger:  zaptest.NewLogger(t),
 	}
 }
 
@@ -128,7 +133,7 @@ func removeAll(ctx context.Context, c *Cluster) error {
 func TestConformanceRawExec(t *testing.T) {
 	t.Parallel()
 	n := raw.Nomad(t)
-	clustertest.Suite(t, rawEnvironment(), func(t *testing.T) runtime.Cluster { return start(t, config(t, n, RawExec)) })
+	clustertest.Suite(t, rawEnvironment(), func(t *testing.T) runtime.Cluster { return start(t, config(t, n, job.RawExec)) })
 }
 
 func TestConformanceExec(t *testing.T) {
@@ -137,8 +142,8 @@ func TestConformanceExec(t *testing.T) {
 	env := rawEnvironment()
 	env.Isolation = runtime.IsolationNamespaces
 	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
-		c := config(t, n, Exec)
-		c.NoNetworkMode = "host" // Nomad 1.11.3 can't do "none"
+		c := config(t, n, job.Exec)
+		c.Jobs.NoNetworkMode = "host" // Nomad 1.11.3 can't do "none"
 		return start(t, c)
 	})
 }
@@ -148,7 +153,7 @@ func TestConformanceDocker(t *testing.T) {
 	n := container.Nomad(t)
 	env := rawEnvironment()
 	env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
-	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster { return start(t, config(t, n, Docker)) })
+	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster { return start(t, config(t, n, job.Docker)) })
 }
 
 // Where the agent can't be, Nomad's own exec takes its place.
@@ -159,8 +164,8 @@ func TestConformanceWithoutTheAgent(t *testing.T) {
 		n := raw.Nomad(t)
 		env := rawEnvironment()
 		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
-			c := config(t, n, RawExec)
-			c.Agent = Agent{None: true}
+			c := config(t, n, job.RawExec)
+			c.Jobs.Agent = job.Agent{None: true}
 			return start(t, c)
 		})
 	})
@@ -170,8 +175,8 @@ func TestConformanceWithoutTheAgent(t *testing.T) {
 		env := rawEnvironment()
 		env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
 		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
-			c := config(t, n, Docker)
-			c.Agent = Agent{None: true}
+			c := config(t, n, job.Docker)
+			c.Jobs.Agent = job.Agent{None: true}
 			return start(t, c)
 		})
 	})

@@ -3,6 +3,7 @@ package nomad
 import (
 	"context"
 
+	"github.com/rockpool/rockpool/nomad/record"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -12,20 +13,20 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	e, err := c.find(id)
-	var next record
+	c.runners.mu.Lock()
+	e, err := c.runners.find(id)
+	var next record.Record
 	if err == nil && e.ready == nil {
 		err = runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
 	}
 	if err == nil {
-		next = record{environment: e.runner.Environment.ID, allocation: e.ready.allocation, restarts: e.ready.restarts, claim: claim, index: e.variable}
+		next = record.Record{Environment: e.runner.Environment.ID, Allocation: e.ready.Allocation, Restarts: e.ready.Restarts, Claim: claim, Index: e.variable}
 	}
 	known := runtime.Claim{}
 	if err == nil {
 		known = e.runner.Claim
 	}
-	c.mu.Unlock()
+	c.runners.mu.Unlock()
 	switch {
 	case err != nil:
 		return err
@@ -33,72 +34,33 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		return nil
 	case known.Epoch != claim.Epoch-1:
 		return stale(id, known)
-	case next.index == 0: // it can't be: a variable makes a runner ready
+	case next.Index == 0: // it can't be: a variable makes a runner ready
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the claim of runner %s isn't known", id)
 	}
-	stored, done, err := c.writeRecord(ctx, id, next)
+	stored, done, err := c.records.Write(ctx, id, next)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	if stored.index > e.variable {
-		e.variable, e.runner.Claim = stored.index, stored.claim
-		if stored.claim.Held() {
+	c.runners.mu.Lock()
+	if stored.Index > e.variable {
+		e.variable, e.runner.Claim = stored.Index, stored.Claim
+		if stored.Claim.Held() {
 			e.advance(runtime.RunnerClaimed)
 		}
-		c.changed(e)
+		c.runners.changed(e)
 	}
-	_, err = c.find(id)
-	c.mu.Unlock()
+	_, err = c.runners.find(id)
+	c.runners.mu.Unlock()
 	switch {
-	case err != nil || stored.index == 0: // it was removed meanwhile, and its variable with it
+	case err != nil || stored.Index == 0: // it was removed meanwhile, and its variable with it
 		return gone(id)
 	case !done:
-		return stale(id, stored.claim)
+		return stale(id, stored.Claim)
 	}
-	c.prefer(e.id)
+	c.prefer(id)
 	return nil
 }
 
 func stale(id runtime.RunnerID, stored runtime.Claim) error {
 	return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, stored.Epoch)
-}
-
-// Runners implements runtime.Cluster, with what a list said that began after the
-// call, or half a second before it at most. What this server itself did is
-// always in it: that a runner got ready needn't wait for a list. What is found
-// out later is hinted at.
-func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	if c.lists.since() > mostGap {
-		if err := c.look(ctx); err != nil {
-			return nil, err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]runtime.Runner, 0, len(c.entries))
-	for _, e := range c.entries {
-		if env == "" || e.runner.Environment.ID == env {
-			all = append(all, e.runner)
-		}
-	}
-	return all, nil
-}
-
-// Evidence tells what Nomad saw: tasks that were killed because memory was full.
-// What the agent counts in its own runner, it tells with an execution's end.
-func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
-	if err := c.ready(ctx); err != nil {
-		return runtime.Evidence{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[id]
-	if e == nil || e.removing {
-		return runtime.Evidence{}, gone(id)
-	}
-	return runtime.Evidence{OOMKills: e.oom}, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/nomadtest"
@@ -45,29 +46,7 @@ func TestNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, chapter, _ := strings.Cut(string(guide), "## Networks")
-	for _, dir := range []string{"/run/netns", "/var/lib/cni"} { // where Nomad and the plugins keep what they made
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// A public and a private network, with a server that answers on both.
-	outside := exec.CommandContext(t.Context(), "busybox", "httpd", "-f", "-p", "80", "-h", t.TempDir())
-	outside.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
-	if err := outside.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = outside.Wait() }()
-	defer func() { _ = outside.Process.Kill() }()
-	script(t, strconv.Itoa(outside.Process.Pid), `
-		ip link set lo up
-		sysctl -qw net.ipv4.ip_forward=1
-		ip link add out0 type veth peer name out1
-		ip link set out1 netns "$1"
-		ip addr add 203.0.113.1/24 dev out0; ip addr add 192.168.77.1/24 dev out0; ip link set out0 up
-		nsenter -t "$1" -n sh -ec 'ip addr add 203.0.113.2/24 dev out1; ip addr add 192.168.77.2/24 dev out1; ip link set out1 up'`)
+	makeNetworks(t)
 	script(t, "", block(t, chapter, "```sh\n"))
 	node := httptest.NewUnstartedServer(http.NotFoundHandler())
 	if node.Listener, err = net.Listen("tcp", "0.0.0.0:0"); err != nil {
@@ -82,50 +61,17 @@ func TestNetworks(t *testing.T) {
 		"runners.conflist": block(t, chapter, "```json\n"),
 		"none.conflist":    `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`,
 	}})
-	on := func(t *testing.T, driver Driver, mode string) bed {
-		c := config(t, n, driver)
-		c.NetworkMode, c.NoNetworkMode = mode, "cni/none"
-		b := bed{Cluster: start(t, c), t: t, n: n, env: rawEnvironment()}
-		b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.Isolation = "a", 1, 1, runtime.IsolationNamespaces
-		if driver == Docker {
-			b.env.Image = nomadtest.Image
-		}
-		b.env.Network = runtime.Network{Access: true, ExposedPorts: []int{8000}}
-		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
 	t.Run("bridge", func(t *testing.T) {
-		b := on(t, Exec, "bridge")
+		b := networkBed(t, n, job.Exec, "bridge")
 		b.servesAtItsPort(b.claimed())
 	})
 	t.Run("bridge of containers", func(t *testing.T) {
-		b := on(t, Docker, "bridge")
+		b := networkBed(t, n, job.Docker, "bridge")
 		b.servesAtItsPort(b.claimed())
 	})
-	t.Run("cni", func(t *testing.T) {
-		b := on(t, Docker, "cni/runners")
-		id, other := b.claimed(), b.claimed()
-		b.servesAtItsPort(id)
-		b.servesAtItsPort(other)
-		neighbour := strings.TrimSpace(b.run(other, "busybox", "sh", "-c", "busybox ip -4 -o addr show eth0 | busybox sed 's/.*inet //; s:/.*::'"))
-		done := b.listens(other)
-		limits := map[bool]string{true: "100 busybox nc -w 100", false: "5 busybox nc -w 2"}
-		for address, reached := range map[string]bool{
-			"203.0.113.2:80": true, "192.168.77.2:80": false, neighbour + ":8000": false,
-			fmt.Sprintf("172.30.0.1:%d", nodePort): false, fmt.Sprintf("203.0.113.1:%d", nodePort): false,
-		} {
-			said := b.run(id, "busybox", "sh", "-c", "busybox timeout "+limits[reached]+" "+strings.Replace(address, ":", " ", 1)+" </dev/null && echo reached")
-			if (said == "reached\n") != reached {
-				t.Errorf("%s: %q, want it reached: %t", address, said, reached)
-			}
-		}
-		_, _ = b.dialPort(other) // lets it end
-		<-done
-	})
+	t.Run("cni", func(t *testing.T) { networkBed(t, n, job.Docker, "cni/runners").reachesOnlyOutside(nodePort) })
 	t.Run("none", func(t *testing.T) {
-		b := on(t, Exec, "bridge")
+		b := networkBed(t, n, job.Exec, "bridge")
 		b.env.Revision, b.env.RunnerRevision, b.env.Network = 2, 2, runtime.Network{}
 		if err := b.PutEnvironment(t.Context(), b.env); err != nil {
 			t.Fatal(err)
@@ -134,6 +80,74 @@ func TestNetworks(t *testing.T) {
 			t.Errorf("without network access it has %q", got)
 		}
 	})
+}
+
+// makeNetworks makes a public and a private network, with a server that answers on both.
+func makeNetworks(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{"/run/netns", "/var/lib/cni"} { // where Nomad and the plugins keep what they made
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := exec.CommandContext(t.Context(), "busybox", "httpd", "-f", "-p", "80", "-h", t.TempDir())
+	outside.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	if err := outside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = outside.Process.Kill()
+		_ = outside.Wait()
+	})
+	script(t, strconv.Itoa(outside.Process.Pid), `
+		ip link set lo up
+		sysctl -qw net.ipv4.ip_forward=1
+		ip link add out0 type veth peer name out1
+		ip link set out1 netns "$1"
+		ip addr add 203.0.113.1/24 dev out0; ip addr add 192.168.77.1/24 dev out0; ip link set out0 up
+		nsenter -t "$1" -n sh -ec 'ip addr add 203.0.113.2/24 dev out1; ip addr add 192.168.77.2/24 dev out1; ip link set out1 up'`)
+}
+
+// networkBed is a bed whose runners expose a port.
+func networkBed(t *testing.T, n *nomadtest.Nomad, driver job.Driver, mode string) bed {
+	t.Helper()
+	c := config(t, n, driver)
+	c.Jobs.NetworkMode, c.Jobs.NoNetworkMode = mode, "cni/none"
+	b := bed{Cluster: start(t, c), t: t, n: n, env: rawEnvironment()}
+	b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.Isolation = "a", 1, 1, runtime.IsolationNamespaces
+	if driver == job.Docker {
+		b.env.Image = nomadtest.Image
+	}
+	b.env.Network = runtime.Network{Access: true, ExposedPorts: []int{8000}}
+	if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// reachesOnlyOutside has a runner try what it may reach, and what it may not.
+func (b bed) reachesOnlyOutside(nodePort int) {
+	b.t.Helper()
+	id, other := b.claimed(), b.claimed()
+	b.servesAtItsPort(id)
+	b.servesAtItsPort(other)
+	neighbour := strings.TrimSpace(b.run(other, "busybox", "sh", "-c", "busybox ip -4 -o addr show eth0 | busybox sed 's/.*inet //; s:/.*::'"))
+	done := b.listens(other)
+	limits := map[bool]string{true: "100 busybox nc -w 100", false: "5 busybox nc -w 2"}
+	for address, reached := range map[string]bool{
+		"203.0.113.2:80": true, "192.168.77.2:80": false, neighbour + ":8000": false,
+		fmt.Sprintf("172.30.0.1:%d", nodePort): false, fmt.Sprintf("203.0.113.1:%d", nodePort): false,
+	} {
+		said := b.run(id, "busybox", "sh", "-c", "busybox timeout "+limits[reached]+" "+strings.Replace(address, ":", " ", 1)+" </dev/null && echo reached")
+		if (said == "reached\n") != reached {
+			b.t.Errorf("%s: %q, want it reached: %t", address, said, reached)
+		}
+	}
+	_, _ = b.dialPort(other) // lets it end
+	<-done
 }
 
 // servesAtItsPort has a runner serve, and asks it where its claim says.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -39,9 +39,9 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 		if err := b.Start(t.Context(), id, big, priority); err != nil {
 			t.Fatal(err)
 		}
-		job, err := b.readJob(t.Context(), b.names.runner(id))
-		if err != nil || *job.Priority != b.config.priority(priority) {
-			t.Errorf("priority %v, %v", *job.Priority, err)
+		stored, err := b.nomad.Job(t.Context(), b.names().Runner(id))
+		if err != nil || *stored.Priority != b.config.Jobs.JobPriority(priority) {
+			t.Errorf("priority %v, %v", *stored.Priority, err)
 		}
 		if r, _ := b.find(id); r.State != runtime.RunnerStarting {
 			t.Errorf("it is %s", r.State)
@@ -52,7 +52,7 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	b := newBed(t)
 	jobs := b.n.API().Jobs()
-	changed, err := b.readJob(t.Context(), b.names.environment("a"))
+	changed, err := b.nomad.Job(t.Context(), b.names().Environment("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,10 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	byHand := func(id, meta string) *api.Job {
-		job, err := copyJob(changed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		unserve(job)
-		name := b.names.environment(runtime.EnvironmentID(id))
-		job.ID, job.Name, job.Meta = &name, &name, map[string]string{metaEnvironment: meta}
-		return job
+		other := *changed
+		name := b.names().Environment(runtime.EnvironmentID(id))
+		other.ID, other.Name, other.Version, other.Meta = &name, &name, nil, map[string]string{"rockpool_environment": meta}
+		return &other
 	}
 	for id, meta := range map[string]string{"hand": `{"poolSize": 1, "isolation": "NONE"}`, "broken": `{`} {
 		if _, _, err := jobs.Register(byHand(id, meta), nil); err != nil {
@@ -106,7 +102,7 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	}
 	// So is a runner's job that can't be read, until somebody stops it.
 	stray := byHand("x", "{")
-	stray.ID, stray.Name, stray.ParameterizedJob = new(b.names.runner("stray")), new("x"), nil
+	stray.ID, stray.Name, stray.ParameterizedJob = new(b.names().Runner("stray")), new("x"), nil
 	if _, _, err := jobs.Register(stray, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +138,7 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
-	b := bedOn(t, n, config(t, n, RawExec))
+	b := bedOn(t, n, config(t, n, job.RawExec))
 	idle, claimed := b.idle(), b.claimed()
 	node := b.allocation(idle).NodeID
 	nodes := n.API().Nodes()
@@ -192,7 +188,7 @@ func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
 	if _, _, err := n.API().Operator().SchedulerSetConfiguration(spread, nil); err != nil {
 		t.Fatal(err)
 	}
-	b := bedOn(t, n, config(t, n, RawExec))
+	b := bedOn(t, n, config(t, n, job.RawExec))
 	on := map[string][]runtime.RunnerID{}
 	for range 6 {
 		id := b.idle()
@@ -245,8 +241,8 @@ func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
 func TestRunnersOutliveNomad(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
-	settings := config(t, n, RawExec)
-	settings.Patience, settings.LockTTL = 2*time.Second, time.Hour // it takes what it takes until Nomad is back
+	settings := config(t, n, job.RawExec)
+	settings.Connection.Patience, settings.LockTTL = 2*time.Second, time.Hour // it takes what it takes until Nomad is back
 	b := bedOn(t, n, settings)
 	idle, claimed := b.idle(), b.claimed()
 	if err := n.Kill(); err != nil {
@@ -307,8 +303,8 @@ job "any" {
 
 func TestAnOwnTemplateInHCL(t *testing.T) {
 	n := raw.Nomad(t)
-	own := config(t, n, RawExec)
-	own.Template = []byte(hclTemplate)
+	own := config(t, n, job.RawExec)
+	own.Jobs.Template = []byte(hclTemplate)
 	b := bedOn(t, n, own)
 	if err := b.Check(t.Context()); err != nil {
 		t.Error(err)
@@ -317,7 +313,7 @@ func TestAnOwnTemplateInHCL(t *testing.T) {
 	if got := b.allocation(id).Job.TaskGroups[0].Tasks[0].Env["FROM"]; got != "template" {
 		t.Errorf("the runner isn't made from it: %q", got)
 	}
-	own.Template = []byte(strings.Replace(hclTemplate, "env {", "envv {", 1))
+	own.Jobs.Template = []byte(strings.Replace(hclTemplate, "env {", "envv {", 1))
 	c, err := New(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
@@ -331,20 +327,27 @@ func TestAnOwnTemplateInHCL(t *testing.T) {
 // No node has podman, but Nomad's validation takes its job.
 func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
 	n := raw.Nomad(t)
-	for driver, image := range map[Driver]string{Docker: "a:1", Podman: "a:1", Exec: "host", RawExec: "host"} {
-		c := completed(t, Config{Driver: driver, NetworkMode: "bridge"})
+	for driver, image := range map[job.Driver]string{job.Docker: "a:1", job.Podman: "a:1", job.Exec: "host", job.RawExec: "host"} {
+		c, err := job.Config{Driver: driver, NetworkMode: "bridge", Agent: agents.agent(t)}.Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, err := c.Base(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		env := rawEnvironment()
 		env.ID, env.Image, env.Isolation, env.Network.Access = "x", image, runtime.IsolationCluster, true
-		job, err := c.templateJob(baseOf(t, c), env, 0)
+		template, err := c.RenderTemplate(base, env, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		job.Namespace = new(n.Namespace())
-		runner, err := c.runnerJob(job, "r1", env, runtime.PriorityRefill, time.Now())
+		template.Namespace = new(n.Namespace())
+		runner, err := c.RenderRunner(template, "r1", env, runtime.PriorityRefill, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, j := range []*api.Job{job, runner} {
+		for _, j := range []*api.Job{template, runner} {
 			answer, _, err := n.API().Jobs().Validate(j, nil)
 			if err != nil || answer.Error != "" || len(answer.ValidationErrors) > 0 || answer.Warnings != "" {
 				text, _ := json.Marshal(j)
@@ -356,17 +359,21 @@ func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
 
 func TestCheckTellsWhatIsMissing(t *testing.T) {
 	n := raw.Nomad(t)
-	good := config(t, n, RawExec)
+	good := config(t, n, job.RawExec)
 	const secret = "6d0ad3b5-0000-4000-8000-a5a5a5a5a5a5"
 	for name, test := range map[string]struct {
 		change func(*Config)
 		says   string
 	}{
-		"nothing":      {func(*Config) {}, ""},
-		"the driver":   {func(c *Config) { c.Driver = Docker }, "none of Nomad's 1 node is ready and eligible with a healthy driver docker"},
-		"a token":      {func(c *Config) { c.API.Token = secret }, "Nomad refuses it"},
-		"the address":  {func(c *Config) { c.API.Address, c.Patience = "https://127.0.0.1:1", 100*time.Millisecond }, "Nomad doesn't answer"},
-		"certificates": {func(c *Config) { c.API.ClientCert, c.API.ClientKey, c.Patience = "", "", 100*time.Millisecond }, "Nomad doesn't answer"},
+		"nothing":    {func(*Config) {}, ""},
+		"the driver": {func(c *Config) { c.Jobs.Driver = job.Docker }, "none of Nomad's 1 node is ready and eligible with a healthy driver docker"},
+		"a token":    {func(c *Config) { c.Connection.Token = secret }, "Nomad refuses it"},
+		"the address": {func(c *Config) {
+			c.Connection.Address, c.Connection.Patience = "https://127.0.0.1:1", 100*time.Millisecond
+		}, "Nomad doesn't answer"},
+		"certificates": {func(c *Config) {
+			c.Connection.ClientCert, c.Connection.ClientKey, c.Connection.Patience = "", "", 100*time.Millisecond
+		}, "Nomad doesn't answer"},
 	} {
 		c := good
 		test.change(&c)
@@ -385,43 +392,12 @@ func TestCheckTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A bridge goes to the node itself where that is to be tried, and through the
-// servers where it can't.
-func TestBridgesToTheNodeItself(t *testing.T) {
-	n := raw.Nomad(t)
-	near := config(t, n, RawExec)
-	near.DirectTimeout = time.Minute // the longest that there is
-	b := bedOn(t, n, near)
-	id := b.idle()
-	conn, err := b.execNear(t.Context(), b.allocation(id).NodeID, b.allocation(id).ID, b.entries[id].way)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
-	node := b.allocation(id).NodeID
-	if address := b.addressOf(t.Context(), node); address == nil || strings.HasSuffix(n.Address(), address.Host) {
-		t.Fatalf("the node's address is %v, the server's %s", address, n.Address())
-	}
-	if known := b.nomad.direct.nodes[node]; time.Until(known.until) < unreachableFor {
-		t.Errorf("the node was not reached: %+v", known)
-	}
-	b.nomad.direct.know(node, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
-	conn, err = b.execNear(t.Context(), node, b.allocation(id).ID, b.entries[id].way)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
-	if b.addressOf(t.Context(), node) != nil {
-		t.Error("a node that can't be reached is tried again at once")
-	}
-}
-
 // The signal that has Nomad's client look again at a task is allowed by the
 // policy, and does nothing to a runner.
 func TestTheSignalThatHealsDoesNothingElse(t *testing.T) {
 	b := newBed(t)
 	id := b.idle()
-	err := b.nomad.calls.Allocations().Signal(&api.Allocation{ID: b.allocation(id).ID}, nil, taskName, "SIGCONT")
+	err := b.nomad.API().Allocations().Signal(&api.Allocation{ID: b.allocation(id).ID}, nil, job.TaskName, "SIGCONT")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // removeWithin bounds one try to remove a runner.
@@ -34,17 +36,17 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	for {
-		if err := c.look(ctx); err != nil {
-			return runtime.Wrap(runtime.CodeClusterUnavailable, err, "runners are left: Nomad doesn't tell which there are")
+		if err := c.refresher.Join(ctx); err != nil {
+			return runtime.Wrap(runtime.CodeClusterUnavailable, err, "runners are left: Nomad doesn't list them")
 		}
-		c.first()
-		c.mu.Lock()
-		all := slices.Collect(maps.Keys(c.entries))
-		c.mu.Unlock()
+		c.refresher.first()
+		c.runners.mu.Lock()
+		all := slices.Collect(maps.Keys(c.runners.entries))
+		c.runners.mu.Unlock()
 		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
-			_ = sleep(ctx, left)
+			_ = backoff.Sleep(ctx, left)
 		}
 		errs := make([]error, len(all))
 		var removals sync.WaitGroup
@@ -53,7 +55,7 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		}
 		removals.Wait()
 		if err := errors.Join(errs...); err != nil {
-			return runtime.Wrap(runtime.CodeClusterUnavailable, c.redact(err), "some of %d runners aren't known to have ended: a server that is started and stopped again sees to them", len(all))
+			return runtime.Wrap(runtime.CodeClusterUnavailable, c.nomad.Redact(err), "some of %d runners aren't known to have ended: a server that is started and stopped again removes them", len(all))
 		}
 	}
 }
@@ -70,25 +72,24 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	e := c.entries[id]
+	c.runners.mu.Lock()
+	e := c.runners.entries[id]
 	if e == nil {
-		c.mu.Unlock()
+		c.runners.mu.Unlock()
 		return nil
 	}
 	r := e.removal
 	if r == nil {
-		if c.ended {
-			c.mu.Unlock()
-			return errStopping()
-		}
 		r = &removal{done: make(chan struct{})}
+		if _, ok := c.group.Go(func(ctx context.Context) { c.remove(ctx, e, r) }); !ok {
+			c.runners.mu.Unlock()
+			return c.group.Cause()
+		}
 		e.removal, e.removing = r, true
 		e.advance(runtime.RunnerStopping)
-		c.changed(e)
-		c.workers.Go(func() { c.remove(c.life, e, r) })
+		c.runners.changed(e)
 	}
-	c.mu.Unlock()
+	c.runners.mu.Unlock()
 	select {
 	case <-r.done:
 		return r.err
@@ -99,22 +100,22 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 
 func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is stopped, but its node doesn't say that it has ended", e.id))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is stopped, but its node doesn't say that it has ended", e.runner.ID))
 	defer cancel()
 	err := c.endRunner(ctx, e)
-	c.mu.Lock()
+	c.runners.mu.Lock()
 	e.removal = nil
 	r.err = err
 	if err == nil {
-		if c.entries[e.id] == e { // else its Start failed, and another one may have begun
-			delete(c.entries, e.id)
+		if c.runners.entries[e.runner.ID] == e { // else its Start failed, and another one may have begun
+			delete(c.runners.entries, e.runner.ID)
 		}
-		c.change++
-		c.removed[e.id] = c.change
-		c.remember(e)
+		c.runners.change++
+		c.runners.removed[e.runner.ID] = c.runners.change
+		c.runners.remember(e)
 	}
 	env := e.runner.Environment.ID
-	c.mu.Unlock()
+	c.runners.mu.Unlock()
 	close(r.done)
 	c.changes.Send(env)
 }
@@ -127,9 +128,9 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c.mu.Lock()
-	there, w := c.entries[e.id] == e, e.warming
-	c.mu.Unlock()
+	c.runners.mu.Lock()
+	there, w := c.runners.entries[e.runner.ID] == e, e.warming
+	c.runners.mu.Unlock()
 	if !there {
 		return nil // its Start failed
 	}
@@ -138,10 +139,10 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 		<-w.done
 	}
 	evaluation := ""
-	err := c.call(ctx, fmt.Sprintf("stop runner %s", e.id), func(ctx context.Context) error {
+	err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
 		var err error
-		evaluation, _, err = c.nomad.calls.Jobs().Deregister(c.names.runner(e.id), true, writing(ctx))
-		if notFound(err) {
+		evaluation, _, err = c.nomad.API().Jobs().Deregister(c.names().Runner(e.runner.ID), true, connection.Writing(ctx))
+		if connection.NotFound(err) {
 			return nil
 		}
 		return err
@@ -149,21 +150,21 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	if err != nil {
 		return err
 	}
-	c.bridges.drop(e.id)
+	c.bridges.Drop(e.runner.ID)
 	if err := c.awaitEnd(ctx, e, evaluation); err != nil {
 		return err
 	}
-	return c.deleteRecord(ctx, e.id)
+	return c.records.Delete(ctx, e.runner.ID)
 }
 
 // awaitEnd waits until no allocation of e runs, or is to: no event tells the
 // end of one whose job was purged, but the lists that all removals share do.
 func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) error {
-	for p := (pauses{}); evaluation != ""; { // until then an allocation may still be made
+	for p := connection.Backoff(); evaluation != ""; { // until then an allocation may still be made
 		over := false
-		err := c.call(ctx, fmt.Sprintf("stop runner %s", e.id), func(ctx context.Context) error {
-			eval, _, err := c.nomad.calls.Evaluations().Info(evaluation, query(ctx))
-			over = notFound(err) || err == nil && eval.Status != api.EvalStatusPending
+		err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
+			eval, _, err := c.nomad.API().Evaluations().Info(evaluation, connection.Query(ctx))
+			over = connection.NotFound(err) || err == nil && eval.Status != api.EvalStatusPending
 			if over {
 				return nil
 			}
@@ -175,24 +176,26 @@ func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) err
 		if over {
 			break
 		}
-		if err := p.wait(ctx); err != nil {
+		if err := p.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	for p := (pauses{}); ; {
-		c.mu.Lock()
+	p := connection.Backoff()
+	p.Last = 300 * time.Millisecond
+	for {
+		c.runners.mu.Lock()
 		e.settled = false
-		c.mu.Unlock()
-		if err := c.look(ctx); err != nil {
+		c.runners.mu.Unlock()
+		if err := c.refresher.Join(ctx); err != nil {
 			return err
 		}
-		c.mu.Lock()
+		c.runners.mu.Lock()
 		settled := e.settled
-		c.mu.Unlock()
+		c.runners.mu.Unlock()
 		if settled {
 			return nil
 		}
-		if err := p.waitUpTo(ctx, 300*time.Millisecond); err != nil {
+		if err := p.Wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -76,7 +78,7 @@ func TestNoLockIsNoOwnership(t *testing.T) {
 		if told := problem(t, w.cluster, "lock"); !strings.Contains(told, "own rockpool") {
 			t.Errorf("it tells %q", told)
 		}
-		if err := w.cluster.ready(expired(t.Context())); err == nil {
+		if w.cluster.serves() {
 			t.Error("it works without a lock")
 		}
 		w.locked(func() { w.lockless = false })
@@ -138,11 +140,11 @@ func TestListsKeepTheirDistance(t *testing.T) {
 		w.idle()
 		w.locked(func() { clear(w.calls) })
 		for range 1000 {
-			w.cluster.lookSoon()
+			w.cluster.refresher.soon()
 			time.Sleep(time.Millisecond)
 		}
 		w.locked(func() {
-			if n := w.calls["GET /v1/jobs"]; n < 10 || n > 1000/int(gap/time.Millisecond)+1 {
+			if n := w.calls["GET /v1/jobs"]; n < 10 || n > 1000/50+1 {
 				t.Errorf("%d lists in a second", n)
 			}
 		})
@@ -163,18 +165,18 @@ func TestAnOldListDoesNotBringARunnerBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := func() bool {
-			w.cluster.mu.Lock()
-			defer w.cluster.mu.Unlock()
-			return w.cluster.entries[id] != nil
+			w.cluster.runners.mu.Lock()
+			defer w.cluster.runners.mu.Unlock()
+			return w.cluster.runners.entries[id] != nil
 		}
-		if w.cluster.take(old); known() {
+		if w.cluster.apply(old); known() {
 			t.Error("it is back, and isn't there")
 		}
-		w.cluster.mu.Lock()
-		old.begun = w.cluster.change
-		w.cluster.mu.Unlock()
-		w.cluster.take(old) // by it nobody has to remember any more
-		if w.cluster.take(old); !known() {
+		w.cluster.runners.mu.Lock()
+		old.begun = w.cluster.runners.change
+		w.cluster.runners.mu.Unlock()
+		w.cluster.apply(old) // by it nobody has to remember any more
+		if w.cluster.apply(old); !known() {
 			t.Error("it is there, and nobody knows")
 		}
 	})
@@ -192,7 +194,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		count := func() (n int) {
 			w.locked(func() {
 				for id := range w.jobs {
-					if strings.HasPrefix(id, w.cluster.names.runners()) {
+					if strings.HasPrefix(id, w.cluster.names().Runners()) {
 						n++
 					}
 				}
@@ -211,8 +213,8 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		w.locked(func() { w.lockless = false })
 		w.run()
 		time.Sleep(time.Second)
-		late := *w.jobs[w.cluster.names.runner(first)]
-		late.ID = new(w.cluster.names.runner("late"))
+		late := *w.jobs[w.cluster.names().Runner(first)]
+		late.ID = new(w.cluster.names().Runner("late"))
 		go func() { // one that is on its way is none that stays
 			time.Sleep(stragglers - 20*time.Millisecond)
 			w.locked(func() { w.jobs[*late.ID] = &late })
@@ -246,7 +248,10 @@ func TestThePasswordOfAnAddressIsNotTold(t *testing.T) {
 	for _, at := range []string{server.Listener.Addr().String(), "127.0.0.1:1"} {
 		address := "http://pool:s3cret@" + at
 		t.Setenv("NOMAD_ADDR", address)
-		c := Config{Driver: RawExec, Agent: Agent{Path: "/agent"}, Patience: 100 * time.Millisecond}
+		c := Config{
+			Connection: connection.Config{Patience: 100 * time.Millisecond},
+			Jobs:       job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}},
+		}
 		found, err := Examine(t.Context(), c)
 		if err != nil || len(found) == 0 {
 			t.Fatal(found, err)
@@ -256,14 +261,14 @@ func TestThePasswordOfAnAddressIsNotTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		_, execErr := cluster.nomad.exec(t.Context(), "a", "t", []string{"true"})
+		_, execErr := cluster.nomad.Exec(t.Context(), "", "a", "t", []string{"true"})
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- cluster.Run(ctx) }()
 		wait.For(t, "it says that it can't have its lock", func() bool { return problem(t, cluster, "lock") != "" })
 		stop()
 		<-ran
-		text := fmt.Sprintln(found, cluster.Check(t.Context()), cluster.redact(execErr), problem(t, cluster, "lock"), API{Address: address}, fmt.Sprintf("%+v", cluster.config))
+		text := fmt.Sprintln(found, cluster.Check(t.Context()), cluster.nomad.Redact(execErr), problem(t, cluster, "lock"), connection.Config{Address: address}, fmt.Sprintf("%+v", cluster.config))
 		if strings.Contains(text, "s3cret") || !strings.Contains(text, at) {
 			t.Errorf("%s", text)
 		}

@@ -17,6 +17,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // A sim is as much of Nomad's API as a Cluster uses, in memory: lists that are
@@ -41,10 +46,10 @@ type sim struct {
 	lockedAt   time.Time     // when the lock was acquired or renewed last
 	node       api.NodeListStub
 	streams    map[chan string]bool
-	bridges    map[string][]context.CancelFunc // by allocation
-	wedged     bool                            // its client executes nothing, though tasks run, until one is signalled
-	unhealed   bool                            // and then neither
-	pulling    bool                            // the image of runners' tasks is, while another task beside them runs
+	bridges    map[string][]func() // by allocation
+	wedged     bool                // its client executes nothing, though tasks run, until one is signalled
+	unhealed   bool                // and then neither
+	pulling    bool                // the image of runners' tasks is, while another task beside them runs
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is sent in place of an event
@@ -55,7 +60,7 @@ type sim struct {
 func newSim() *sim {
 	return &sim{
 		conns: make(chan net.Conn), index: 10, jobs: map[string]*api.Job{}, vars: map[string]*api.Variable{}, streams: map[chan string]bool{},
-		bridges: map[string][]context.CancelFunc{}, calls: map[string]int{}, disturb: func(e string) []string { return []string{e} },
+		bridges: map[string][]func(){}, calls: map[string]int{}, disturb: func(e string) []string { return []string{e} },
 		node: api.NodeListStub{ID: "n1", Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
 			NodeResources: &api.NodeResources{Cpu: api.NodeCpuResources{CpuShares: 4000}, Memory: api.NodeMemoryResources{MemoryMB: 4096}}},
 	}
@@ -76,7 +81,7 @@ func (s *sim) serve(t *testing.T) {
 	mux.HandleFunc("GET /v1/event/stream", s.stream)
 	life, end := context.WithCancel(context.Background())
 	server := &http.Server{Handler: mux, BaseContext: func(net.Listener) context.Context { return life }}
-	listener := pipeListener{s.conns, life}
+	listener := pipeListener{s.conns, life.Done()}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -101,15 +106,15 @@ func (s *sim) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 type pipeListener struct {
-	conns chan net.Conn
-	life  context.Context
+	conns  chan net.Conn
+	closed <-chan struct{}
 }
 
 func (l pipeListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.conns:
 		return conn, nil
-	case <-l.life.Done():
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
@@ -156,7 +161,7 @@ func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, han
 		return
 	}
 	if r.URL.Query().Has("lock-acquire") {
-		_ = sleep(r.Context(), s.slowLock)
+		_ = backoff.Sleep(r.Context(), s.slowLock)
 	}
 	_, _ = w.Write(text)
 }
@@ -174,7 +179,7 @@ func (s *sim) listJobs(r *http.Request) (any, error) {
 			continue
 		}
 		status := "running"
-		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !ended(a) }) {
+		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !outcome.Ended(a) }) {
 			status = "dead"
 		}
 		all = append(all, &api.JobListStub{ID: id, Meta: job.Meta, Stop: *job.Stop, Status: status, Priority: *job.Priority, JobModifyIndex: *job.JobModifyIndex})
@@ -187,42 +192,42 @@ func (s *sim) register(r *http.Request) (any, error) {
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		return nil, &refused{status: 400, text: err.Error()}
 	}
-	job := request.Job
-	old := s.jobs[*job.ID]
+	wanted := request.Job
+	old := s.jobs[*wanted.ID]
 	if request.EnforceIndex && (old == nil && request.JobModifyIndex != 0 || old != nil && *old.JobModifyIndex != request.JobModifyIndex) {
 		return nil, &refused{status: 500, text: "Enforcing job modify index: it is another"}
 	}
 	s.index++
-	job.Stop, job.Version, job.JobModifyIndex = new(false), new(uint64(0)), new(s.index)
+	wanted.Stop, wanted.Version, wanted.JobModifyIndex = new(false), new(uint64(0)), new(s.index)
 	if old != nil {
-		job.Version = new(*old.Version + 1)
+		wanted.Version = new(*old.Version + 1)
 	}
-	s.jobs[*job.ID] = job
-	s.tell("Job", *job.ID)
-	eval := &api.Evaluation{ID: s.id("eval"), JobID: *job.ID, Status: api.EvalStatusComplete, CreateIndex: s.index}
+	s.jobs[*wanted.ID] = wanted
+	s.tell("Job", *wanted.ID)
+	eval := &api.Evaluation{ID: s.id("eval"), JobID: *wanted.ID, Status: api.EvalStatusComplete, CreateIndex: s.index}
 	s.evals = append(s.evals, eval)
 	if s.unplaced {
 		eval.Status = api.EvalStatusBlocked
-		eval.FailedTGAllocs = map[string]*api.AllocationMetric{taskName: {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"memory": 1}}}
+		eval.FailedTGAllocs = map[string]*api.AllocationMetric{job.TaskName: {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"memory": 1}}}
 	}
-	if job.ParameterizedJob == nil && old == nil && !s.unplaced {
-		s.place(*job.ID)
+	if wanted.ParameterizedJob == nil && old == nil && !s.unplaced {
+		s.place(*wanted.ID)
 	}
 	return api.JobRegisterResponse{EvalID: eval.ID, JobModifyIndex: s.index}, nil
 }
 
 // place makes a job's next allocation.
-func (s *sim) place(job string) {
+func (s *sim) place(id string) {
 	s.index++
 	a := &api.AllocationListStub{
-		ID: s.id("alloc"), JobID: job, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
-		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{taskName: {State: taskRuns}},
+		ID: s.id("alloc"), JobID: id, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
+		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{job.TaskName: {State: outcome.TaskRuns}},
 	}
 	if s.pulling {
-		a.TaskStates = map[string]*api.TaskState{taskName: {State: "pending"}, "beside": {State: taskRuns}}
+		a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "pending"}, "beside": {State: outcome.TaskRuns}}
 	}
 	s.allocs = append(s.allocs, a)
-	s.tell("Allocation", a.ID, job)
+	s.tell("Allocation", a.ID, id)
 }
 
 // change changes an allocation.
@@ -231,7 +236,7 @@ func (s *sim) change(a *api.AllocationListStub, f func(*api.AllocationListStub))
 	f(a)
 	a.ModifyIndex = s.index
 	s.tell("Allocation", a.ID, a.JobID)
-	if ended(a) {
+	if outcome.Ended(a) {
 		s.cut(a.ID)
 	}
 }
@@ -267,7 +272,7 @@ func (s *sim) purge(id string, purge bool) {
 	}
 	s.tell("Job", id)
 	for _, a := range s.allocs {
-		if a.JobID == id && !ended(a) {
+		if a.JobID == id && !outcome.Ended(a) {
 			s.change(a, func(a *api.AllocationListStub) {
 				a.DesiredStatus, a.ClientStatus = api.AllocDesiredStatusStop, api.AllocClientStatusComplete
 			})
@@ -409,7 +414,7 @@ func (s *sim) breakStreams() {
 func (s *sim) signal(r *http.Request) (any, error) {
 	var request api.AllocSignalRequest
 	err := json.NewDecoder(r.Body).Decode(&request)
-	if err != nil || request.Signal != "SIGCONT" || request.Task != taskName {
+	if err != nil || request.Signal != "SIGCONT" || request.Task != job.TaskName {
 		return nil, &refused{status: 400, text: fmt.Sprintf("%+v", request)}
 	}
 	s.wedged = s.unhealed
@@ -418,34 +423,40 @@ func (s *sim) signal(r *http.Request) (any, error) {
 
 // bridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
-func (s *sim) bridge(ctx context.Context, allocation string) (session, error) {
-	if err := sleep(ctx, 3*time.Millisecond); err != nil {
+func (s *sim) open(ctx context.Context, at bridges.Target) (bridges.Session, error) {
+	if err := backoff.Sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !ended(a) }) {
+	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == at.Allocation && !outcome.Ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
 	}
 	if s.wedged || s.pulling {
 		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
-	life, cancel := context.WithCancel(context.Background())
-	s.bridges[allocation] = append(s.bridges[allocation], cancel)
-	return simSession{life, cancel}, nil
+	done := make(chan struct{})
+	end := sync.OnceFunc(func() { close(done) })
+	s.bridges[at.Allocation] = append(s.bridges[at.Allocation], end)
+	return simSession{done, end}, nil
 }
 
 type simSession struct {
-	life context.Context
-	end  context.CancelFunc
+	done chan struct{}
+	end  func()
 }
 
 func (s simSession) Dial(context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
-	return ours, context.Cause(s.life)
+	select {
+	case <-s.done:
+		return ours, net.ErrClosed
+	default:
+		return ours, nil
+	}
 }
-func (s simSession) Done() <-chan struct{} { return s.life.Done() }
+func (s simSession) Done() <-chan struct{} { return s.done }
 func (s simSession) Close() error {
 	s.end()
 	return nil

@@ -16,6 +16,10 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"pgregory.net/rapid"
 
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -39,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	s.serve(t)
 	w := &world{sim: s, t: t, removed: map[runtime.RunnerID]bool{}, claims: map[runtime.RunnerID]runtime.Claim{}, env: rawEnvironment()}
 	w.config = Config{
-		API: API{Address: "http://127.0.0.1:4646"}, Driver: RawExec, Agent: Agent{Path: "/agent"}, dial: s.dial, bridge: s.bridge, LockTTL: 5 * time.Minute,
+		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, open: s.open, LockTTL: 5 * time.Minute,
 	}
 	w.env.ID, w.env.Revision, w.env.RunnerRevision = "a", 1, 1
 	w.run()
@@ -96,7 +100,7 @@ func (w *world) state(id runtime.RunnerID) runtime.Runner {
 // live returns an allocation of a runner that runs, or nil.
 func (w *world) live(id runtime.RunnerID) *api.AllocationListStub {
 	for _, a := range w.allocs {
-		if a.JobID == w.cluster.names.runner(id) && !ended(a) {
+		if a.JobID == w.cluster.names().Runner(id) && !outcome.Ended(a) {
 			return a
 		}
 	}
@@ -123,13 +127,13 @@ func TestAMinuteWithoutALeader(t *testing.T) {
 			w.breakStreams()
 			w.change(w.live(lost), fails)
 		})
-		time.Sleep(2 * mostGap) // until then Runners says what it knows
+		time.Sleep(2 * listing.MostGap) // until then Runners says what it knows
 		began := time.Now()
 		_, err := w.cluster.Runners(t.Context(), "")
 		if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !runtime.CodeOf(err).Retryable() {
 			t.Errorf("without a leader: %v", err)
 		}
-		if took := time.Since(began); took < w.cluster.config.Patience || took > time.Minute {
+		if took := time.Since(began); took < w.cluster.config.Connection.Patience || took > time.Minute {
 			t.Errorf("it was tried for %v", took)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -302,7 +306,7 @@ func (w *world) happen(s step, id runtime.RunnerID) {
 			},
 		}[s.how%4]
 	case s.what == 8:
-		w.purge(w.cluster.names.runner(id), s.how%2 == 0)
+		w.purge(w.cluster.names().Runner(id), s.how%2 == 0)
 	case a == nil:
 	case s.what == 9: // and it is placed anew
 		w.change(a, fails)
@@ -313,7 +317,7 @@ func (w *world) happen(s step, id runtime.RunnerID) {
 		})
 	case s.what == 11:
 		w.change(a, func(a *api.AllocationListStub) {
-			a.TaskStates = map[string]*api.TaskState{taskName: {State: "running", Restarts: a.TaskStates[taskName].Restarts + 1, LastRestart: time.Now()}}
+			a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "running", Restarts: a.TaskStates[job.TaskName].Restarts + 1, LastRestart: time.Now()}}
 		})
 		w.cut(a.ID)
 	case s.what == 12:
@@ -398,7 +402,7 @@ func (w *world) rest() error {
 	}
 	w.mu.Lock()
 	for id := range w.jobs {
-		if strings.HasPrefix(id, w.cluster.names.runners()) {
+		if strings.HasPrefix(id, w.cluster.names().Runners()) {
 			return fmt.Errorf("job %s is left", id)
 		}
 	}
@@ -410,18 +414,18 @@ func (w *world) rest() error {
 
 // truth says what a runner must be, from what Nomad has. The caller holds mu.
 func (w *world) truth(id runtime.RunnerID) string {
-	v := w.vars[w.cluster.names.claim(id)]
-	job := w.jobs[w.cluster.names.runner(id)]
+	v := w.vars[w.cluster.names().Claim(id)]
+	stored := w.jobs[w.cluster.names().Runner(id)]
 	switch {
-	case job == nil && v == nil:
+	case stored == nil && v == nil:
 		return "GONE or not there" // a server that didn't see it ready can't know of it
-	case job == nil, *job.Stop, w.live(id) == nil:
+	case stored == nil, *stored.Stop, w.live(id) == nil:
 		return "GONE"
 	case v == nil:
 		return "IDLE, with a variable"
 	}
 	a := w.live(id)
-	restarts := strconv.FormatUint(a.TaskStates[taskName].Restarts, 10)
+	restarts := strconv.FormatUint(a.TaskStates[job.TaskName].Restarts, 10)
 	if v.Items["allocation"] != a.ID || v.Items["restarts"] != restarts {
 		return "GONE"
 	}

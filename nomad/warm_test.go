@@ -1,7 +1,6 @@
 package nomad
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -84,7 +85,7 @@ func TestARunnerWhoseImageIsPulledIsWaitedFor(t *testing.T) {
 				t.Error("a task that hasn't begun was signalled")
 			}
 			w.pulling = false
-			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[taskName].State = taskRuns })
+			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].State = outcome.TaskRuns })
 		})
 		time.Sleep(time.Second)
 		if r := w.state(id); r.State != runtime.RunnerIdle {
@@ -116,31 +117,5 @@ func TestPace(t *testing.T) {
 				t.Errorf("after %v: %v, want about %v", since, pause, want)
 			}
 		}
-	}
-}
-
-// Lists go on for a part of the time, unless they take so long that somebody
-// would wait for them.
-func TestLooksLeaveTime(t *testing.T) {
-	for took, want := range map[time.Duration]time.Duration{
-		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: mostGap, time.Minute: time.Minute,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var r rounds
-			spawn := func(work func(context.Context)) bool { go work(t.Context()); return true }
-			var began []time.Time
-			for range 3 {
-				if err := r.join(t.Context(), spawn, func(context.Context) error {
-					began = append(began, time.Now())
-					time.Sleep(took)
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if every := began[2].Sub(began[1]); every != want {
-				t.Errorf("looks of %v begin every %v, want %v", took, every, want)
-			}
-		})
 	}
 }

@@ -14,7 +14,10 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/nomad"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -56,7 +59,7 @@ const nomadPatience = 3 * time.Second
 
 // ExamineNomad examines the Nomad that checked settings name, and changes nothing there. Its
 // error names the setting that can't be used.
-func ExamineNomad(ctx context.Context, c config.Config) ([]nomad.Finding, error) {
+func ExamineNomad(ctx context.Context, c config.Config) ([]finding.Finding, error) {
 	files, err := embedded.NewFiles()
 	if err != nil {
 		return nil, err
@@ -69,21 +72,24 @@ func ExamineNomad(ctx context.Context, c config.Config) ([]nomad.Finding, error)
 // agent's archive.
 func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Config {
 	n := c.Nomad
-	agent := nomad.Agent{Arch: n.Arch, Path: n.AgentPath, None: n.NoAgent}
+	agent := job.Agent{Arch: n.Arch, Path: n.AgentPath, None: n.NoAgent}
 	if agent.Path == "" && !agent.None {
 		agent.URL, agent.SHA256 = strings.TrimSuffix(c.AdvertiseURL, "/")+embedded.Prefix+sum, sum
 	}
 	return nomad.Config{
-		API: nomad.API{
+		Connection: connection.Config{
 			Address: n.Address, Region: n.Region, Namespace: n.Namespace, Token: n.Token,
 			CACert: n.CACert, ClientCert: n.ClientCert, ClientKey: n.ClientKey, TLSServerName: n.TLSServerName,
+			UIURL: n.UIURL, Calls: n.Calls, DirectTimeout: time.Duration(n.DirectTimeout) * time.Millisecond,
 		},
-		Logger: logger, Dir: dir, Prefix: n.Prefix, Remove: c.OnStop == config.StopRemoves, Agent: agent, UIURL: n.UIURL,
-		Driver: nomad.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints,
-		NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
-		Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.Job,
-		Parallel: c.Parallel, Calls: n.Calls, Bridges: n.Bridges,
-		DirectTimeout: time.Duration(n.DirectTimeout) * time.Millisecond, LockTTL: time.Duration(n.LockTTL) * time.Second,
+		Jobs: job.Config{
+			Prefix: n.Prefix, Agent: agent,
+			Driver: job.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints,
+			NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
+			Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.Job,
+		},
+		Logger: logger, Dir: dir, Remove: c.OnStop == config.StopRemoves,
+		Parallel: c.Parallel, Bridges: n.Bridges, LockTTL: time.Duration(n.LockTTL) * time.Second,
 	}
 }
 

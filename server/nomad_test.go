@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/nomad"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -19,8 +20,8 @@ func TestSettingsOfNomadAreConverted(t *testing.T) {
 	}
 	sum := strings.Repeat("0", 64)
 	got := nomadConfig(c, "d", sum, zap.NewNop())
-	if want := "https://pool.example.org:8443/agent/" + sum; got.Agent.URL != want || got.Agent.SHA256 != sum {
-		t.Errorf("%+v", got.Agent)
+	if want := "https://pool.example.org:8443/agent/" + sum; got.Jobs.Agent.URL != want || got.Jobs.Agent.SHA256 != sum {
+		t.Errorf("%+v", got.Jobs.Agent)
 	}
 	if got.Remove {
 		t.Error("runners are removed at the stop, though nobody said so")
@@ -37,8 +38,8 @@ func TestSettingsOfNomadAreConverted(t *testing.T) {
 		}
 	}
 	c.AdvertiseURL, c.Nomad.NoAgent, c.Nomad.NoNetworkMode = "", true, "host"
-	if got := nomadConfig(c, "d", sum, zap.NewNop()); got.Agent != (nomad.Agent{None: true, Arch: c.Nomad.Arch}) || got.NoNetworkMode != "host" {
-		t.Errorf("%+v, and %q where there is no network", got.Agent, got.NoNetworkMode)
+	if got := nomadConfig(c, "d", sum, zap.NewNop()); got.Jobs.Agent != (job.Agent{None: true, Arch: c.Nomad.Arch}) || got.Jobs.NoNetworkMode != "host" {
+		t.Errorf("%+v, and %q where there is no network", got.Jobs.Agent, got.Jobs.NoNetworkMode)
 	}
 }
 

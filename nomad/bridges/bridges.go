@@ -1,0 +1,256 @@
+// Package bridges keeps one agent bridge per runner, within a budget: each is a connection
+// to Nomad, which allows a client only so many.
+package bridges
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Set is the bridges of all runners. Where the budget has no room, one that carries
+// nothing makes room: of an idle runner first, and of a claimed one only for a claimed
+// one; the longest unused at first. Where none can go, callers wait. Its methods may be
+// called at once.
+type Set struct {
+	budget int
+	open   Open
+	group  *group.Group // bridges end with it
+
+	mu    sync.Mutex // guards what follows
+	all   map[runtime.RunnerID]*link
+	short map[runtime.RunnerID]int // how many wait for room for a runner's
+	freed chan struct{}            // closed, and made anew, when there may be room
+}
+
+// Open opens a bridge to a runner's agent, and returns when the agent has answered.
+type Open func(context.Context, runtime.RunnerID) (Session, error)
+
+// A Session carries streams. bridge.Client is one.
+type Session interface {
+	Dial(ctx context.Context) (net.Conn, error)
+	Done() <-chan struct{}
+	Close() error
+}
+
+// NewSet returns a set of as many bridges as the budget allows, which end with a group.
+func NewSet(budget int, open Open, with *group.Group) *Set {
+	return &Set{
+		budget: budget, open: open, group: with,
+		all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{}),
+	}
+}
+
+// A link is one runner's bridge's, open or being opened.
+type link struct {
+	claimed bool
+	used    time.Time
+	streams int           // that it carries
+	opened  chan struct{} // closed when session or err is there
+	session Session
+	err     error
+	stop    context.CancelFunc // ends it
+}
+
+// broken reports whether a link doesn't carry any more. The caller holds mu.
+func (l *link) broken() bool {
+	if l.session == nil {
+		return l.err != nil
+	}
+	select {
+	case <-l.session.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// OpenWithin bounds the opening of one bridge.
+const OpenWithin = 5 * time.Second
+
+// Dial opens a stream through a runner's bridge, which it opens where there is
+// none. An error may be that of an attempt that another caller shared.
+func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
+	br, err := b.get(ctx, id, claimed, 1)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := br.session.Dial(ctx)
+	if err != nil {
+		b.left(br)
+		return nil, err
+	}
+	return &stream{Conn: conn, close: sync.OnceValue(func() error {
+		defer b.left(br)
+		return conn.Close()
+	})}, nil
+}
+
+// A stream is counted until it is closed.
+type stream struct {
+	net.Conn
+	close func() error
+}
+
+func (s *stream) Close() error { return s.close() }
+
+func (b *Set) left(br *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if br.streams--; br.streams == 0 {
+		b.tellFreed()
+	}
+}
+
+// Keep opens a runner's bridge, if it has none.
+func (b *Set) Keep(ctx context.Context, id runtime.RunnerID, claimed bool) error {
+	_, err := b.get(ctx, id, claimed, 0)
+	return err
+}
+
+// get returns a runner's bridge, and counts streams that are to be opened.
+func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
+	ctx, release := b.group.Bind(ctx)
+	defer release()
+	waiting := false
+	defer func() {
+		if waiting {
+			b.note(id, -1)
+		}
+	}()
+	for {
+		b.mu.Lock()
+		br := b.all[id]
+		if br != nil && br.broken() {
+			delete(b.all, id)
+			br = nil
+		}
+		if br == nil && b.room(claimed) {
+			br = &link{opened: make(chan struct{})}
+			stop, ok := b.group.Go(func(ctx context.Context) { b.work(ctx, id, br) })
+			if !ok {
+				b.mu.Unlock()
+				return nil, b.group.Cause()
+			}
+			br.stop = stop
+			b.all[id] = br
+		}
+		freed := b.freed
+		if br != nil {
+			br.claimed = br.claimed || claimed
+			br.used = time.Now()
+			br.streams += streams
+		}
+		b.mu.Unlock()
+		if br == nil {
+			if !waiting {
+				waiting = true
+				b.note(id, 1)
+			}
+			select {
+			case <-freed:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		select {
+		case <-br.opened:
+			if br.err != nil {
+				return nil, br.err
+			}
+			return br, nil
+		case <-ctx.Done():
+			for range streams {
+				b.left(br)
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// note counts one more, or one fewer, who waits for room for a runner's bridge.
+func (b *Set) note(id runtime.RunnerID, more int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.short[id] += more; b.short[id] == 0 {
+		delete(b.short, id)
+	}
+}
+
+// Starves reports whether a caller waits for room for a runner's bridge.
+func (b *Set) Starves(id runtime.RunnerID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.short[id] > 0
+}
+
+// work opens a bridge, and forgets it when it breaks or ctx ends.
+func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
+	opening, cancel := context.WithTimeout(ctx, OpenWithin)
+	s, err := b.open(opening, id)
+	cancel()
+	b.mu.Lock()
+	br.session, br.err = s, err
+	close(br.opened)
+	b.tellFreed() // it carries nothing yet, so it may go for another
+	b.mu.Unlock()
+	if err == nil {
+		select {
+		case <-s.Done():
+		case <-ctx.Done():
+		}
+		_ = s.Close()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all[id] == br {
+		delete(b.all, id)
+	}
+	b.tellFreed()
+}
+
+// room makes room for one more, and reports whether there is. The caller holds
+// mu.
+func (b *Set) room(claimed bool) bool {
+	if len(b.all) < b.budget {
+		return true
+	}
+	var victim runtime.RunnerID
+	var worst *link
+	for id, br := range b.all {
+		if br.session == nil || br.streams > 0 || br.claimed && !claimed {
+			continue
+		}
+		if worst == nil || worst.claimed && !br.claimed || worst.claimed == br.claimed && br.used.Before(worst.used) {
+			victim, worst = id, br
+		}
+	}
+	if worst == nil {
+		return false
+	}
+	delete(b.all, victim)
+	worst.stop()
+	return true
+}
+
+// tellFreed has the callers that wait for room try again. The caller holds mu.
+func (b *Set) tellFreed() {
+	close(b.freed)
+	b.freed = make(chan struct{})
+}
+
+// Drop closes a runner's bridge.
+func (b *Set) Drop(id runtime.RunnerID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if br := b.all[id]; br != nil {
+		delete(b.all, id)
+		br.stop()
+	}
+	b.tellFreed()
+}

@@ -1,0 +1,141 @@
+package bridges
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
+)
+
+// newSessions returns bridges whose sessions carry nothing, and take a second to
+// be opened.
+func newSessions(t *testing.T, budget int, fail error) *Set {
+	var g group.Group
+	t.Cleanup(func() {
+		g.End(errors.New("over"))
+		g.Wait()
+	})
+	return NewSet(budget, func(ctx context.Context, _ runtime.RunnerID) (Session, error) {
+		if err := backoff.Sleep(ctx, time.Second); err != nil || fail != nil {
+			return nil, errors.Join(err, fail)
+		}
+		done := make(chan struct{})
+		return fakeSession{done, sync.OnceFunc(func() { close(done) })}, nil
+	}, &g)
+}
+
+type fakeSession struct {
+	done chan struct{}
+	end  func()
+}
+
+func (s fakeSession) Dial(context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	return ours, theirs.Close()
+}
+func (s fakeSession) Done() <-chan struct{} { return s.done }
+func (s fakeSession) Close() error {
+	s.end()
+	return nil
+}
+
+func (b *Set) who() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := ""
+	for _, id := range slices.Sorted(maps.Keys(b.all)) {
+		text += string(id)
+	}
+	return text
+}
+
+func TestBridgesKeepToTheirBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 3, nil)
+		ctx := t.Context()
+		keep := func(id runtime.RunnerID, claimed bool, want string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			if err := b.Keep(ctx, id, claimed); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.who(); got != want {
+				t.Errorf("after %s: %q, want %q", id, got, want)
+			}
+		}
+		keep("a", false, "a")
+		keep("b", true, "ab")
+		keep("c", false, "abc")
+		keep("a", false, "abc") // used again
+		keep("d", false, "abd") // the longest unused idle one goes
+		keep("e", true, "bde")
+		keep("f", true, "bef") // the last idle one
+		keep("g", true, "efg") // of claimed ones the longest unused
+
+		// One that carries something stays, and callers that need one wait for it.
+		var conns []net.Conn
+		for _, id := range []runtime.RunnerID{"e", "f", "g"} {
+			conn, err := b.Dial(ctx, id, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := b.Keep(short, "h", true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one too many: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			_ = conns[1].Close()
+			_ = conns[1].Close() // counts once
+		}()
+		keep("h", true, "egh")
+		// An idle runner's never takes the place of a claimed one's.
+		short, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := b.Keep(short, "i", false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an idle one in place of a claimed one: %v", err)
+		}
+		b.Drop("g")
+		keep("i", false, "ehi")
+		synctest.Wait()
+	})
+}
+
+func TestABridgeThatBreaksIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 2, nil)
+		for range 3 {
+			conn, err := b.Dial(t.Context(), "a", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			b.mu.Lock()
+			s := b.all["a"].session
+			b.mu.Unlock()
+			_ = s.Close()
+		}
+		failing := newSessions(t, 2, errors.New("no"))
+		for range 5 { // each failure gives its place back
+			if _, err := failing.Dial(t.Context(), "a", true); err == nil {
+				t.Fatal("opened")
+			}
+			synctest.Wait()
+		}
+		if got := failing.who(); got != "" {
+			t.Errorf("left: %q", got)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
+)
+
+// callWithin bounds one attempt of a call.
+const callWithin = 10 * time.Second
+
+// Backoff returns the pauses before what failed on Nomad is tried again.
+func Backoff() backoff.Backoff {
+	return backoff.Backoff{First: 50 * time.Millisecond, Last: 2 * time.Second, Jitter: true}
+}
+
+// Call calls Nomad's API, within the budget, and again while Nomad doesn't answer, for as
+// long as Config.Patience, ctx and the group allow. So do must be idempotent. Errors are
+// those of Explain, or the cause of the context that ended it.
+func (c *Client) Call(ctx context.Context, what string, do func(context.Context) error) error {
+	ctx, release := c.group.Bind(ctx)
+	defer release()
+	end := time.Now().Add(c.patience)
+	p := Backoff()
+	for {
+		err := c.attempt(ctx, do)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !Transient(err) || time.Now().After(end) {
+			return c.Explain(what, err)
+		}
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Attempt calls once, within the budget; the error is Nomad's own.
+func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) error {
+	ctx, release := c.group.Bind(ctx)
+	defer release()
+	return c.attempt(ctx, do)
+}
+
+func (c *Client) attempt(ctx context.Context, do func(context.Context) error) error {
+	return c.budget.Do(ctx, func() error {
+		if ctx.Err() != nil { // a slot may have been free all the same
+			return context.Cause(ctx)
+		}
+		ctx, cancel := context.WithTimeout(ctx, callWithin)
+		defer cancel()
+		return do(ctx)
+	})
+}
+
+// Query returns the options of a read within ctx.
+func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
+
+// Writing returns the options of a write within ctx.
+func Writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
+
+// Status returns the HTTP status and the text that Nomad answered err with; 0:
+// it didn't answer.
+func Status(err error) (int, string) {
+	var answer api.UnexpectedResponseError
+	if errors.As(err, &answer) {
+		return answer.StatusCode(), answer.Body()
+	}
+	return 0, ""
+}
+
+// passing are what Nomad says, always as 500, while it can't but will soon.
+var passing = []string{
+	"No cluster leader", "not the leader", "leadership", "Not ready to serve consistent reads", "rpc error: EOF",
+	"connection refused", "connection reset", "i/o timeout", "broken pipe", "session shutdown", "stream closed", "timeout",
+	"raft is already shutdown", "No path to region", "No path to node", "keyring", "Unknown node", "node lookup failed",
+}
+
+// ErrStale says that an answer is older than what was written before.
+var ErrStale = errors.New("the answer is older than what was written")
+
+// Transient reports whether trying again at once can help.
+func Transient(err error) bool {
+	code, text := Status(err)
+	switch {
+	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+		return true
+	case code == http.StatusInternalServerError:
+		for _, word := range passing {
+			if strings.Contains(text, word) {
+				return true
+			}
+		}
+		return false
+	case code != 0:
+		return false
+	}
+	var network net.Error
+	return err == ErrStale || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// NotFound reports whether Nomad answered that it doesn't have a thing.
+func NotFound(err error) bool {
+	code, _ := Status(err)
+	return code == http.StatusNotFound
+}
+
+// Explain returns err as clients get it: CLUSTER_UNAVAILABLE. The log has all of it,
+// except secrets.
+func (c *Client) Explain(what string, err error) error {
+	var known *runtime.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	err = c.Redact(err)
+	switch code, _ := Status(err); {
+	case code == http.StatusForbidden:
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad refuses it: the server's token lacks a permission (docs/nomad.md has the policy)", what)
+	case code == 0 || Transient(err):
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad doesn't answer", what)
+	default:
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad refuses it; the server's log says why", what)
+	}
+}
+
+// FirstLine returns the first line of a text of Nomad's, 300 bytes of it at most.
+func FirstLine(text string) string {
+	const most = 300
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
+}
+
+// Enforced reports whether a registration was refused because the job isn't at
+// the index that was named.
+func Enforced(err error) bool {
+	code, text := Status(err)
+	return code == http.StatusInternalServerError && strings.Contains(text, api.RegisterEnforceIndexErrPrefix)
+}

@@ -1,0 +1,194 @@
+// Package connection reaches one Nomad: it calls its API within a budget of connections,
+// and again while Nomad doesn't answer, runs commands in allocations, and explains errors
+// without secrets.
+package connection
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
+)
+
+// A Client reaches one Nomad. Its methods may be called at once.
+type Client struct {
+	Pages Pages // Nomad's own pages
+
+	api      *api.Client
+	events   *api.Client // a connection that is silent for too long breaks
+	execs    *http.Client
+	direct   *direct  // nil: all goes through the servers
+	address  *url.URL // of execs: http or https
+	settings api.Config
+
+	patience time.Duration
+	budget   turns.Slots  // of calls
+	group    *group.Group // calls end with it
+}
+
+// silence is how long the event stream may say nothing: Nomad sends a heartbeat
+// every 30 s.
+const silence = 65 * time.Second
+
+// New returns a client whose calls end with a group. It doesn't connect yet. Each kind of
+// connection has a transport of its own, since they live differently. INVALID_INPUT says
+// what of the configuration, which must be complete, can't be used.
+func New(config Config, with *group.Group) (*Client, error) {
+	settings, address, err := config.settings()
+	if err != nil {
+		return nil, err
+	}
+	dial := config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	}
+	if address.Scheme == "unix" {
+		path := address.Path
+		var d net.Dialer
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", path) }
+		address = &url.URL{Scheme: "http", Host: "127.0.0.1"}
+	}
+	c := &Client{
+		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
+		patience: config.Patience, budget: make(turns.Slots, config.Calls), group: with,
+	}
+	calls, err := newHTTP(settings.TLSConfig, dial, config.Calls)
+	if err != nil {
+		return nil, err
+	}
+	events, err := newHTTP(settings.TLSConfig, impatient(dial), 1)
+	if err != nil {
+		return nil, err
+	}
+	if c.execs, err = newHTTP(settings.TLSConfig, dial, 1); err != nil {
+		return nil, err
+	}
+	if config.DirectTimeout > 0 {
+		if c.direct, err = newDirect(config.DirectTimeout, settings, dial); err != nil {
+			return nil, err
+		}
+	}
+	if c.api, err = newClient(settings, calls); err != nil {
+		return nil, err
+	}
+	c.events, err = newClient(settings, events)
+	return c, err
+}
+
+func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
+	settings.HttpClient = client
+	return api.NewClient(&settings)
+}
+
+// A Dialer connects as net.Dialer does.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newHTTP returns a client that keeps at most idle connections for later use.
+func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
+	client := &http.Client{Transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dial,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   5 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   idle,
+		IdleConnTimeout:       time.Minute,
+	}}
+	if err := api.ConfigureTLS(client, settings); err != nil {
+		return nil, runtime.Invalid("api", "the CA, certificate or key of Nomad's API can't be used: %v", err)
+	}
+	return client, nil
+}
+
+// impatient returns a dialer whose connections break when nothing comes for
+// silence.
+func impatient(dial Dialer) Dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return impatientConn{conn}, nil
+	}
+}
+
+type impatientConn struct{ net.Conn }
+
+func (c impatientConn) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(silence))
+	return c.Conn.Read(p)
+}
+
+// Close gives back the connections that nobody uses.
+func (c *Client) Close() {
+	c.api.Close()
+	c.events.Close()
+	c.execs.CloseIdleConnections()
+	if c.direct != nil {
+		c.direct.client.CloseIdleConnections()
+	}
+}
+
+// API is Nomad's own client. Use it within Call or Attempt, which bound it.
+func (c *Client) API() *api.Client { return c.api }
+
+// Events returns the events of some topics from an index on, 0 for those that come. They
+// end with ctx, or where Nomad falls silent.
+func (c *Client) Events(ctx context.Context, topics map[api.Topic][]string, index uint64) (<-chan *api.Events, error) {
+	return c.events.EventStream().Stream(ctx, topics, index, nil)
+}
+
+// Namespace returns the namespace of all calls; "": Nomad's default.
+func (c *Client) Namespace() string { return c.settings.Namespace }
+
+// Leader returns the address of the servers' leader; "": there is none. Nomad's own method
+// takes no context.
+func (c *Client) Leader(ctx context.Context) (address string, err error) {
+	err = c.Call(ctx, "ask for the leader", func(ctx context.Context) error {
+		_, err := c.api.Raw().Query("/v1/status/leader", &address, Query(ctx))
+		return err
+	})
+	return address, err
+}
+
+// Job returns a job, or nil if it isn't there.
+func (c *Client) Job(ctx context.Context, id string) (*api.Job, error) {
+	var job *api.Job
+	err := c.Call(ctx, "read the job "+id, func(ctx context.Context) error {
+		found, _, err := c.api.Jobs().Info(id, Query(ctx))
+		if NotFound(err) {
+			return nil
+		}
+		job = found
+		return err
+	})
+	return job, err
+}
+
+// Redact returns err without token and password, should anything ever repeat them.
+func (c *Client) Redact(err error) error {
+	secrets := []string{c.settings.SecretID}
+	if auth := c.settings.HttpAuth; auth != nil {
+		secrets = append(secrets, auth.Password)
+	}
+	text := err.Error()
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[secret]")
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,178 @@
+package connection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/hashicorp/nomad/api"
+)
+
+// Nomad's own client for alloc exec can't be used for bridges: it looks the node
+// up for every one, can't be cancelled while it connects, and sends stdin in
+// pieces of 2 KiB.
+
+// Bounds of alloc exec.
+const (
+	maxExecFrame  = 1 << 20          // of JSON, from Nomad
+	maxExecPiece  = 32 << 10         // bytes of stdin in one frame
+	execHeartbeat = 10 * time.Second // as Nomad's client does
+	maxStderr     = 1 << 10
+)
+
+// An Exec is a command that runs in an allocation: Write is its stdin, Read its stdout.
+// Its end is an exitError. One goroutine may read while others write.
+type Exec struct {
+	ws     *websocket.Conn
+	close  func() error
+	closed chan struct{} // ends the heartbeat
+	beats  chan struct{} // closed when the heartbeat has ended
+
+	rest   []byte // of stdout: only Read touches it
+	stderr []byte // likewise
+
+	writing sync.Mutex // held while a frame is written
+}
+
+// An exitError says how a command ended that should have run on.
+type exitError struct {
+	code   int
+	stderr string
+}
+
+func (e *exitError) Error() string {
+	return fmt.Sprintf("it ended with exit code %d: %s", e.code, e.stderr)
+}
+
+// execAt is Exec at one of Nomad's agents.
+func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Client, allocation, task string, argv []string) (*Exec, error) {
+	command, err := json.Marshal(argv)
+	if err != nil {
+		return nil, err
+	}
+	at := *address
+	at.Path = "/v1/client/allocation/" + url.PathEscape(allocation) + "/exec"
+	parameters := url.Values{"task": {task}, "tty": {"false"}, "command": {string(command)}}
+	if c.settings.Region != "" {
+		parameters.Set("region", c.settings.Region)
+	}
+	if c.settings.Namespace != "" {
+		parameters.Set("namespace", c.settings.Namespace)
+	}
+	at.RawQuery = parameters.Encode()
+	header := http.Header{}
+	if c.settings.SecretID != "" {
+		header.Set("X-Nomad-Token", c.settings.SecretID)
+	}
+	if auth := c.settings.HttpAuth; auth != nil {
+		request := http.Request{Header: header}
+		request.SetBasicAuth(auth.Username, auth.Password)
+	}
+	ws, response, err := websocket.Dial(ctx, at.String(), &websocket.DialOptions{
+		HTTPClient: client, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil, refusal(response, err)
+	}
+	ws.SetReadLimit(maxExecFrame)
+	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
+	x.close = sync.OnceValue(func() error {
+		close(x.closed)
+		err := ws.CloseNow() // which ends reads and writes too
+		<-x.beats
+		return err
+	})
+	go x.beat()
+	return x, nil
+}
+
+// refusal returns what Nomad answered in place of a connection.
+func refusal(response *http.Response, err error) error {
+	if response == nil || response.Body == nil {
+		return err
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStderr))
+	return fmt.Errorf("status %d: %s", response.StatusCode, text)
+}
+
+// beat keeps the connection from being cut for its silence.
+func (x *Exec) beat() {
+	defer close(x.beats)
+	tick := time.NewTicker(execHeartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if x.send(api.ExecStreamingInput{}) != nil {
+				return
+			}
+		case <-x.closed:
+			return
+		}
+	}
+}
+
+func (x *Exec) send(frame api.ExecStreamingInput) error {
+	text, err := json.Marshal(frame)
+	if err != nil {
+		return err
+	}
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), callWithin)
+	defer cancel()
+	return x.ws.Write(ctx, websocket.MessageText, text)
+}
+
+// Write writes to the command's stdin.
+func (x *Exec) Write(p []byte) (int, error) {
+	for written := 0; written < len(p); {
+		piece := p[written:min(written+maxExecPiece, len(p))]
+		if err := x.send(api.ExecStreamingInput{Stdin: &api.ExecStreamingIOOperation{Data: piece}}); err != nil {
+			return written, err
+		}
+		written += len(piece)
+	}
+	return len(p), nil
+}
+
+// Read reads from the command's stdout. What it says on stderr is for the
+// error at its end.
+func (x *Exec) Read(p []byte) (int, error) {
+	for len(x.rest) == 0 {
+		_, text, err := x.ws.Read(context.Background())
+		if err != nil {
+			var closed websocket.CloseError
+			if errors.As(err, &closed) {
+				return 0, fmt.Errorf("alloc exec ended: %s", FirstLine(closed.Reason))
+			}
+			return 0, err
+		}
+		var frame api.ExecStreamingOutput
+		if err := json.Unmarshal(text, &frame); err != nil {
+			return 0, fmt.Errorf("an unknown frame of alloc exec: %w", err)
+		}
+		switch {
+		case frame.Stdout != nil:
+			x.rest = frame.Stdout.Data
+		case frame.Stderr != nil:
+			data := frame.Stderr.Data
+			x.stderr = append(x.stderr, data[:min(len(data), maxStderr-len(x.stderr))]...)
+		case frame.Exited && frame.Result != nil:
+			return 0, &exitError{frame.Result.ExitCode, FirstLine(string(x.stderr))}
+		}
+	}
+	n := copy(p, x.rest)
+	x.rest = x.rest[n:]
+	return n, nil
+}
+
+// Close ends the connection. The command sees the end of its stdin.
+func (x *Exec) Close() error { return x.close() }

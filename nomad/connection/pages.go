@@ -1,0 +1,66 @@
+package connection
+
+import (
+	"cmp"
+	"net/url"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Pages says where Nomad's own pages are.
+type Pages struct {
+	base      string // without a slash at the end; "": nowhere that a browser reaches
+	namespace string
+	region    string // "": the server's own
+}
+
+// checkPages checks Config.UIURL.
+func checkPages(address string) error {
+	if address != "" && !browsable(address) {
+		return runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
+	}
+	return nil
+}
+
+// browsable reports whether an address is one for a browser, without a secret.
+func browsable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// newPages returns the pages at an address, or at that of Nomad's API where none
+// is given and that is one for a browser.
+func newPages(address string, settings api.Config) Pages {
+	if address == "" && browsable(settings.Address) {
+		address = settings.Address
+	}
+	u := Pages{base: strings.TrimSuffix(strings.TrimRight(address, "/"), "/ui"), namespace: settings.Namespace, region: settings.Region}
+	u.namespace = cmp.Or(u.namespace, api.DefaultNamespace)
+	return u
+}
+
+// Job returns the page of a job; "": nowhere.
+func (u Pages) Job(id string) string {
+	return u.page("/ui/jobs/"+url.PathEscape(id)+"@"+url.PathEscape(u.namespace), url.Values{})
+}
+
+// Evaluation returns the page of an evaluation; "": nowhere.
+func (u Pages) Evaluation(id string) string {
+	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
+}
+
+func (u Pages) page(path string, query url.Values) string {
+	if u.base == "" {
+		return ""
+	}
+	if u.region != "" {
+		query.Set("region", u.region)
+	}
+	if len(query) == 0 {
+		return u.base + path
+	}
+	return u.base + path + "?" + query.Encode()
+}

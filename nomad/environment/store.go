@@ -1,0 +1,276 @@
+// Package environment stores environments in Nomad: each as a parameterized job that is
+// never dispatched, the template of its runners.
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/turns"
+)
+
+// A Store has the environments of one server. Its methods may be called at once.
+type Store struct {
+	nomad    *connection.Client
+	jobs     job.Config
+	problems *problems.List // says which aren't served
+	writing  turns.Slots    // of writers: one
+
+	mu        sync.Mutex // guards what follows
+	base      *api.Job   // that environments are rendered onto; nil: not read yet
+	templates map[runtime.EnvironmentID]template
+}
+
+// NewStore returns a store. It reads nothing yet.
+func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List) *Store {
+	return &Store{
+		nomad: nomad, jobs: jobs, problems: problems,
+		writing: make(turns.Slots, 1), templates: map[runtime.EnvironmentID]template{},
+	}
+}
+
+// Put implements runtime.Cluster's PutEnvironment. It returns INVALID_INPUT, too, for an
+// environment that the template's driver can't run, and for a template that Nomad refuses.
+func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
+	base, err := s.readBase(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.jobs.RenderTemplate(base, env, 0); err != nil {
+		return err
+	}
+	return s.writing.Do(ctx, func() error { return s.put(ctx, base, env) })
+}
+
+func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment) error {
+	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
+	if err != nil {
+		return err
+	}
+	index, version := uint64(0), uint64(0)
+	if stored != nil {
+		index, version = *stored.JobModifyIndex, *stored.Version+1
+		have, err := s.jobs.ReadEnvironment(stored)
+		switch {
+		case errors.Is(err, job.ErrForeign):
+			return runtime.Errorf(runtime.CodeConflict, "environment %s is another server's", env.ID)
+		case err != nil: // so nobody knows its revision; it is replaced as a whole
+		case have.Revision == env.Revision && have.PoolSize == env.PoolSize && have.SameRunners(env):
+			s.keepTemplate(env, stored)
+			return nil
+		case have.Revision != env.Revision-1:
+			return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, have.Revision)
+		}
+	} else if env.Revision != 1 {
+		return runtime.Errorf(runtime.CodeConflict, "environment %s isn't there", env.ID)
+	}
+	wanted, err := s.jobs.RenderTemplate(base, env, version)
+	if err != nil {
+		return err
+	}
+	err = s.nomad.Call(ctx, fmt.Sprintf("store environment %s", env.ID), func(ctx context.Context) error {
+		_, _, err := s.nomad.API().Jobs().EnforceRegister(wanted, index, connection.Writing(ctx))
+		if err == nil || !connection.Enforced(err) {
+			return refusedInput(err)
+		}
+		// Somebody else was faster, or an attempt of ours that wasn't answered.
+		now, _, infoErr := s.nomad.API().Jobs().Info(*wanted.ID, connection.Query(ctx))
+		switch {
+		case infoErr != nil && !connection.NotFound(infoErr):
+			return infoErr
+		case infoErr == nil && job.SameTemplate(now, wanted):
+			return nil
+		}
+		return runtime.Errorf(runtime.CodeConflict, "environment %s was changed by somebody else", env.ID)
+	})
+	if err == nil {
+		s.keepTemplate(env, wanted)
+		s.problems.Resolve(subject(env.ID))
+	}
+	return err
+}
+
+// refusedInput turns Nomad's refusal of a job into INVALID_INPUT: what a client
+// said led to it.
+func refusedInput(err error) error {
+	if code, text := connection.Status(err); err != nil && !connection.Transient(err) && (code == 500 || code == 400) {
+		return runtime.Invalid("environment", "can't be kept by Nomad: %s", connection.FirstLine(text))
+	}
+	return err
+}
+
+func subject(id runtime.EnvironmentID) string { return "environment " + string(id) }
+
+// Delete implements runtime.Cluster's DeleteEnvironment.
+func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
+	return s.writing.Do(ctx, func() error {
+		err := s.nomad.Call(ctx, fmt.Sprintf("delete environment %s", id), func(ctx context.Context) error {
+			_, _, err := s.nomad.API().Jobs().Deregister(s.jobs.Names().Environment(id), true, connection.Writing(ctx))
+			if connection.NotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err == nil {
+			s.mu.Lock()
+			delete(s.templates, id)
+			s.mu.Unlock()
+			s.problems.Resolve(subject(id))
+		}
+		return err
+	})
+}
+
+// All implements runtime.Cluster's Environments. One that can't be read is left out, and
+// shown as a problem.
+func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
+	var stubs []*api.JobListStub
+	err := s.nomad.Call(ctx, "list environments", func(ctx context.Context) error {
+		q := connection.Query(ctx)
+		q.Prefix = s.jobs.Names().Environments()
+		var err error
+		stubs, _, err = s.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []runtime.Environment
+	for _, stub := range stubs {
+		if stub.ParentID != "" { // somebody dispatched the template
+			continue
+		}
+		env, err := s.readStored(ctx, stub.ID)
+		var e *runtime.Error
+		switch {
+		case err == nil:
+			all = append(all, env)
+			s.problems.Resolve(subject(env.ID))
+		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.As(err, &e) && e.Code == runtime.CodeClusterUnavailable:
+			return nil, err
+		default:
+			s.problems.Report(subject(runtime.EnvironmentID(stub.ID[len(s.jobs.Names().Environments()):])),
+				fmt.Sprintf("its job %s can't be read, so it isn't served: put it again (%v)", stub.ID, err))
+		}
+	}
+	return all, nil
+}
+
+// errNone says that a template job isn't there (any more).
+var errNone = errors.New("it isn't there")
+
+// readStored reads one environment, and keeps the template of its runners.
+func (s *Store) readStored(ctx context.Context, jobID string) (runtime.Environment, error) {
+	stored, err := s.nomad.Job(ctx, jobID)
+	if err != nil {
+		return runtime.Environment{}, err
+	}
+	if stored == nil {
+		return runtime.Environment{}, errNone
+	}
+	env, err := s.jobs.ReadEnvironment(stored)
+	if err == nil {
+		s.keepTemplate(env, stored)
+	}
+	return env, err
+}
+
+// A template is what runners of one revision of an environment are made from.
+type template struct {
+	revision int
+	job      *api.Job // never changed
+}
+
+func (s *Store) keepTemplate(env runtime.Environment, job *api.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.templates[env.ID] = template{env.Revision, job}
+}
+
+// Template returns the template that a runner of env is made from: the stored
+// one of its revision, with all that a person changed in it, else one made anew.
+func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job, error) {
+	s.mu.Lock()
+	t, known := s.templates[env.ID]
+	s.mu.Unlock()
+	if known && t.revision == env.Revision {
+		return t.job, nil
+	}
+	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil {
+		if have, err := s.jobs.ReadEnvironment(stored); err == nil && have.Revision == env.Revision {
+			s.keepTemplate(env, stored)
+			return stored, nil
+		}
+	}
+	base, err := s.readBase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.jobs.RenderTemplate(base, env, 0)
+}
+
+// readBase returns the job that templates are made from. An own one in HCL is
+// parsed by Nomad, once.
+func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
+	s.mu.Lock()
+	base := s.base
+	s.mu.Unlock()
+	if base != nil {
+		return base, nil
+	}
+	base, err := s.jobs.Base(func(hcl string) (*api.Job, error) {
+		parsed := &api.Job{}
+		err := s.nomad.Call(ctx, "parse the template", func(ctx context.Context) error { // ParseHCL takes no context
+			_, err := s.nomad.API().Raw().Write("/v1/jobs/parse", &api.JobsParseRequest{JobHCL: hcl}, parsed, connection.Writing(ctx))
+			return err
+		})
+		return parsed, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.base = base
+	return base, nil
+}
+
+// Check has Nomad validate a runner's job, and returns the driver that it needs; "": it
+// couldn't be rendered.
+func (s *Store) Check(ctx context.Context) (job.Driver, error) {
+	base, err := s.readBase(ctx)
+	if err != nil {
+		return "", err
+	}
+	sample, driver, err := s.jobs.Sample(base)
+	if err != nil {
+		return "", err
+	}
+	if namespace := s.nomad.Namespace(); namespace != "" {
+		sample.Namespace = &namespace // unlike a registration, a validation looks there alone
+	}
+	var answer *api.JobValidateResponse
+	err = s.nomad.Call(ctx, "validate the template", func(ctx context.Context) (err error) {
+		answer, _, err = s.nomad.API().Jobs().Validate(sample, connection.Writing(ctx))
+		return err
+	})
+	if err == nil && answer.Error != "" {
+		err = runtime.Invalid("template", "must be a job that Nomad takes: %s", connection.FirstLine(answer.Error))
+	}
+	return driver, err
+}

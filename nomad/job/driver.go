@@ -1,0 +1,195 @@
+package job
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A taskDriver says how one of Nomad's drivers wants what an environment says.
+type taskDriver struct {
+	user      string
+	contained bool   // the agent is a container's entry point
+	local     string // the task's directory, for alloc exec
+	socket    string // where the agent listens; in raw_exec relative, since a socket's address holds 108 bytes
+	supports  func(runtime.Environment) error
+	configure func(Config, runtime.Environment, map[string]any)
+	disk      func(runtime.Environment) int // MiB that a workspace takes of it
+}
+
+var drivers = map[Driver]taskDriver{
+	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
+	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
+	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, workspaceDisk},
+	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
+}
+
+func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory
+func workspaceDisk(env runtime.Environment) int { return env.Resources.WorkspaceMiB }
+
+func inContainer(env runtime.Environment) error {
+	switch {
+	case env.Image == runtime.DefaultImage:
+		return runtime.Invalid("image", `must name a container image, for example "python:3.12": %q is for a single machine`, env.Image)
+	case env.Isolation == runtime.IsolationNone:
+		return runtime.Invalid("isolation", "must be NAMESPACES, GVISOR or CLUSTER: a container always isolates")
+	}
+	return needsAccess(env)
+}
+
+func inChroot(env runtime.Environment) error {
+	switch {
+	case env.Image != runtime.DefaultImage:
+		return runtime.Invalid("image", "must be %q: the exec driver has no images", runtime.DefaultImage)
+	case env.Isolation == runtime.IsolationGVisor || env.Isolation == runtime.IsolationNone:
+		return runtime.Invalid("isolation", "must be NAMESPACES or CLUSTER with the exec driver")
+	}
+	return needsAccess(env)
+}
+
+func onMachine(env runtime.Environment) error {
+	switch {
+	case env.Image != runtime.DefaultImage:
+		return runtime.Invalid("image", "must be %q: the raw_exec driver has no images", runtime.DefaultImage)
+	case env.Isolation != runtime.IsolationNone && env.Isolation != runtime.IsolationCluster:
+		return runtime.Invalid("isolation", "must be NONE or CLUSTER: raw_exec is unsafe, it keeps runners apart neither from each other nor from the machine")
+	case len(env.Network.ExposedPorts) > 0:
+		return runtime.Invalid("network.exposedPorts", "must be empty with the raw_exec driver: its runners have the machine's own ports")
+	}
+	return nil
+}
+
+func needsAccess(env runtime.Environment) error {
+	if len(env.Network.ExposedPorts) > 0 && !env.Network.Access {
+		return runtime.Invalid("network.exposedPorts", "must be empty without network.access")
+	}
+	return nil
+}
+
+// unnarrowed refuses what Nomad's networks can't be asked for job by job.
+func unnarrowed(n runtime.Network) error {
+	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
+	switch {
+	case len(n.Allow) > 0:
+		return runtime.Invalid("network.allow", "must be empty on Nomad: %s", why)
+	case len(n.AllowNames) > 0:
+		return runtime.Invalid("network.allowNames", "must be empty on Nomad: %s", why)
+	case n.BandwidthMbit > 0:
+		return runtime.Invalid("network.bandwidthMbit", "must be 0 on Nomad: it doesn't limit a job's bandwidth")
+	}
+	return nil
+}
+
+// agentThreads is what the agent's own threads take of a limit of processes.
+const agentThreads = 16
+
+func configureDocker(c Config, env runtime.Environment, config map[string]any) {
+	configureContainer(c, env, config)
+	absent(config, "mount", []map[string]any{tmpfsMount("/workspace", env), tmpfsMount("/tmp", env)})
+}
+
+func tmpfsMount(target string, env runtime.Environment) map[string]any {
+	const sticky = 0o1777
+	return map[string]any{
+		"type": "tmpfs", "target": target, "readonly": false,
+		"tmpfs_options": []map[string]any{{"size": int64(env.Resources.WorkspaceMiB) << 20, "mode": sticky}},
+	}
+}
+
+func configurePodman(c Config, env runtime.Environment, config map[string]any) {
+	configureContainer(c, env, config)
+	options := fmt.Sprintf("size=%dm,mode=1777", env.Resources.WorkspaceMiB)
+	absent(config, "tmpfs", []string{"/workspace:" + options, "/tmp:" + options})
+}
+
+func configureContainer(c Config, env runtime.Environment, config map[string]any) {
+	config["image"] = env.Image
+	config["pids_limit"] = env.Resources.Processes + agentThreads
+	if c.ForcePull {
+		absent(config, "force_pull", true)
+	}
+	if env.Isolation == runtime.IsolationGVisor {
+		absent(config, "runtime", "runsc")
+	}
+	switch {
+	case !env.Network.Access:
+		config["network_mode"] = "none"
+	case c.NetworkMode == "" && len(env.Network.ExposedPorts) > 0: // else the driver joins the group's network
+		labels := make([]string, 0, len(env.Network.ExposedPorts))
+		for _, port := range env.Network.ExposedPorts {
+			labels = append(labels, portLabel(port))
+		}
+		config["ports"] = labels
+	}
+}
+
+// absent sets what an own template leaves open.
+func absent(config map[string]any, key string, value any) {
+	if _, there := config[key]; !there {
+		config[key] = value
+	}
+}
+
+func configureNothing(Config, runtime.Environment, map[string]any) {}
+
+// command has a task run the agent.
+func (d taskDriver) command(agent string, env runtime.Environment, task *api.Task) {
+	args := []string{"serve", "--socket", d.socket, "--workspace", workspaceIn(task)}
+	if Driver(task.Driver) == RawExec && !env.Network.Access {
+		args = append(args, "--no-network") // the agent sees to it: the driver can't
+	}
+	if sharesIPC(task.Config["ipc_mode"]) {
+		args = append(args, "--shared-ipc")
+	}
+	task.Config["args"] = args
+	if d.contained {
+		delete(task.Config, "command")
+		task.Config["entrypoint"] = []string{agent}
+	} else {
+		task.Config["command"] = agent
+	}
+}
+
+// sharesIPC reports whether an own template's task has its objects of System V together
+// with others: another container, or the node. The drivers give it its own by default.
+func sharesIPC(mode any) bool {
+	return mode != nil && mode != "" && mode != "private" && mode != "none"
+}
+
+// sleep has a task without the agent last, unless its template says how.
+func (d taskDriver) sleep(task *api.Task) {
+	if task.Config["command"] != nil || task.Config["entrypoint"] != nil {
+		return
+	}
+	task.Config["args"] = []string{"-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait"}
+	if d.contained {
+		task.Config["entrypoint"] = []string{"/bin/sh"}
+	} else {
+		task.Config["command"] = "/bin/sh"
+	}
+}
+
+// workspaceIn is where the workspace is: /workspace, where the task may make
+// it, or where the agent itself sees to it.
+func workspaceIn(task *api.Task) string {
+	switch {
+	case Driver(task.Driver) == RawExec:
+		return "${NOMAD_TASK_DIR}/workspace"
+	case Driver(task.Driver) == Exec && task.User != "" && task.User != "root":
+		return "/local/workspace"
+	default:
+		return "/workspace"
+	}
+}
+
+// bridge is the command that carries streams to the agent. Alloc exec resolves
+// no variables, unlike a task's command.
+func (d taskDriver) bridge(agent string) []string {
+	if agent == taskAgent {
+		agent = d.local + "/rockpool/" + embedded.ArchivedName
+	}
+	return []string{agent, "bridge", "--socket", d.socket}
+}

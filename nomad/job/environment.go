@@ -1,0 +1,295 @@
+package job
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// maxRecord bounds an environment's record: a task gets its job's meta as
+// variables, of which Linux takes 128 KiB each, and every list has it.
+const maxRecord = 64 << 10
+
+// RenderTemplate returns the job that keeps env, as version of it, and that its
+// runners are made from. It is parameterized, so that Nomad neither runs nor
+// collects it.
+func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version uint64) (*api.Job, error) {
+	job, err := c.render(base, env)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.equip(job, env); err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	if len(record) > maxRecord {
+		return nil, runtime.Invalid("variables", "must be smaller: an environment may take at most %d bytes on Nomad, not %d", maxRecord, len(record))
+	}
+	id := c.Names().Environment(env.ID)
+	job.ID, job.Name = &id, &id
+	job.Type = new(api.JobTypeBatch)
+	job.ParameterizedJob = &api.ParameterizedJobConfig{Payload: "forbidden"}
+	setMeta(job, metaPrefix, c.Prefix)
+	setMeta(job, metaEnvironment, string(record))
+	setMeta(job, metaVersion, strconv.FormatUint(version, 10))
+	return job, nil
+}
+
+func setMeta(job *api.Job, key, value string) {
+	if job.Meta == nil {
+		job.Meta = map[string]string{}
+	}
+	job.Meta[key] = value
+}
+
+var errStopped = errors.New("its job was stopped")
+
+// ErrForeign says that a job is another server's, whose prefix begins with
+// ours.
+var ErrForeign = errors.New("it belongs to another server")
+
+// ReadEnvironment returns the environment that a template job keeps: what its
+// meta says, except that the job itself is believed about what a person may have
+// changed in it: image, resources, exposed ports. Each version that we didn't
+// write counts as a revision that changed runners.
+func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
+	n := c.Names()
+	if owner := job.Meta[metaPrefix]; owner != "" && owner != c.Prefix {
+		return runtime.Environment{}, ErrForeign
+	}
+	if job.Stop != nil && *job.Stop {
+		return runtime.Environment{}, errStopped
+	}
+	env := defaultEnvironment(runtime.EnvironmentID(strings.TrimPrefix(*job.ID, n.Environments())))
+	if err := json.Unmarshal([]byte(job.Meta[metaEnvironment]), &env); err != nil {
+		return env, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+	}
+	if n.Environment(env.ID) != *job.ID {
+		return env, fmt.Errorf("its meta names the environment %q, which must be in a job %q", env.ID, n.Environment(env.ID))
+	}
+	if job.ParameterizedJob == nil {
+		return env, errors.New("it isn't parameterized, so it runs by itself")
+	}
+	group, task, err := runnerTask(job)
+	if err != nil {
+		return env, err
+	}
+	c.adoptResources(&env.Resources, task.Resources)
+	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage { // which stands for an own template's
+		env.Image = image
+	}
+	env.Image = cmp.Or(env.Image, runtime.DefaultImage)
+	env.Network.ExposedPorts = adoptPorts(env.Network.ExposedPorts, group.Networks)
+	env.Revision, env.RunnerRevision = max(env.Revision, 1), max(env.RunnerRevision, 1)
+	if changes := changesByHand(job); changes > 0 {
+		env.Revision += changes
+		env.RunnerRevision = env.Revision
+	}
+	return env, env.Validate()
+}
+
+// defaultEnvironment is what a person needn't say who registers one by hand;
+// its image is the job's.
+func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
+	return runtime.Environment{
+		ID: id, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
+		Isolation: runtime.IsolationCluster, DefaultTimeLimit: runtime.DefaultTimeLimit, OutputLimit: runtime.DefaultOutputLimit,
+	}
+}
+
+// changesByHand returns how many versions of the job are younger than the one
+// that we wrote.
+func changesByHand(job *api.Job) int {
+	written, err := strconv.ParseUint(job.Meta[metaVersion], 10, 32)
+	if err != nil || job.Version == nil || *job.Version < written {
+		return 0
+	}
+	return int(*job.Version - written)
+}
+
+func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
+	if task == nil {
+		return
+	}
+	if task.CPU != nil && *task.CPU > 0 {
+		env.CPUMHz = *task.CPU
+	}
+	limit := task.MemoryMB
+	if task.MemoryMaxMB != nil && *task.MemoryMaxMB > 0 {
+		limit = task.MemoryMaxMB
+	}
+	if limit != nil {
+		env.MemoryMiB = *limit
+	}
+}
+
+// adoptPorts returns the ports that the networks expose, in the order of have.
+func adoptPorts(have []int, networks []*api.NetworkResource) []int {
+	if len(networks) == 0 {
+		return have
+	}
+	exposed := map[int]bool{}
+	var all []int
+	for _, network := range networks {
+		for _, port := range network.DynamicPorts {
+			if port.To > 0 {
+				exposed[port.To] = true
+				all = append(all, port.To)
+			}
+		}
+	}
+	if len(all) == len(have) {
+		same := true
+		for _, port := range have {
+			same = same && exposed[port]
+		}
+		if same {
+			return have
+		}
+	}
+	return all
+}
+
+// RenderRunner returns the job of one runner, made from a template job as it is
+// stored.
+func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (*api.Job, error) {
+	job, err := copyJob(template)
+	if err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	name := c.Names().Runner(id)
+	unserve(job)
+	job.ID, job.Name = &name, &name
+	job.ParameterizedJob = nil
+	job.Priority = new(c.JobPriority(priority))
+	delete(job.Meta, metaVersion)
+	setMeta(job, metaPrefix, c.Prefix)
+	setMeta(job, metaEnvironment, string(record))
+	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
+	if err := c.equip(job, env); err != nil {
+		return nil, err
+	}
+	_, task, err := runnerTask(job)
+	if err != nil {
+		return nil, err
+	}
+	d := drivers[Driver(task.Driver)]
+	how := Way{Task: task.Name, Command: d.bridge(c.agentPath())}
+	if c.Agent.None {
+		how.Command = nil
+		if d.contained {
+			how.Workspace = "/workspace"
+		}
+	}
+	way, err := json.Marshal(how)
+	if err != nil {
+		return nil, err
+	}
+	setMeta(job, metaBridge, string(way))
+	return job, nil
+}
+
+// A Way says how to reach a runner's agent, whatever the settings of the
+// server are by then.
+type Way struct {
+	Task      string   `json:"task"`
+	Command   []string `json:"command,omitempty"`   // none: there is no agent
+	Workspace string   `json:"workspace,omitempty"` // without an agent; "": in the task's directory
+}
+
+// waitingPriority is what the priority of a job is above, for a claim that waits.
+const waitingPriority = 10
+
+// JobPriority returns the priority of a job whose start has p.
+func (c Config) JobPriority(p runtime.Priority) int {
+	if p >= runtime.PriorityWaiting {
+		return c.Priority + waitingPriority
+	}
+	return c.Priority
+}
+
+// StartPriority returns the priority that the start of a job had.
+func (c Config) StartPriority(job int) runtime.Priority {
+	if job >= c.Priority+waitingPriority {
+		return runtime.PriorityWaiting
+	}
+	return runtime.PriorityRefill
+}
+
+// unserve empties the fields that Nomad set.
+func unserve(job *api.Job) {
+	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
+	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
+	job.Payload, job.Dispatched, job.DispatchIdempotencyToken = nil, false, nil
+}
+
+// ReadRunner returns what a runner's job says.
+func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way Way, err error) {
+	r = runtime.Runner{ID: id, State: runtime.RunnerStarting}
+	if err := json.Unmarshal([]byte(meta[metaEnvironment]), &r.Environment); err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+	}
+	if err := json.Unmarshal([]byte(meta[metaBridge]), &way); err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't a task and a command in JSON: %w", metaBridge, err)
+	}
+	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
+	if err != nil {
+		return r, way, fmt.Errorf("its meta %s isn't a time: %w", metaCreated, err)
+	}
+	r.CreatedAt = created
+	return r, way, nil
+}
+
+// SameTemplate reports whether a stored template job keeps the same environment, written
+// as the same version, as one that was to be stored.
+func SameTemplate(stored, wanted *api.Job) bool {
+	return stored.Meta[metaEnvironment] == wanted.Meta[metaEnvironment] && stored.Meta[metaVersion] == wanted.Meta[metaVersion]
+}
+
+// SameRunner reports whether a stored job is the runner's that was to be stored, and not
+// another one's by the same name.
+func SameRunner(stored, wanted *api.Job) bool {
+	return stored.Meta[metaCreated] == wanted.Meta[metaCreated]
+}
+
+// Sample returns a template job for Nomad to validate, and the driver that it needs.
+func (c Config) Sample(base *api.Job) (*api.Job, Driver, error) {
+	_, task, err := runnerTask(base)
+	if err != nil {
+		return nil, "", err
+	}
+	driver := Driver(task.Driver)
+	env := defaultEnvironment("check")
+	env.Revision, env.RunnerRevision = 1, 1
+	env.Image = runtime.DefaultImage
+	if drivers[driver].contained && task.Config["image"] == nil {
+		env.Image = "check:1"
+	}
+	job, err := c.RenderTemplate(base, env, 0)
+	return job, driver, err
+}
+
+// copyJob returns a copy that shares nothing with job.
+func copyJob(job *api.Job) (*api.Job, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Job{}
+	return out, json.Unmarshal(text, out)
+}

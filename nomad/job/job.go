@@ -1,0 +1,239 @@
+// Package job renders environments and runners as Nomad's jobs, and reads what a job says
+// of them. It is pure.
+package job
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/agent/embedded"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// TaskName is the task that the agent is the command of; in an own template
+// with several tasks it must have this name.
+const TaskName = "runner"
+
+// Where an agent that is fetched is in its task.
+const (
+	agentDir  = "local/rockpool"
+	taskAgent = "${NOMAD_TASK_DIR}/rockpool/" + embedded.ArchivedName
+)
+
+// builtIn returns the job that templates are made from where there is no own
+// one.
+func (c Config) builtIn() (*api.Job, error) {
+	task := api.NewTask(TaskName, string(c.Driver))
+	task.Config = map[string]any{}
+	group := api.NewTaskGroup(TaskName, 1).AddTask(task)
+	job := api.NewBatchJob("", "", "", c.Priority)
+	job.Region = nil // the client's
+	job.Datacenters = c.Datacenters
+	job.AddTaskGroup(group)
+	if c.NodePool != "" {
+		job.NodePool = &c.NodePool
+	}
+	for i, text := range c.Constraints {
+		constraint, err := parseConstraint(text)
+		if err != nil {
+			return nil, runtime.Invalid(fmt.Sprintf("constraints.%d", i), "%v", err)
+		}
+		job.Constrain(constraint)
+	}
+	return job, nil
+}
+
+// parseConstraint reads "attribute operator value"; an operator like is_set has
+// no value.
+func parseConstraint(text string) (*api.Constraint, error) {
+	fields := strings.Fields(text)
+	if len(fields) < 2 || !strings.HasPrefix(fields[0], "${") {
+		return nil, fmt.Errorf(`must be like "${attr.kernel.name} = linux", not %q`, text)
+	}
+	return api.NewConstraint(fields[0], fields[1], strings.Join(fields[2:], " ")), nil
+}
+
+// render returns base with all that env says, and what every runner has: no
+// collected logs, a small disk, an agent, bounded restarts. Base isn't changed.
+func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error) {
+	job, err := copyJob(base)
+	if err != nil {
+		return nil, err
+	}
+	group, task, err := runnerTask(job)
+	if err != nil {
+		return nil, err
+	}
+	if task.Config == nil {
+		task.Config = map[string]any{}
+	}
+	if image, ok := task.Config["image"].(string); ok && env.Image == runtime.DefaultImage {
+		env.Image = image // an own template's
+	}
+	d := drivers[Driver(task.Driver)]
+	if env.Runtime != "" {
+		return nil, runtime.Invalid("runtime", "must be empty: on Nomad the driver's own configuration says what makes runners")
+	}
+	if err := d.supports(env); err != nil {
+		return nil, err
+	}
+	if err := unnarrowed(env.Network); err != nil {
+		return nil, err
+	}
+	task.Resources = c.resources(task.Resources, env.Resources)
+	c.bound(group, task)
+	if len(group.Networks) == 0 {
+		group.Networks = c.network(env, Driver(task.Driver))
+	}
+	if group.EphemeralDisk == nil {
+		group.EphemeralDisk = &api.EphemeralDisk{SizeMB: new(smallDisk + d.disk(env))}
+	}
+	if task.User == "" {
+		task.User = c.User
+		task.User = cmp.Or(task.User, d.user)
+	}
+	d.configure(c, env, task.Config)
+	return job, nil
+}
+
+// smallDisk holds the agent, in MiB; Nomad takes no less than 10.
+const smallDisk = 20
+
+// bound sets what a template leaves open that would cost, or never end.
+func (c Config) bound(group *api.TaskGroup, task *api.Task) {
+	if task.LogConfig == nil {
+		// Nobody reads them, and each collector takes 13 MB. Nomad counts their sizes
+		// as disk all the same.
+		task.LogConfig = &api.LogConfig{Disabled: new(true), MaxFiles: new(1), MaxFileSizeMB: new(1)}
+	}
+	if task.KillTimeout == nil {
+		task.KillTimeout = new(2 * time.Second)
+	}
+	if group.RestartPolicy == nil {
+		group.RestartPolicy = &api.RestartPolicy{
+			Attempts: &c.Restarts, Interval: new(10 * time.Minute), Delay: new(time.Second), Mode: new(api.RestartPolicyModeFail),
+		}
+	}
+	if group.ReschedulePolicy == nil {
+		group.ReschedulePolicy = &api.ReschedulePolicy{
+			Attempts: &c.Reschedules, Interval: new(time.Hour), Delay: new(5 * time.Second),
+			DelayFunction: new("constant"), Unlimited: new(false),
+		}
+	}
+}
+
+// resources are env's, and what else a template asks for.
+func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resources {
+	r := &api.Resources{}
+	if have != nil {
+		*r = *have
+	}
+	if r.Cores == nil {
+		r.CPU = &env.CPUMHz
+	}
+	r.MemoryMB = new(max(int(float64(env.MemoryMiB)*c.MemoryReserve), 10)) // Nomad takes no less
+	r.MemoryMaxMB = nil
+	if *r.MemoryMB < env.MemoryMiB {
+		r.MemoryMaxMB = &env.MemoryMiB
+	}
+	return r
+}
+
+// network returns the group's network: none where the driver itself keeps the
+// network away, or gives it.
+func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkResource {
+	n := &api.NetworkResource{Mode: c.NetworkMode}
+	for _, port := range env.Network.ExposedPorts {
+		n.DynamicPorts = append(n.DynamicPorts, api.Port{Label: portLabel(port), To: port})
+	}
+	switch {
+	case driver == RawExec:
+		return nil // it has the machine's
+	case !env.Network.Access && driver == Exec && c.NoNetworkMode != "host":
+		return []*api.NetworkResource{{Mode: c.NoNetworkMode}}
+	case !env.Network.Access:
+		return nil
+	case n.Mode == "" && len(n.DynamicPorts) == 0:
+		return nil
+	}
+	return []*api.NetworkResource{n}
+}
+
+func portLabel(port int) string { return "p" + strconv.Itoa(port) }
+
+// equip gives a task the agent of now: a template may be older than the
+// server.
+func (c Config) equip(job *api.Job, env runtime.Environment) error {
+	_, task, err := runnerTask(job)
+	if err != nil {
+		return err
+	}
+	if task.Config == nil {
+		task.Config = map[string]any{}
+	}
+	if c.Agent.None {
+		drivers[Driver(task.Driver)].sleep(task)
+		return nil
+	}
+	if c.Agent.Path == "" {
+		own := func(a *api.TaskArtifact) bool { return a.RelativeDest != nil && *a.RelativeDest == agentDir }
+		task.Artifacts = slices.DeleteFunc(task.Artifacts, own)
+		task.Artifacts = append(task.Artifacts, &api.TaskArtifact{
+			GetterSource:  &c.Agent.URL,
+			GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
+			GetterMode:    new("dir"),
+			RelativeDest:  new(agentDir),
+		})
+		if c.Agent.Arch != "" {
+			const arch = "${attr.cpu.arch}"
+			pinned := false
+			for _, constraint := range task.Constraints {
+				pinned = pinned || constraint.LTarget == arch
+			}
+			if !pinned {
+				task.Constrain(api.NewConstraint(arch, "=", c.Agent.Arch))
+			}
+		}
+	}
+	drivers[Driver(task.Driver)].command(c.agentPath(), env, task)
+	return nil
+}
+
+// agentPath is where the agent is in a task.
+func (c Config) agentPath() string {
+	if c.Agent.Path != "" {
+		return c.Agent.Path
+	}
+	return taskAgent
+}
+
+// runnerTask returns the task that a runner's agent is in, of a driver that is
+// known.
+func runnerTask(job *api.Job) (*api.TaskGroup, *api.Task, error) {
+	if len(job.TaskGroups) != 1 {
+		return nil, nil, fmt.Errorf("the job must have one group, not %d", len(job.TaskGroups))
+	}
+	group := job.TaskGroups[0]
+	var found *api.Task
+	for _, task := range group.Tasks {
+		if task.Name == TaskName || len(group.Tasks) == 1 {
+			found = task
+		}
+	}
+	switch {
+	case found == nil:
+		return nil, nil, fmt.Errorf("the job must have one task, or one that is named %q", TaskName)
+	case group.Count != nil && *group.Count != 1:
+		return nil, nil, fmt.Errorf("the group's count must be 1, not %d", *group.Count)
+	}
+	if _, known := drivers[Driver(found.Driver)]; !known {
+		return nil, nil, fmt.Errorf("the task's driver must be docker, podman, exec or raw_exec, not %q", found.Driver)
+	}
+	return group, found, nil
+}

@@ -1,0 +1,36 @@
+package listing
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/nomad/group"
+)
+
+// Lists go on for a part of the time, unless they take so long that somebody
+// would wait for them.
+func TestRoundsLeaveTime(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: MostGap, time.Minute: time.Minute,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var g group.Group
+			var began []time.Time
+			r := NewRounds(&g, func(context.Context) error {
+				began = append(began, time.Now())
+				time.Sleep(took)
+				return nil
+			})
+			for range 3 {
+				if err := r.Join(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if every := began[2].Sub(began[1]); every != want {
+				t.Errorf("looks of %v begin every %v, want %v", took, every, want)
+			}
+		})
+	}
+}

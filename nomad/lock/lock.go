@@ -1,0 +1,178 @@
+// Package lock has one server at a time own what is under one prefix in Nomad, by a lock in
+// one of Nomad's variables.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/problems"
+)
+
+// standbyPause is how often a standby tries whether the owner is gone.
+const standbyPause = time.Second
+
+// releaseWithin bounds what is done for the lock once the server is to end.
+const releaseWithin = 2 * time.Second
+
+// ErrLost says that another server may own the prefix by now.
+var ErrLost = errors.New("another server may have taken over: this one could not renew its lock in Nomad in time")
+
+// A Lock is the one of a prefix.
+type Lock struct {
+	Nomad  *connection.Client
+	Prefix string
+	Path   string        // of the variable
+	TTL    time.Duration // after which a standby takes over from a server that is dead
+	// Dir keeps the lock's id, so that a server that was killed goes on at once when it is
+	// started again; "": it is kept nowhere.
+	Dir      string
+	Logger   *zap.Logger
+	Problems *problems.List // says why the lock isn't held yet
+}
+
+// subject is what a problem of the lock is about.
+const subject = "lock"
+
+// A Held is a lock that was acquired.
+type Held struct {
+	lock     Lock
+	variable *api.Variable
+	since    time.Time // it can't have begun before
+}
+
+// Acquire waits until no other server has the lock, and takes it. Renew it from then on.
+func (l Lock) Acquire(ctx context.Context) (*Held, error) {
+	wanted := &api.Variable{
+		Path:  l.Path,
+		Items: api.VariableItems{"owner": hostname()},
+		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
+	}
+	for {
+		since := time.Now()
+		variable, err := l.acquireOnce(ctx, wanted)
+		held := &Held{l, variable, since}
+		switch code, _ := connection.Status(err); {
+		case err == nil && ctx.Err() != nil:
+			held.Release()
+			return nil, context.Cause(ctx)
+		case err == nil:
+			l.Problems.Resolve(subject)
+			l.keepID(variable.Lock.ID)
+			return held, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case code == http.StatusConflict:
+			wanted.Lock.ID = "" // it was lost meanwhile
+			l.Problems.Report(subject, fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", l.Prefix))
+		default:
+			l.Problems.Report(subject, l.Nomad.Explain("own "+l.Prefix, err).Error())
+		}
+		if err := backoff.Sleep(ctx, standbyPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// acquireOnce tries to get the lock, for a moment longer than ctx: a lock whose answer
+// isn't read has no known id, and would be in every server's way until its TTL.
+func (l Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Variable, error) {
+	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseWithin, cancel) })
+	defer stop()
+	var lock *api.VariableLock
+	err := l.Nomad.Attempt(calling, func(ctx context.Context) error {
+		answer, _, err := l.Nomad.API().Variables().AcquireLock(wanted, connection.Writing(ctx))
+		if err == nil && answer != nil {
+			lock = answer.Lock
+		}
+		return err
+	})
+	if err == nil && lock == nil {
+		err = errors.New("no lock came with Nomad's answer: is it 1.7 or newer?")
+	}
+	return &api.Variable{Path: wanted.Path, Lock: lock}, err
+}
+
+// Renew renews the lock until ctx ends, or until it isn't certain any more that it is held,
+// and returns ErrLost no later than that.
+func (h *Held) Renew(ctx context.Context) error {
+	ttl := h.lock.TTL
+	end := h.since.Add(ttl)
+	for {
+		if err := backoff.Sleep(ctx, min(ttl/5, time.Until(end))); err != nil {
+			return err
+		}
+		began := time.Now()
+		err := h.renewOnce(ctx, end)
+		code, _ := connection.Status(err)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			end = began.Add(ttl)
+		case code == http.StatusConflict, !time.Now().Before(end):
+			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server doesn't own %q in Nomad any more", h.lock.Prefix)
+		default:
+			h.lock.Logger.Warn("the lock in Nomad could not be renewed yet", zap.Error(h.lock.Nomad.Redact(err)))
+		}
+	}
+}
+
+func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	_, _, err := h.lock.Nomad.API().Variables().RenewLock(h.variable, connection.Writing(ctx))
+	return err
+}
+
+// Release lets a standby take over at once. Call it once, after Renew has returned.
+func (h *Held) Release() {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+	defer cancel()
+	if _, _, err := h.lock.Nomad.API().Variables().ReleaseLock(h.variable, connection.Writing(ctx)); err != nil {
+		h.lock.Logger.Info("the lock in Nomad wasn't released; it ends by itself", zap.Error(h.lock.Nomad.Redact(err)))
+	}
+	h.lock.keepID("")
+}
+
+func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
+
+// lastID returns the lock that the last server with this directory held.
+func (l Lock) lastID() string {
+	if l.Dir == "" {
+		return ""
+	}
+	text, _ := os.ReadFile(l.file())
+	return strings.TrimSpace(string(text))
+}
+
+func (l Lock) keepID(id string) {
+	if l.Dir == "" {
+		return
+	}
+	if err := os.WriteFile(l.file(), []byte(id+"\n"), 0o600); err != nil {
+		l.Logger.Warn("the lock's id can't be kept: a restart may wait for the lock to end", zap.Error(err))
+	}
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}

@@ -1,0 +1,94 @@
+package outcome
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Events returns what happened to the tasks of allocations, and the other events, in the
+// order of their times: the latest.
+func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) []runtime.TaskEvent {
+	var all []runtime.TaskEvent
+	for _, a := range allocations {
+		for _, task := range a.TaskStates {
+			for _, event := range task.Events {
+				all = append(all, translate(event)...)
+			}
+		}
+	}
+	all = append(all, others...)
+	slices.SortStableFunc(all, func(a, b runtime.TaskEvent) int { return a.At.Compare(b.At) })
+	all = slices.CompactFunc(all, func(a, b runtime.TaskEvent) bool { return a.Kind == b.Kind && a.Detail == b.Detail })
+	return all[max(0, len(all)-runtime.KeptTaskEvents):]
+}
+
+// translate returns an event of a task as clients get it: without Nomad's texts, which may
+// name paths of a node.
+func translate(event *api.TaskEvent) []runtime.TaskEvent {
+	told := runtime.TaskEvent{At: time.Unix(0, event.Time)}
+	switch event.Type {
+	case api.TaskNotRestarting, api.TaskKilled:
+		return nil // others tell the same
+	case api.TaskReceived:
+		told.Kind = runtime.TaskPlaced
+	case api.TaskSetup, api.TaskBuildingTaskDir:
+		told.Kind = runtime.TaskPreparing
+	case api.TaskDownloadingArtifacts:
+		told.Kind = runtime.TaskFetching
+	case api.TaskStarted:
+		told.Kind = runtime.TaskStarted
+	case api.TaskRestarting:
+		told.Kind, told.Detail = runtime.TaskRestarting, delay(event.Details["start_delay"])
+	case api.TaskKilling:
+		told.Kind = runtime.TaskStopping
+	case api.TaskTerminated:
+		told.Kind, told.Detail = runtime.TaskExited, exit(event)
+		if event.Details["oom_killed"] == "true" {
+			told.Kind, told.Detail = runtime.TaskOutOfMemory, ""
+		}
+	case api.TaskDriverFailure:
+		told.Kind, told.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {
+			told.Detail = "its driver couldn't get its image" // docker, podman
+		}
+	case api.TaskSetupFailure:
+		told.Kind, told.Detail = runtime.TaskStartFailed, "its node couldn't make what it needs"
+	case api.TaskArtifactDownloadFailed:
+		told.Kind, told.Detail = runtime.TaskStartFailed, "its node couldn't fetch its agent from this server"
+	case api.TaskFailedValidation:
+		told.Kind, told.Detail = runtime.TaskStartFailed, "its node doesn't take its task"
+	case api.TaskDriverMessage:
+		if !strings.Contains(strings.ToLower(event.DisplayMessage), "image") {
+			return nil
+		}
+		told.Kind = runtime.TaskFetching
+	default:
+		told.Kind, told.Detail = runtime.TaskOther, "Nomad calls it "+connection.FirstLine(event.Type)
+	}
+	return []runtime.TaskEvent{told}
+}
+
+// exit returns how a task's process ended.
+func exit(event *api.TaskEvent) string {
+	if signal := event.Details["signal"]; signal != "" && signal != "0" {
+		return "by signal " + signal
+	}
+	return "with exit code " + cmp.Or(event.Details["exit_code"], "0")
+}
+
+// delay says how long Nomad waits, which it tells in nanoseconds.
+func delay(text string) string {
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return ""
+	}
+	return "in " + time.Duration(ns).Round(time.Millisecond).String()
+}

@@ -1,0 +1,113 @@
+package outcome
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/job"
+)
+
+// explain says what the evaluations of one runner that has no allocation tell:
+// why it waits, or with over why it will never get one. They may come in any
+// order.
+func explain(evals []*api.Evaluation) (reason string, over bool) {
+	if len(evals) == 0 {
+		return "", false
+	}
+	slices.SortFunc(evals, func(a, b *api.Evaluation) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	over = true
+	for _, e := range evals {
+		if e.Status == api.EvalStatusPending || e.Status == api.EvalStatusBlocked {
+			over = false
+		}
+	}
+	for _, e := range evals {
+		if text := Explain(e); text != "" {
+			return text, over
+		}
+	}
+	return "", over
+}
+
+// Explain says what is wrong with one evaluation; "": nothing.
+func Explain(e *api.Evaluation) string {
+	placement := explainPlacement(e.FailedTGAllocs)
+	if e.QuotaLimitReached != "" {
+		placement = fmt.Sprintf("the quota %s is used up", e.QuotaLimitReached)
+	}
+	switch e.Status {
+	case api.EvalStatusBlocked:
+		return cmp.Or(placement, e.StatusDescription, "it waits for room")
+	case api.EvalStatusFailed:
+		return "Nomad's scheduler gave up: " + cmp.Or(e.StatusDescription, placement, "it doesn't say why")
+	case api.EvalStatusCancelled:
+		return cmp.Or(placement, e.StatusDescription, "its evaluation was cancelled")
+	default:
+		return placement
+	}
+}
+
+// explainPlacement says what kept the task groups from being placed, in words
+// like: "memory exhausted on 2 nodes (3 nodes evaluated, 1 filtered, 2
+// exhausted)".
+func explainPlacement(failed map[string]*api.AllocationMetric) string {
+	var all []string
+	for _, group := range slices.Sorted(maps.Keys(failed)) {
+		if m := failed[group]; m != nil {
+			text := explainMetric(m)
+			if group != job.TaskName {
+				text = "group " + group + ": " + text
+			}
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func explainMetric(m *api.AllocationMetric) string {
+	var causes []string
+	each := func(format string, counts map[string]int) {
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			causes = append(causes, fmt.Sprintf(format, name, nodes(counts[name])))
+		}
+	}
+	each("%s exhausted on %s", m.DimensionExhausted)
+	each("quota %s exhausted (%s)", tally(m.QuotaExhausted))
+	each("%s filters %s", m.ConstraintFiltered)
+	each("class %s is full on %s", m.ClassExhausted)
+	each("class %s is filtered on %s", m.ClassFiltered)
+	if len(causes) == 0 && m.NodesEvaluated == 0 {
+		available := 0
+		for _, n := range m.NodesAvailable {
+			available += n
+		}
+		if available == 0 {
+			return "no node is ready and eligible in the job's datacenters and pool"
+		}
+	}
+	if len(causes) == 0 {
+		causes = []string{"no node fits"}
+	}
+	return fmt.Sprintf("%s (%s evaluated, %d filtered, %d exhausted)",
+		strings.Join(causes, ", "), nodes(m.NodesEvaluated), m.NodesFiltered, m.NodesExhausted)
+}
+
+func tally(names []string) map[string]int {
+	counts := map[string]int{}
+	for _, name := range names {
+		counts[name]++
+	}
+	return counts
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}

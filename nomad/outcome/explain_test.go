@@ -1,0 +1,57 @@
+package outcome
+
+import (
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/job"
+)
+
+func TestEvaluationsAreExplained(t *testing.T) {
+	full := map[string]*api.AllocationMetric{job.TaskName: {
+		NodesEvaluated: 3, NodesFiltered: 1, NodesExhausted: 2,
+		ConstraintFiltered: map[string]int{"missing drivers": 1},
+		DimensionExhausted: map[string]int{"memory": 2, "cpu": 1},
+		ClassExhausted:     map[string]int{"large": 2},
+		QuotaExhausted:     []string{"cpu", "cpu"},
+	}}
+	const fullText = "cpu exhausted on 1 node, memory exhausted on 2 nodes, quota cpu exhausted (2 nodes), " +
+		"missing drivers filters 1 node, class large is full on 2 nodes (3 nodes evaluated, 1 filtered, 2 exhausted)"
+	for name, test := range map[string]struct {
+		evals  []*api.Evaluation
+		reason string
+		over   bool
+	}{
+		"none yet": {nil, "", false},
+		"pending":  {[]*api.Evaluation{{Status: api.EvalStatusPending}}, "", false},
+		"complete, and nothing placed": {
+			[]*api.Evaluation{{Status: api.EvalStatusComplete}}, "", true},
+		"complete, and blocked": {[]*api.Evaluation{
+			{CreateIndex: 1, Status: api.EvalStatusComplete, FailedTGAllocs: full},
+			{CreateIndex: 2, Status: api.EvalStatusBlocked, FailedTGAllocs: full},
+		}, fullText, false},
+		"blocked without a word": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, "it waits for room", false},
+		"the youngest counts": {[]*api.Evaluation{
+			{CreateIndex: 5, Status: api.EvalStatusBlocked, StatusDescription: "new"},
+			{CreateIndex: 2, Status: api.EvalStatusCancelled, StatusDescription: "old"},
+		}, "new", false},
+		"failed": {[]*api.Evaluation{{Status: api.EvalStatusFailed, StatusDescription: "maximum attempts reached (5)"}},
+			"Nomad's scheduler gave up: maximum attempts reached (5)", true},
+		"failed, and to be followed": {[]*api.Evaluation{
+			{CreateIndex: 1, Status: api.EvalStatusFailed, StatusDescription: "evaluation reached delivery limit (3)"},
+			{CreateIndex: 2, Status: api.EvalStatusPending},
+		}, "Nomad's scheduler gave up: evaluation reached delivery limit (3)", false},
+		"cancelled": {[]*api.Evaluation{{Status: api.EvalStatusCancelled}}, "its evaluation was cancelled", true},
+		"a quota":   {[]*api.Evaluation{{Status: api.EvalStatusBlocked, QuotaLimitReached: "small"}}, "the quota small is used up", false},
+		"no node": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{job.TaskName: {
+			NodesAvailable: map[string]int{"dc1": 0}}}}}, "no node is ready and eligible in the job's datacenters and pool", false},
+		"another group": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{"g": {
+			NodesEvaluated: 1, NodesFiltered: 1, NodesAvailable: map[string]int{"dc1": 1}, ClassFiltered: map[string]int{"x": 1}}}}},
+			"group g: class x is filtered on 1 node (1 node evaluated, 1 filtered, 0 exhausted)", false},
+	} {
+		if reason, over := explain(test.evals); reason != test.reason || over != test.over {
+			t.Errorf("%s: %q, %t, want %q, %t", name, reason, over, test.reason, test.over)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package outcome
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// EvaluationIDs are the ids that clients get, by Nomad's own; that of "" is "".
+type EvaluationIDs map[string]runtime.EvaluationID
+
+// IdentifyEvaluations returns the ids of evaluations.
+func IdentifyEvaluations(evaluations []*api.Evaluation) EvaluationIDs {
+	ids := EvaluationIDs{"": ""}
+	for _, e := range evaluations {
+		ids[e.ID] = runtime.EvaluationID(sortable(e.CreateIndex, e.ID))
+	}
+	return ids
+}
+
+// sortable is an id of Nomad's, which are random, so that ids made later sort
+// later.
+func sortable(index uint64, id string) string { return fmt.Sprintf("%016x-%s", index, id) }
+
+// Evaluation returns one as clients get it, without its runner, environment and page.
+func (ids EvaluationIDs) Evaluation(e *api.Evaluation) runtime.Evaluation {
+	told := runtime.Evaluation{
+		ID: ids[e.ID], Type: runtime.EvaluationPlace, Priority: e.Priority,
+		Trigger: cmp.Or(triggers[e.TriggeredBy], runtime.TriggerOther), Status: cmp.Or(statuses[e.Status], runtime.EvaluationPending),
+		Reason: Explain(e), PreviousID: ids[e.PreviousEval], NextID: cmp.Or(ids[e.BlockedEval], ids[e.NextEval]),
+		CreatedAt: time.Unix(0, e.CreateTime), WaitUntil: e.WaitUntil,
+	}
+	if told.Trigger == runtime.TriggerDeregister {
+		told.Type = runtime.EvaluationStop
+	}
+	for _, queued := range e.QueuedAllocations {
+		told.Queued += queued
+	}
+	if told.Status != runtime.EvaluationPending && told.Status != runtime.EvaluationBlocked {
+		told.EndedAt = time.Unix(0, e.ModifyTime)
+	}
+	return told
+}
+
+// triggers are what Nomad says made an evaluation.
+var triggers = map[string]runtime.EvaluationTrigger{
+	"job-register":           runtime.TriggerRegister,
+	"job-deregister":         runtime.TriggerDeregister,
+	"alloc-failure":          runtime.TriggerAllocationLost,
+	"alloc-stop":             runtime.TriggerAllocationLost,
+	"max-disconnect-timeout": runtime.TriggerAllocationLost,
+	"queued-allocs":          runtime.TriggerNoRoom,
+	"max-plan-attempts":      runtime.TriggerNoRoom,
+	"failed-follow-up":       runtime.TriggerFailedFollowUp,
+	"node-update":            runtime.TriggerNodeChanged,
+	"node-drain":             runtime.TriggerNodeChanged,
+	"reconnect":              runtime.TriggerNodeChanged,
+	"preemption":             runtime.TriggerPreempted,
+}
+
+var statuses = map[string]runtime.EvaluationStatus{
+	api.EvalStatusBlocked:   runtime.EvaluationBlocked,
+	api.EvalStatusPending:   runtime.EvaluationPending,
+	api.EvalStatusComplete:  runtime.EvaluationComplete,
+	api.EvalStatusFailed:    runtime.EvaluationFailed,
+	api.EvalStatusCancelled: runtime.EvaluationCancelled,
+}
+
+// Allocation returns one of a runner, whose agent was ready as told, as clients get it,
+// without its evaluation.
+func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) runtime.Allocation {
+	told := runtime.Allocation{
+		ID: runtime.AllocationID(sortable(a.CreateIndex, a.ID)), RunnerID: r.ID, EnvironmentID: r.Environment.ID,
+		Resources: r.Environment.Resources, Desired: runtime.DesiredRun, Status: runtime.AllocationPending, CreatedAt: time.Unix(0, a.CreateTime),
+	}
+	if a.DesiredStatus != api.AllocDesiredStatusRun {
+		told.Desired = runtime.DesiredStop
+	}
+	if ready != nil && ready.Allocation == a.ID {
+		told.RunningAt = ready.At
+	}
+	switch a.ClientStatus {
+	case api.AllocClientStatusRunning:
+		if !told.RunningAt.IsZero() {
+			told.Status = runtime.AllocationRunning
+		}
+	case api.AllocClientStatusComplete:
+		told.Status = runtime.AllocationComplete
+	case api.AllocClientStatusFailed:
+		told.Status, told.Message = runtime.AllocationFailed, taskEnd(a)
+	case api.AllocClientStatusLost:
+		told.Status, told.Message = runtime.AllocationLost, "its node was lost"
+	case api.AllocClientStatusUnknown:
+		told.Status, told.Message = runtime.AllocationLost, "its node is disconnected"
+	}
+	if over(a) {
+		told.EndedAt = time.Unix(0, a.ModifyTime)
+	}
+	return told
+}
+
+// LastAllocations returns those of a runner that was removed now: Nomad forgets them with
+// its job.
+func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Readiness, now time.Time) []runtime.Allocation {
+	last := make([]runtime.Allocation, 0, len(all))
+	for _, a := range all {
+		told := Allocation(a, r, ready)
+		told.Desired = runtime.DesiredStop
+		if told.Status == runtime.AllocationPending || told.Status == runtime.AllocationRunning {
+			told.Status = runtime.AllocationComplete
+		}
+		if told.EndedAt.IsZero() {
+			told.EndedAt = now
+		}
+		last = append(last, told)
+	}
+	return last
+}

@@ -1,0 +1,144 @@
+// Package record keeps what has to last of a runner in one of Nomad's variables: that it
+// was ready, and its claim.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Record is what a runner's variable says. It is made when the runner's agent
+// has answered, and each later write is a claim, so that the list of variables,
+// which has no contents, tells idle runners from claimed ones.
+type Record struct {
+	Environment runtime.EnvironmentID
+	Allocation  string
+	Restarts    uint64
+	Claim       runtime.Claim
+	Index       uint64 // of this write
+	Created     uint64 // of the first
+	At          time.Time
+}
+
+func (r Record) variable(path string) (*api.Variable, error) {
+	items := api.VariableItems{
+		"environment": string(r.Environment), "allocation": r.Allocation, "restarts": strconv.FormatUint(r.Restarts, 10),
+	}
+	if r.Claim.Held() {
+		text, err := json.Marshal(r.Claim)
+		if err != nil {
+			return nil, err
+		}
+		items["claim"] = string(text)
+	}
+	return &api.Variable{Path: path, Items: items, ModifyIndex: r.Index}, nil
+}
+
+// readVariable returns what a variable says. A claim that can't be read counts
+// as one that nobody can renew.
+func readVariable(v *api.Variable) Record {
+	r := Record{
+		Environment: runtime.EnvironmentID(v.Items["environment"]), Allocation: v.Items["allocation"],
+		Index: v.ModifyIndex, Created: v.CreateIndex, At: time.Unix(0, v.CreateTime),
+	}
+	r.Restarts, _ = strconv.ParseUint(v.Items["restarts"], 10, 64)
+	if text, claimed := v.Items["claim"]; claimed && json.Unmarshal([]byte(text), &r.Claim) != nil {
+		r.Claim = runtime.Claim{Epoch: 1 << 30, InactivityTimeout: time.Minute, ExpiresAt: time.Unix(0, v.ModifyTime).Add(time.Minute)}
+	}
+	return r
+}
+
+// A Store has the records of one server's runners. It keeps nothing itself, so its methods
+// may be called at once.
+type Store struct {
+	nomad *connection.Client
+	names job.Names
+}
+
+// NewStore returns that of the runners with some names.
+func NewStore(nomad *connection.Client, names job.Names) Store { return Store{nomad, names} }
+
+// Read returns a runner's record, or nil if there is none.
+func (s Store) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
+	var found *Record
+	err := s.nomad.Call(ctx, "read the claim of runner "+string(id), func(ctx context.Context) error {
+		v, _, err := s.nomad.API().Variables().Peek(s.names.Claim(id), connection.Query(ctx))
+		if err == nil && v != nil {
+			found = new(readVariable(v))
+		}
+		return err
+	})
+	return found, err
+}
+
+// readAtOnce is how many records are read together.
+const readAtOnce = 8
+
+// ReadAll returns the records of runners, without those that aren't there.
+func (s Store) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime.RunnerID]Record, error) {
+	read := make([]*Record, len(ids))
+	var g errgroup.Group
+	g.SetLimit(readAtOnce)
+	for i, id := range ids {
+		g.Go(func() (err error) {
+			read[i], err = s.Read(ctx, id)
+			return err
+		})
+	}
+	err := g.Wait()
+	all := map[runtime.RunnerID]Record{}
+	for i, id := range ids {
+		if read[i] != nil {
+			all[id] = *read[i]
+		}
+	}
+	return all, err
+}
+
+// Write stores r if what is stored has r's index (0: nothing is stored),
+// and returns what is stored then, if anything, and whether it is r.
+func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored Record, done bool, err error) {
+	v, err := r.variable(s.names.Claim(id))
+	if err != nil {
+		return r, false, err
+	}
+	err = s.nomad.Call(ctx, "store the claim of runner "+string(id), func(ctx context.Context) error {
+		now, _, err := s.nomad.API().Variables().CheckedUpdate(v, connection.Writing(ctx))
+		var conflict api.ErrCASConflict
+		switch {
+		case err == nil:
+			stored, done = r, true
+			stored.Index, stored.Created, stored.At = now.ModifyIndex, now.CreateIndex, time.Unix(0, now.CreateTime)
+			return nil
+		case errors.As(err, &conflict) && conflict.Conflict != nil:
+			// It may be what an earlier attempt stored without an answer.
+			stored = readVariable(conflict.Conflict)
+			done = stored.Index > 0 && stored.Allocation == r.Allocation && stored.Claim.Equal(r.Claim)
+			return nil
+		default:
+			return err
+		}
+	})
+	return stored, done, err
+}
+
+// Delete deletes a runner's record; one that isn't there is success.
+func (s Store) Delete(ctx context.Context, id runtime.RunnerID) error {
+	return s.nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
+		_, err := s.nomad.API().Variables().Delete(s.names.Claim(id), connection.Writing(ctx))
+		if connection.NotFound(err) {
+			return nil
+		}
+		return err
+	})
+}

@@ -1,0 +1,312 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A refresher reads the truth again: Runners answers what it finds.
+type refresher struct {
+	*listing.Rounds
+	due    chan struct{} // capacity 1: Run is to refresh
+	synced chan struct{} // closed when this server owns what is Nomad's, and has refreshed once
+}
+
+// recently waits for a refresh, unless there was one half a second ago.
+func (r *refresher) recently(ctx context.Context) error {
+	if r.Since() <= listing.MostGap {
+		return nil
+	}
+	return r.Join(ctx)
+}
+
+// soon has Run refresh.
+func (r *refresher) soon() {
+	select {
+	case r.due <- struct{}{}:
+	default:
+	}
+}
+
+// first reports whether this was the first refresh, and lets all calls in. One goroutine
+// calls it.
+func (r *refresher) first() bool {
+	select {
+	case <-r.synced:
+		return false
+	default:
+		close(r.synced)
+		return true
+	}
+}
+
+// keepFresh refreshes whenever something may have changed, and at an interval, and warms
+// the runners that can be.
+func (c *Cluster) keepFresh(ctx context.Context) error {
+	tick := time.NewTicker(c.config.Relist)
+	defer tick.Stop()
+	p := connection.Backoff()
+	for {
+		err := c.refresher.Join(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			if err := p.Wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		p.Reset()
+		if c.refresher.first() {
+			c.changes.Send("")
+		}
+		select {
+		case <-c.refresher.due:
+		case <-tick.C:
+			c.nodes.Outdate()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// refresh is one round of the refresher.
+func (c *Cluster) refresh(ctx context.Context) error {
+	l, err := c.list(ctx)
+	if err == nil {
+		err = c.nodes.Refresh(ctx)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			c.problems.Report(nomadSubject, err.Error())
+		}
+		return err
+	}
+	c.problems.Resolve(nomadSubject)
+	f := c.apply(l)
+	for id, err := range f.unreadable {
+		c.problems.Report(runnerSubject(id), fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", c.names().Runner(id), err))
+	}
+	c.problems.ResolveFunc(func(subject string) bool { // somebody has stopped its job
+		id, ok := strings.CutPrefix(subject, runnerSubject(""))
+		return ok && f.unreadable[runtime.RunnerID(id)] == nil
+	})
+	for id, failed := range f.failed {
+		for _, a := range failed {
+			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", outcome.Failure(a)))
+		}
+	}
+	for env := range f.changed {
+		c.changes.Send(env)
+	}
+	c.warmAll()
+	return nil
+}
+
+// A truth is a listing, and what is needed to compare it with what is known.
+type truth struct {
+	*listing.Listing
+	begun  int                                // changes of ours before it
+	claims map[runtime.RunnerID]record.Record // of the variables that moved
+}
+
+func (c *Cluster) list(ctx context.Context) (*truth, error) {
+	t := &truth{}
+	waiting := false
+	c.runners.mu.Lock()
+	t.begun = c.runners.change
+	highest := c.runners.highest
+	for _, e := range c.runners.entries {
+		waiting = waiting || e.runner.State == runtime.RunnerStarting && e.allocation == "" && e.registered > 0
+	}
+	c.runners.mu.Unlock()
+	var err error
+	if t.Listing, err = c.reader.Read(ctx, waiting, highest); err != nil {
+		return nil, err
+	}
+	t.claims, err = c.records.ReadAll(ctx, c.moved(t.Listing))
+	return t, err
+}
+
+// moved returns the runners whose variables were written since they were last read,
+// and more than once: the first time says only that the runner was ready. That
+// is enough, unless its task was restarted before or after.
+func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
+	var moved []runtime.RunnerID
+	c.runners.mu.Lock()
+	defer c.runners.mu.Unlock()
+	for id, v := range l.Variables {
+		e := c.runners.entries[id]
+		claimed := v.ModifyIndex > v.CreateIndex
+		orphan := e == nil && l.Jobs[id] == nil // then nothing else says its environment
+		found := e == nil || e.ready == nil     // by a server that didn't see it ready
+		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return outcome.Restarts(a) > 0 })
+		if (claimed && (e == nil || v.ModifyIndex > e.variable)) || orphan || again {
+			moved = append(moved, id)
+		}
+	}
+	return moved
+}
+
+// found is what was new in a listing.
+type found struct {
+	changed    map[runtime.EnvironmentID]bool // whose runners did
+	unreadable map[runtime.RunnerID]error
+	failed     map[runtime.RunnerID][]*api.AllocationListStub
+}
+
+// apply has the runners be what a listing says, and returns what was new.
+func (c *Cluster) apply(t *truth) found {
+	f := found{map[runtime.EnvironmentID]bool{}, map[runtime.RunnerID]error{}, map[runtime.RunnerID][]*api.AllocationListStub{}}
+	r := &c.runners
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, stub := range t.Jobs {
+		if r.entries[id] != nil || r.removed[id] > 0 {
+			continue
+		}
+		if err := c.adopt(id, stub); err != nil {
+			f.unreadable[id] = err
+		}
+	}
+	for id := range t.Variables {
+		if claim, read := t.claims[id]; read && r.entries[id] == nil && t.Jobs[id] == nil && r.removed[id] == 0 {
+			r.adoptOrphan(id, claim)
+		}
+	}
+	for id, e := range r.entries {
+		if failed := outcome.NewFailures(e.allocations, t.Allocations[id]); e.registered > 0 && len(failed) > 0 {
+			f.failed[id] = failed
+		}
+		if c.applyTo(e, t) {
+			f.changed[e.runner.Environment.ID] = true
+		}
+	}
+	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
+	return f
+}
+
+// adopt adds a runner of an earlier server. The caller holds mu.
+func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
+	r, way, err := job.ReadRunner(id, stub.Meta)
+	if err != nil {
+		return err
+	}
+	r.URL = c.nomad.Pages.Job(stub.ID)
+	c.runners.entries[id] = &entry{
+		recorded: closed(), runner: r, way: way, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
+	}
+	return nil
+}
+
+// adoptOrphan adds a runner that was ready, and whose job was purged while
+// no server ran. The caller holds mu.
+func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
+	r.entries[id] = &entry{recorded: closed(), registered: 1, runner: runtime.Runner{
+		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,
+	}}
+}
+
+func closed() chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// applyTo has one runner be what a listing says, and reports whether that changes what
+// Runners answers. What changed while the lists were read is left to the next one. The
+// caller holds mu.
+func (c *Cluster) applyTo(e *entry, t *truth) bool {
+	if e.registered == 0 {
+		return false // Start has a refresh when it is
+	}
+	id := e.runner.ID
+	allocations := t.Allocations[id]
+	if len(allocations) > 0 {
+		e.allocations = allocations
+	}
+	if e.removing {
+		e.settled = outcome.AllOver(allocations)
+		return false
+	}
+	if e.change > t.begun || e.registered > t.JobsIndex {
+		c.refresher.soon()
+		return false
+	}
+	before := e.runner
+	e.applyVariable(t)
+	o := c.outcome(e, t)
+	e.oom = max(e.oom, o.OOMKills)
+	moved := e.advance(o.State)
+	if moved && o.State == runtime.RunnerGone {
+		e.runner.GoneReason, e.runner.Message = o.Reason, o.Message
+	}
+	if e.runner.State == runtime.RunnerStarting {
+		e.runner.Message = o.Message
+		if o.Message == "" && c.bridges.Starves(id) {
+			e.runner.Message = fmt.Sprintf("it waits for a connection: runners in use have all %d of --nomad-bridges (rockpool doctor says how many Nomad takes)", c.config.Bridges)
+		}
+	}
+	return moved || e.runner.Message != before.Message
+}
+
+// outcome returns a runner's, and notes where it is. The caller holds mu.
+func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
+	id := e.runner.ID
+	stub := t.Jobs[id]
+	o := outcome.Of(outcome.Evidence{
+		Purged: stub == nil, Stopped: stub != nil && stub.Stop, Dead: stub == nil || stub.Status == "dead",
+		Allocations: t.Allocations[id], Evaluations: t.Evaluations[id], Draining: c.nodes.Drains, Ready: e.ready,
+	})
+	e.place = place{allocations: e.allocations}
+	if a := o.Allocation; a != nil {
+		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, outcome.Restarts(a), outcome.Runs(a, e.way.Task)
+		if e.ready != nil && e.ready.Allocation == "" { // its next claim says so again
+			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
+		}
+		e.runner.Ports = outcome.Ports(a)
+		if o.State == runtime.RunnerIdle && !e.runner.Claim.Held() && c.nodes.Drains(a.NodeID) {
+			o = outcome.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
+		}
+	}
+	if o.State == runtime.RunnerIdle && e.runner.Claim.Held() {
+		o.State = runtime.RunnerClaimed
+	}
+	return o
+}
+
+// applyVariable notes that a runner was ready, and its claim. The caller holds mu.
+func (e *entry) applyVariable(t *truth) {
+	v := t.Variables[e.runner.ID]
+	if v == nil || v.ModifyIndex <= e.variable {
+		return
+	}
+	was, read := t.claims[e.runner.ID]
+	if v.ModifyIndex > v.CreateIndex && !read {
+		return // it was written just now: the next list reads it
+	}
+	e.variable = v.ModifyIndex
+	if e.ready == nil {
+		e.ready = &outcome.Readiness{Index: v.CreateIndex, At: time.Unix(0, v.CreateTime)}
+	}
+	if read {
+		e.variable = max(e.variable, was.Index)
+		e.runner.Claim = was.Claim
+		e.ready.Allocation, e.ready.Restarts = was.Allocation, was.Restarts
+	}
+}
