@@ -45,8 +45,8 @@ type Cluster struct {
 
 var _ runtime.Cluster = (*Cluster)(nil)
 
-// New returns a cluster for a configuration, which it checks. It asks Nomad for
-// nothing yet: Run does.
+// New returns a cluster for a configuration, which it checks. It doesn't call
+// Nomad yet: Run does.
 func New(_ context.Context, config Config) (*Cluster, error) {
 	config, err := config.complete()
 	if err != nil {

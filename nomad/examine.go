@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 )
 
-// Examine looks at a Nomad as a server with this configuration would use it,
+// Examine inspects a Nomad as a server with this configuration would use it,
 // changes nothing there, and reports what is missing. The error is of the
 // configuration.
 func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
@@ -64,7 +64,7 @@ func (x *examination) policy(ctx context.Context) {
 	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
-// template has Nomad look at what runners are made from, and counts the nodes
+// template has Nomad validate what runners are made from, and counts the nodes
 // that could have one.
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)

@@ -10,14 +10,14 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 )
 
-// topics are what Nomad is asked to tell events of.
+// topics are those of the events that cause a refresh.
 var topics = map[api.Topic][]string{
 	api.TopicAllocation: {"*"}, api.TopicEvaluation: {"*"}, api.TopicJob: {"*"}, api.TopicNode: {"*"},
 }
 
-// follow follows Nomad's events until ctx ends. Each is a hint to look. After a
+// follow follows Nomad's events until ctx ends. Each is a hint to refresh. After a
 // break the stream goes on at its last index; since Nomad may not have that any
-// more, everything is looked at too.
+// more, the truth is read again too.
 func (c *Cluster) follow(ctx context.Context) {
 	p := connection.Backoff()
 	for index := uint64(0); ctx.Err() == nil; {

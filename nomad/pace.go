@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A pace says when to try whether a runner's agent answers. Nothing tells it:
+// A pace says when to try whether a runner's agent answers. No event says it:
 // Nomad says a second late that a task runs. A try costs 4 ms of CPU time, ours
 // and Nomad's, which runners that start together take from each other; so the
 // first one is made after half the time that the quickest of the last starts

@@ -343,7 +343,7 @@ func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
 			t.Fatal(err)
 		}
 		template.Namespace = new(n.Namespace())
-		runner, err := c.RenderRunner(template, "r1", env, runtime.PriorityRefill, time.Now())
+		runner, _, err := c.RenderRunner(template, "r1", env, runtime.PriorityRefill, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

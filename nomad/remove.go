@@ -157,7 +157,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	return c.records.Delete(ctx, e.runner.ID)
 }
 
-// awaitEnd waits until no allocation of e runs, or is to: no event tells the
+// awaitEnd waits until no allocation of e runs, or is to. No event reports the
 // end of one whose job was purged, but the lists that all removals share do.
 func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) error {
 	for p := connection.Backoff(); evaluation != ""; { // until then an allocation may still be made

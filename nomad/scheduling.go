@@ -138,16 +138,16 @@ func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	defer r.mu.Unlock()
 	for _, e := range evaluations {
 		if id, ours := c.names().RunnerOf(e.JobID); ours {
-			told := ids.Evaluation(e)
-			told.RunnerID, told.EnvironmentID, told.URL = id, r.environment(id), c.nomad.Pages.Evaluation(e.ID)
-			s.evaluations = append(s.evaluations, told)
+			evaluation := ids.Evaluation(e)
+			evaluation.RunnerID, evaluation.EnvironmentID, evaluation.URL = id, r.environment(id), c.nomad.Pages.Evaluation(e.ID)
+			s.evaluations = append(s.evaluations, evaluation)
 		}
 	}
 	for _, e := range r.entries {
 		for _, a := range e.allocations {
-			told := outcome.Allocation(a, e.runner, e.ready)
-			told.EvaluationID = ids[a.EvalID]
-			s.allocations = append(s.allocations, told)
+			allocation := outcome.Allocation(a, e.runner, e.ready)
+			allocation.EvaluationID = ids[a.EvalID]
+			s.allocations = append(s.allocations, allocation)
 		}
 	}
 	for gone := range r.past.All() {

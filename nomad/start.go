@@ -103,11 +103,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	if err != nil {
 		return 0, err
 	}
-	wanted, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
-	if err != nil {
-		return 0, err
-	}
-	_, way, err := job.ReadRunner(e.runner.ID, wanted.Meta)
+	wanted, way, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
 	if err != nil {
 		return 0, err
 	}

@@ -122,7 +122,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	return nil
 }
 
-// An alloc exec that Nomad's client is asked for in the moment in which a task
+// An alloc exec that Nomad's client starts at the moment in which a task
 // begins can leave it believing for good that it hasn't (1.11.3: the answer is
 // made from a copy of the task's state, and the copy is then kept as the state).
 // Whatever happens to the task next has it look again.
@@ -141,7 +141,7 @@ type wedge struct {
 	signals int       // that were sent since
 }
 
-// unwedge looks at the error of a try. Where Nomad's client says that a task
+// unwedge handles the error of a try. Where Nomad's client says that a task
 // hasn't begun which is listed as running, it is sent a signal that does nothing
 // to it; after a while the runner is given up, and true returned. One whose image
 // is pulled isn't listed so, however long that takes.

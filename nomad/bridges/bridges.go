@@ -102,7 +102,7 @@ func (b *Set) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if br.streams--; br.streams == 0 {
-		b.tellFreed()
+		b.signalFreed()
 	}
 }
 
@@ -173,7 +173,7 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 	}
 }
 
-// note counts one more, or one fewer, who waits for room for a runner's bridge.
+// note counts one more caller, or one fewer, that waits for room for a runner's bridge.
 func (b *Set) note(id runtime.RunnerID, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +197,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	b.mu.Lock()
 	br.session, br.err = s, err
 	close(br.opened)
-	b.tellFreed() // it carries nothing yet, so it may go for another
+	b.signalFreed() // it carries nothing yet, so it may go for another
 	b.mu.Unlock()
 	if err == nil {
 		select {
@@ -211,7 +211,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	if b.all[id] == br {
 		delete(b.all, id)
 	}
-	b.tellFreed()
+	b.signalFreed()
 }
 
 // room makes room for one more, and reports whether there is. The caller holds
@@ -238,8 +238,8 @@ func (b *Set) room(claimed bool) bool {
 	return true
 }
 
-// tellFreed has the callers that wait for room try again. The caller holds mu.
-func (b *Set) tellFreed() {
+// signalFreed has the callers that wait for room try again. The caller holds mu.
+func (b *Set) signalFreed() {
 	close(b.freed)
 	b.freed = make(chan struct{})
 }
@@ -252,5 +252,5 @@ func (b *Set) Drop(id runtime.RunnerID) {
 		delete(b.all, id)
 		br.stop()
 	}
-	b.tellFreed()
+	b.signalFreed()
 }

@@ -69,7 +69,7 @@ func needsAccess(env runtime.Environment) error {
 	return nil
 }
 
-// unnarrowed refuses what Nomad's networks can't be asked for job by job.
+// unnarrowed refuses what Nomad's networks can't do job by job.
 func unnarrowed(n runtime.Network) error {
 	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
 	switch {
@@ -139,7 +139,7 @@ func configureNothing(Config, runtime.Environment, map[string]any) {}
 func (d taskDriver) command(agent string, env runtime.Environment, task *api.Task) {
 	args := []string{"serve", "--socket", d.socket, "--workspace", workspaceIn(task)}
 	if Driver(task.Driver) == RawExec && !env.Network.Access {
-		args = append(args, "--no-network") // the agent sees to it: the driver can't
+		args = append(args, "--no-network") // the agent ensures it: the driver can't
 	}
 	if sharesIPC(task.Config["ipc_mode"]) {
 		args = append(args, "--shared-ipc")
@@ -173,7 +173,7 @@ func (d taskDriver) sleep(task *api.Task) {
 }
 
 // workspaceIn is where the workspace is: /workspace, where the task may make
-// it, or where the agent itself sees to it.
+// it, or where the agent itself makes it.
 func workspaceIn(task *api.Task) string {
 	switch {
 	case Driver(task.Driver) == RawExec:

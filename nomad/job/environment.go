@@ -162,15 +162,15 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 }
 
 // RenderRunner returns the job of one runner, made from a template job as it is
-// stored.
-func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (*api.Job, error) {
+// stored, and how its agent is reached.
+func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how Way, err error) {
 	job, err := copyJob(template)
 	if err != nil {
-		return nil, err
+		return nil, how, err
 	}
 	record, err := json.Marshal(env)
 	if err != nil {
-		return nil, err
+		return nil, how, err
 	}
 	name := c.Names().Runner(id)
 	unserve(job)
@@ -182,14 +182,14 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	setMeta(job, metaEnvironment, string(record))
 	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
 	if err := c.equip(job, env); err != nil {
-		return nil, err
+		return nil, how, err
 	}
 	_, task, err := runnerTask(job)
 	if err != nil {
-		return nil, err
+		return nil, how, err
 	}
 	d := drivers[Driver(task.Driver)]
-	how := Way{Task: task.Name, Command: d.bridge(c.agentPath())}
+	how = Way{Task: task.Name, Command: d.bridge(c.agentPath())}
 	if c.Agent.None {
 		how.Command = nil
 		if d.contained {
@@ -198,10 +198,10 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	}
 	way, err := json.Marshal(how)
 	if err != nil {
-		return nil, err
+		return nil, how, err
 	}
 	setMeta(job, metaBridge, string(way))
-	return job, nil
+	return job, how, nil
 }
 
 // A Way says how to reach a runner's agent, whatever the settings of the

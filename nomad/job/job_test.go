@@ -86,7 +86,7 @@ func TestJobsAreWhatTheyWere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			runner, err := c.RenderRunner(stored(t, template, 4), "r1", test.env, runtime.PriorityWaiting, time.Unix(1_700_000_000, 5))
+			runner, _, err := c.RenderRunner(stored(t, template, 4), "r1", test.env, runtime.PriorityWaiting, time.Unix(1_700_000_000, 5))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestWhatAPersonChangedInAJobIsTaken(t *testing.T) {
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Error(diff)
 	}
-	runner, err := c.RenderRunner(job, "r1", env, runtime.PriorityRefill, time.Now())
+	runner, _, err := c.RenderRunner(job, "r1", env, runtime.PriorityRefill, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 // The keys of a job's meta. A person who registers an environment by hand has to
 // set metaEnvironment only, and in it what is to differ from the defaults.
 const (
-	metaPrefix      = "rockpool_prefix"      // whose it is; "": told by its name
+	metaPrefix      = "rockpool_prefix"      // that of the server that owns it; "": its name says it
 	metaEnvironment = "rockpool_environment" // a runtime.Environment in JSON
 	metaVersion     = "rockpool_version"     // the job's version that was written; a later one was changed by hand
 	metaBridge      = "rockpool_bridge"      // of a runner: its task, and the command that carries streams to its agent

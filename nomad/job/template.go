@@ -67,7 +67,7 @@ func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.J
 }
 
 // bounded refuses restarts and reschedules without an end: what can't start
-// must be told as such, and not be tried for ever.
+// must be reported, and not be tried for ever.
 func bounded(group *api.TaskGroup, task *api.Task) error {
 	for _, policy := range []*api.RestartPolicy{group.RestartPolicy, task.RestartPolicy} {
 		if policy != nil && policy.Mode != nil && *policy.Mode != api.RestartPolicyModeFail {

@@ -33,47 +33,47 @@ func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) 
 // translate returns an event of a task as clients get it: without Nomad's texts, which may
 // name paths of a node.
 func translate(event *api.TaskEvent) []runtime.TaskEvent {
-	told := runtime.TaskEvent{At: time.Unix(0, event.Time)}
+	ours := runtime.TaskEvent{At: time.Unix(0, event.Time)}
 	switch event.Type {
 	case api.TaskNotRestarting, api.TaskKilled:
-		return nil // others tell the same
+		return nil // other events say the same
 	case api.TaskReceived:
-		told.Kind = runtime.TaskPlaced
+		ours.Kind = runtime.TaskPlaced
 	case api.TaskSetup, api.TaskBuildingTaskDir:
-		told.Kind = runtime.TaskPreparing
+		ours.Kind = runtime.TaskPreparing
 	case api.TaskDownloadingArtifacts:
-		told.Kind = runtime.TaskFetching
+		ours.Kind = runtime.TaskFetching
 	case api.TaskStarted:
-		told.Kind = runtime.TaskStarted
+		ours.Kind = runtime.TaskStarted
 	case api.TaskRestarting:
-		told.Kind, told.Detail = runtime.TaskRestarting, delay(event.Details["start_delay"])
+		ours.Kind, ours.Detail = runtime.TaskRestarting, delay(event.Details["start_delay"])
 	case api.TaskKilling:
-		told.Kind = runtime.TaskStopping
+		ours.Kind = runtime.TaskStopping
 	case api.TaskTerminated:
-		told.Kind, told.Detail = runtime.TaskExited, exit(event)
+		ours.Kind, ours.Detail = runtime.TaskExited, exit(event)
 		if event.Details["oom_killed"] == "true" {
-			told.Kind, told.Detail = runtime.TaskOutOfMemory, ""
+			ours.Kind, ours.Detail = runtime.TaskOutOfMemory, ""
 		}
 	case api.TaskDriverFailure:
-		told.Kind, told.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
 		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {
-			told.Detail = "its driver couldn't get its image" // docker, podman
+			ours.Detail = "its driver couldn't get its image" // docker, podman
 		}
 	case api.TaskSetupFailure:
-		told.Kind, told.Detail = runtime.TaskStartFailed, "its node couldn't make what it needs"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't make what it needs"
 	case api.TaskArtifactDownloadFailed:
-		told.Kind, told.Detail = runtime.TaskStartFailed, "its node couldn't fetch its agent from this server"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't fetch its agent from this server"
 	case api.TaskFailedValidation:
-		told.Kind, told.Detail = runtime.TaskStartFailed, "its node doesn't take its task"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node doesn't take its task"
 	case api.TaskDriverMessage:
 		if !strings.Contains(strings.ToLower(event.DisplayMessage), "image") {
 			return nil
 		}
-		told.Kind = runtime.TaskFetching
+		ours.Kind = runtime.TaskFetching
 	default:
-		told.Kind, told.Detail = runtime.TaskOther, "Nomad calls it "+connection.FirstLine(event.Type)
+		ours.Kind, ours.Detail = runtime.TaskOther, "Nomad calls it "+connection.FirstLine(event.Type)
 	}
-	return []runtime.TaskEvent{told}
+	return []runtime.TaskEvent{ours}
 }
 
 // exit returns how a task's process ended.
@@ -84,7 +84,7 @@ func exit(event *api.TaskEvent) string {
 	return "with exit code " + cmp.Or(event.Details["exit_code"], "0")
 }
 
-// delay says how long Nomad waits, which it tells in nanoseconds.
+// delay says how long Nomad waits, which it gives in nanoseconds.
 func delay(text string) string {
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 )
 
-// explain says what the evaluations of one runner that has no allocation tell:
+// explain returns what the evaluations say of a runner that has no allocation:
 // why it waits, or with over why it will never get one. They may come in any
 // order.
 func explain(evals []*api.Evaluation) (reason string, over bool) {

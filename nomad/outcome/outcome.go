@@ -143,7 +143,7 @@ func Runs(a *api.AllocationListStub, task string) bool {
 	return state != nil && state.State == TaskRuns
 }
 
-// TaskRuns is the state of a task that runs, as Nomad tells it.
+// TaskRuns is the state of a task that runs, in Nomad's words.
 const TaskRuns = "running"
 
 // Restarts returns how often an allocation's tasks were started again.
@@ -247,14 +247,14 @@ func waitsFor(a *api.AllocationListStub) string {
 	if text := events[0].DisplayMessage; strings.HasPrefix(text, "Downloading image") || strings.HasPrefix(text, "Docker image pull progress: ") {
 		return connection.FirstLine(text)
 	}
-	for _, told := range translate(events[0]) {
-		switch told.Kind {
+	for _, event := range translate(events[0]) {
+		switch event.Kind {
 		case runtime.TaskFetching:
 			return "its image, or its agent, is being fetched"
 		case runtime.TaskRestarting:
-			return strings.TrimSpace("its task is started again " + told.Detail)
+			return strings.TrimSpace("its task is started again " + event.Detail)
 		case runtime.TaskStartFailed:
-			return told.Detail
+			return event.Detail
 		}
 	}
 	return ""

@@ -28,22 +28,22 @@ func sortable(index uint64, id string) string { return fmt.Sprintf("%016x-%s", i
 
 // Evaluation returns one as clients get it, without its runner, environment and page.
 func (ids EvaluationIDs) Evaluation(e *api.Evaluation) runtime.Evaluation {
-	told := runtime.Evaluation{
+	ours := runtime.Evaluation{
 		ID: ids[e.ID], Type: runtime.EvaluationPlace, Priority: e.Priority,
 		Trigger: cmp.Or(triggers[e.TriggeredBy], runtime.TriggerOther), Status: cmp.Or(statuses[e.Status], runtime.EvaluationPending),
 		Reason: Explain(e), PreviousID: ids[e.PreviousEval], NextID: cmp.Or(ids[e.BlockedEval], ids[e.NextEval]),
 		CreatedAt: time.Unix(0, e.CreateTime), WaitUntil: e.WaitUntil,
 	}
-	if told.Trigger == runtime.TriggerDeregister {
-		told.Type = runtime.EvaluationStop
+	if ours.Trigger == runtime.TriggerDeregister {
+		ours.Type = runtime.EvaluationStop
 	}
 	for _, queued := range e.QueuedAllocations {
-		told.Queued += queued
+		ours.Queued += queued
 	}
-	if told.Status != runtime.EvaluationPending && told.Status != runtime.EvaluationBlocked {
-		told.EndedAt = time.Unix(0, e.ModifyTime)
+	if ours.Status != runtime.EvaluationPending && ours.Status != runtime.EvaluationBlocked {
+		ours.EndedAt = time.Unix(0, e.ModifyTime)
 	}
-	return told
+	return ours
 }
 
 // triggers are what Nomad says made an evaluation.
@@ -70,37 +70,37 @@ var statuses = map[string]runtime.EvaluationStatus{
 	api.EvalStatusCancelled: runtime.EvaluationCancelled,
 }
 
-// Allocation returns one of a runner, whose agent was ready as told, as clients get it,
+// Allocation returns one of a runner, as clients get it,
 // without its evaluation.
 func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) runtime.Allocation {
-	told := runtime.Allocation{
+	ours := runtime.Allocation{
 		ID: runtime.AllocationID(sortable(a.CreateIndex, a.ID)), RunnerID: r.ID, EnvironmentID: r.Environment.ID,
 		Resources: r.Environment.Resources, Desired: runtime.DesiredRun, Status: runtime.AllocationPending, CreatedAt: time.Unix(0, a.CreateTime),
 	}
 	if a.DesiredStatus != api.AllocDesiredStatusRun {
-		told.Desired = runtime.DesiredStop
+		ours.Desired = runtime.DesiredStop
 	}
 	if ready != nil && ready.Allocation == a.ID {
-		told.RunningAt = ready.At
+		ours.RunningAt = ready.At
 	}
 	switch a.ClientStatus {
 	case api.AllocClientStatusRunning:
-		if !told.RunningAt.IsZero() {
-			told.Status = runtime.AllocationRunning
+		if !ours.RunningAt.IsZero() {
+			ours.Status = runtime.AllocationRunning
 		}
 	case api.AllocClientStatusComplete:
-		told.Status = runtime.AllocationComplete
+		ours.Status = runtime.AllocationComplete
 	case api.AllocClientStatusFailed:
-		told.Status, told.Message = runtime.AllocationFailed, taskEnd(a)
+		ours.Status, ours.Message = runtime.AllocationFailed, taskEnd(a)
 	case api.AllocClientStatusLost:
-		told.Status, told.Message = runtime.AllocationLost, "its node was lost"
+		ours.Status, ours.Message = runtime.AllocationLost, "its node was lost"
 	case api.AllocClientStatusUnknown:
-		told.Status, told.Message = runtime.AllocationLost, "its node is disconnected"
+		ours.Status, ours.Message = runtime.AllocationLost, "its node is disconnected"
 	}
 	if over(a) {
-		told.EndedAt = time.Unix(0, a.ModifyTime)
+		ours.EndedAt = time.Unix(0, a.ModifyTime)
 	}
-	return told
+	return ours
 }
 
 // LastAllocations returns those of a runner that was removed now: Nomad forgets them with
@@ -108,15 +108,15 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Readiness, now time.Time) []runtime.Allocation {
 	last := make([]runtime.Allocation, 0, len(all))
 	for _, a := range all {
-		told := Allocation(a, r, ready)
-		told.Desired = runtime.DesiredStop
-		if told.Status == runtime.AllocationPending || told.Status == runtime.AllocationRunning {
-			told.Status = runtime.AllocationComplete
+		ours := Allocation(a, r, ready)
+		ours.Desired = runtime.DesiredStop
+		if ours.Status == runtime.AllocationPending || ours.Status == runtime.AllocationRunning {
+			ours.Status = runtime.AllocationComplete
 		}
-		if told.EndedAt.IsZero() {
-			told.EndedAt = now
+		if ours.EndedAt.IsZero() {
+			ours.EndedAt = now
 		}
-		last = append(last, told)
+		last = append(last, ours)
 	}
 	return last
 }

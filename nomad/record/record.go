@@ -19,7 +19,7 @@ import (
 
 // A Record is what a runner's variable says. It is made when the runner's agent
 // has answered, and each later write is a claim, so that the list of variables,
-// which has no contents, tells idle runners from claimed ones.
+// which has no contents, distinguishes idle runners from claimed ones.
 type Record struct {
 	Environment runtime.EnvironmentID
 	Allocation  string
