@@ -41,7 +41,7 @@ func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) erro
 	return h.c.host.GivePlace(h.e.id) // a server died before it had recorded which
 }
 
-// A rootHook sees to the directory that sandboxes are made around. It is there
+// A rootHook ensures the directory that sandboxes are made around. It is there
 // since the server's start, unless the disk was full then; an image is there
 // before runners are asked for.
 type rootHook struct {

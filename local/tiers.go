@@ -20,7 +20,7 @@ type Tier struct {
 	Runtime   string // "" with GVISOR
 	Version   string // what its program says
 	NoTime    bool   // programs see since when the machine runs
-	Err       error  // why it can't be had; nil: it can
+	Err       error  // why it is unavailable; nil: it can be used
 }
 
 // Tiers looks which of the configured runtimes can be run, each for 5 s at
@@ -86,7 +86,7 @@ func (c *Cluster) lookAtTiers(ctx context.Context) {
 	}
 }
 
-// available returns INVALID_INPUT for an environment whose isolation can't be had
+// available returns INVALID_INPUT for an environment whose isolation is unavailable
 // on this machine now: another in its place would be less than was asked for.
 func (c *Cluster) available(ctx context.Context, env runtime.Environment) error {
 	name := sandbox.Runtime(env)
