@@ -19,8 +19,8 @@ const openWithin = 10 * time.Second
 type attempt struct {
 	*Session
 	began  time.Time
-	attach bool                      // the agent is to know the execution
-	dialed atomic.Pointer[time.Time] // when the stream was open; nil: it isn't
+	attach bool         // the agent is to know the execution
+	dialed atomic.Int64 // nanoseconds that it took until there was a stream; 0: there is none
 
 	err      error // why no stream could be opened
 	exit     agent.Exit
@@ -53,8 +53,7 @@ func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	a.dialed.Store(&now)
+	a.dialed.Store(max(1, int64(time.Since(a.began))))
 	x := a.Execution()
 	if a.attach {
 		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received, Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})

@@ -19,19 +19,19 @@ const (
 )
 
 // check looks after an execution from outside the agent, which may be hostile.
-func (o *owner) check(now time.Time) {
+func (o *owner) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
-	o.checkHost(x)
+	o.checkHost(ctx, x)
 	began := x.Marks.StartedAt
 	if began.IsZero() {
 		began = x.Marks.QueuedAt
 	}
 	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
-		o.kill(runtime.OutcomeTimeLimit, now)
+		o.kill(ctx, runtime.OutcomeTimeLimit, now)
 	}
 	o.reach.look(o.attempt)
 	if o.killed.reason != "" && !o.killed.burnt && o.goneFor == "" && o.reach.late(o.killed.by, now) {
-		o.burn()
+		o.burn(ctx)
 	}
 	if stream, _ := o.stream.Get(); stream != nil && o.goneFor != "" && now.Sub(o.goneAt) > goneGrace {
 		_ = stream.Close()
@@ -40,24 +40,24 @@ func (o *owner) check(now time.Time) {
 
 // checkHost has a worker store, once, that the execution runs, and ask the host whether
 // it ran into the limit of processes.
-func (o *owner) checkHost(x runtime.Execution) {
+func (o *owner) checkHost(ctx context.Context, x runtime.Execution) {
 	store := x.State == runtime.ExecutionRunning && !o.stored // only now: most executions are over before, and cost no second write
 	count := o.begin.Counted && !o.crowded.Load()             // else nobody can tell whose processes they are: the limit itself holds
 	if o.checking || !store && !count {
 		return
 	}
 	o.checking = true
-	o.spawn(func(ctx context.Context) {
+	o.workers.Go(func() {
 		stored := store && o.host.Store.PutExecution(ctx, x) == nil
 		exceeded := false
 		if count {
 			evidence, err := o.host.Cluster.Evidence(ctx, o.runner.ID)
 			exceeded = err == nil && evidence.ProcessLimitHits > o.begin.Before.ProcessLimitHits
 		}
-		o.report(ctx, func() {
+		o.report(func() {
 			o.checking, o.stored = false, o.stored || stored
 			if exceeded && !o.crowded.Load() {
-				o.kill(runtime.OutcomeProcessLimit, time.Now())
+				o.kill(ctx, runtime.OutcomeProcessLimit, time.Now())
 			}
 		})
 	})
@@ -65,11 +65,11 @@ func (o *owner) checkHost(x runtime.Execution) {
 
 // burn removes the runner of an execution whose agent didn't keep the time limit, or
 // didn't end what it was told to end.
-func (o *owner) burn() {
+func (o *owner) burn(ctx context.Context) {
 	o.killed.burnt = true
 	o.host.Logger.Warn("an agent didn't end an execution; its runner goes",
 		zap.String("execution", string(o.Execution().ID)), zap.String("runner", string(o.runner.ID)))
-	o.spawn(func(ctx context.Context) { o.release(ctx, o.pool) })
+	o.workers.Go(func() { o.release(ctx, o.pool) })
 }
 
 // A reach says since when no stream to an agent can be opened.
@@ -82,8 +82,8 @@ type reach struct {
 func (r *reach) look(a *attempt) {
 	switch {
 	case a == nil:
-	case a.dialed.Load() != nil:
-		if back := *a.dialed.Load(); !r.away.IsZero() && back.Sub(r.away) > checkEvery { // an agent that lets every stream be opened has no such excuse
+	case a.dialed.Load() != 0:
+		if back := a.began.Add(time.Duration(a.dialed.Load())); !r.away.IsZero() && back.Sub(r.away) > checkEvery { // an agent that lets every stream be opened has no such excuse
 			r.back = back
 		}
 		r.away = time.Time{}

@@ -24,9 +24,10 @@ const (
 type owner struct {
 	*Session
 	pool    Pool
-	spawn   func(func(context.Context)) // runs a worker, which Run waits for
-	reports chan func()                 // of workers
-	end     *result                     // nil: it hasn't ended
+	workers sync.WaitGroup
+	reports chan func()   // of workers
+	over    chan struct{} // closed when no report is taken any more
+	end     *result       // nil: it hasn't ended
 
 	attempt  *attempt         // under way, or the last one
 	known    bool             // to the agent: attempts attach
@@ -77,16 +78,11 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
-	working, cancel := context.WithCancel(ctx)
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer cancel()
-	o := &owner{
-		Session: s, pool: pool, reports: make(chan func()), pause: firstPause,
-		spawn: func(worker func(context.Context)) { workers.Go(func() { worker(working) }) },
-	}
+	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), pause: firstPause}
+	defer o.workers.Wait()
+	defer close(o.over)
 	o.recall(time.Now())
-	o.try(time.Now())
+	o.try(ctx, time.Now())
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for o.end == nil {
@@ -96,13 +92,13 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 		case report := <-o.reports:
 			report()
 		case <-o.retry:
-			o.try(time.Now())
+			o.try(ctx, time.Now())
 		case outcome := <-s.kills:
-			o.kill(outcome, time.Now())
+			o.kill(ctx, outcome, time.Now())
 		case reason := <-s.goes:
 			o.gone(reason, time.Now())
 		case now := <-tick.C:
-			o.check(now)
+			o.check(ctx, now)
 		}
 	}
 	return o.end
@@ -124,20 +120,20 @@ func (o *owner) recall(now time.Time) {
 }
 
 // report has the owner call f. It is for workers.
-func (o *owner) report(ctx context.Context, f func()) {
+func (o *owner) report(f func()) {
 	select {
 	case o.reports <- f:
-	case <-ctx.Done():
+	case <-o.over:
 	}
 }
 
 // try has a worker open a stream and copy what it brings.
-func (o *owner) try(now time.Time) {
+func (o *owner) try(ctx context.Context, now time.Time) {
 	a := &attempt{Session: o.Session, began: now, attach: o.known}
 	o.attempt = a
-	o.spawn(func(ctx context.Context) {
-		a.run(ctx, func(stream *agent.Session) { o.report(ctx, func() { o.join(stream) }) })
-		o.report(ctx, func() { o.attempted(time.Now()) })
+	o.workers.Go(func() {
+		a.run(ctx, func(stream *agent.Session) { o.report(func() { o.join(stream) }) })
+		o.report(func() { o.attempted(ctx, time.Now()) })
 	})
 }
 
@@ -149,7 +145,7 @@ func (o *owner) join(stream *agent.Session) {
 }
 
 // attempted takes in what came of an attempt.
-func (o *owner) attempted(now time.Time) {
+func (o *owner) attempted(ctx context.Context, now time.Time) {
 	a := o.attempt
 	o.reach.look(a)
 	var refused *agent.Error
@@ -162,10 +158,10 @@ func (o *owner) attempted(now time.Time) {
 		facts.Gone, facts.Burnt = o.goneFor, o.killed.burnt
 	case isRefusal && a.attach && o.neverBegun(refused):
 		o.known = false
-		o.try(now)
+		o.try(ctx, now)
 		return
 	case isRefusal && a.attach && o.isBehind(refused):
-		o.catchUp()
+		o.catchUp(ctx)
 		return
 	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
 		// The agent doesn't know it (any more): LOST.
@@ -184,31 +180,31 @@ func (o *owner) attempted(now time.Time) {
 }
 
 // catchUp has a worker skip what the agent doesn't have any more, and tries again.
-func (o *owner) catchUp() {
-	o.spawn(func(ctx context.Context) {
+func (o *owner) catchUp(ctx context.Context) {
+	o.workers.Go(func() {
 		caughtUp := o.record.catchUp(ctx)
-		o.report(ctx, func() {
+		o.report(func() {
 			if !caughtUp {
 				o.end = &result{facts: execution.Facts{Killed: o.killed.reason, Limits: o.limits()}} // LOST
 				return
 			}
-			o.try(time.Now())
+			o.try(ctx, time.Now())
 		})
 	})
 }
 
 // kill has a worker store why the execution is killed, and then tell the agent.
-func (o *owner) kill(outcome runtime.Outcome, now time.Time) {
+func (o *owner) kill(ctx context.Context, outcome runtime.Outcome, now time.Time) {
 	if o.killed.reason != "" {
 		return
 	}
 	o.killed.reason, o.killed.by = outcome, now.Add(AgentLate)
 	id := o.Execution().ID
-	o.spawn(func(ctx context.Context) {
+	o.workers.Go(func() {
 		if err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome); err != nil {
 			o.host.Logger.Warn("why an execution is killed could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
-		o.report(ctx, func() {
+		o.report(func() {
 			o.killed.noted = true
 			close(o.noted)
 			o.tellKill()
@@ -227,7 +223,7 @@ func (o *owner) tellKill() {
 	if o.killed.reason == runtime.OutcomeCancelled {
 		grace = killGrace
 	}
-	o.spawn(func(context.Context) { _ = stream.Kill(grace) })
+	o.workers.Go(func() { _ = stream.Kill(grace) })
 }
 
 // gone takes in that the runner goes, or went.
