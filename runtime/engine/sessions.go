@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/session"
 )
 
@@ -57,10 +58,8 @@ func (e *Engine) find(ctx context.Context, id runtime.ExecutionID) (*session.Ses
 		if err != nil || x.State == runtime.ExecutionFinished {
 			return nil, x, err
 		}
-		select {
-		case <-time.After(findEvery):
-		case <-ctx.Done():
-			return nil, x, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, findEvery); err != nil {
+			return nil, x, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // How often the owner looks at the truth without a hint, and after an error.
@@ -256,15 +257,13 @@ func (o *owner) remove(e *entry) {
 
 // retry calls f until it succeeds or ctx ends, with growing pauses.
 func retry(ctx context.Context, f func() error, report func(error)) error {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
+	for pauses := (backoff.Backoff{First: 100 * time.Millisecond, Last: 30 * time.Second}); ; {
 		err := f()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		report(err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if pauses.Wait(ctx) != nil {
 			return err
 		}
 	}

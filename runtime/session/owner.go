@@ -10,13 +10,14 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/execution"
 )
 
 const (
 	killGrace  = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
 	goneGrace  = 200 * time.Millisecond // for the last output of a runner that went
-	firstPause = 20 * time.Millisecond  // between attempts, growing
+	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
@@ -32,8 +33,8 @@ type owner struct {
 	attempt  *attempt         // under way, or the last one
 	known    bool             // to the agent: attempts attach
 	retry    <-chan time.Time // for the next attempt
-	pause    time.Duration    // before the one after that
-	progress int64            // output that had come when pause was last reset
+	pauses   backoff.Backoff  // before that
+	progress int64            // output that had come when pauses was last reset
 
 	killed   kill
 	reach    reach
@@ -42,6 +43,9 @@ type owner struct {
 	checking bool               // a worker looks at the limits
 	stored   bool               // that it runs
 }
+
+// pauses are those between attempts, and between tries to store an end.
+func pauses() backoff.Backoff { return backoff.Backoff{First: firstPause, Last: lastPause} }
 
 // A kill is why an execution is to end, and what came of that so far.
 type kill struct {
@@ -78,7 +82,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
-	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), pause: firstPause}
+	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), pauses: pauses()}
 	defer o.workers.Wait()
 	defer close(o.over)
 	o.recall(time.Now())
@@ -170,10 +174,10 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	default:
 		o.stream.Set(nil)
 		if received := o.record.received; received > o.progress {
-			o.pause, o.progress = firstPause, received
+			o.pauses.Reset()
+			o.progress = received
 		}
-		o.retry = time.After(o.pause)
-		o.pause = min(2*o.pause, lastPause)
+		o.retry = time.After(o.pauses.Next())
 		return
 	}
 	o.end = &result{facts, a.exit}
@@ -248,14 +252,14 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
 	x.LogBytes = &size
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pauses := pauses(); ; {
 		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
 		if err == nil {
 			s.host.Quota.Add(kept - log.Bytes())
 			break
 		}
 		s.host.Logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
-		if !sleep(ctx, pause) {
+		if pauses.Wait(ctx) != nil {
 			return // the next server ends it
 		}
 	}

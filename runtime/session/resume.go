@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -118,7 +119,7 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, path stri
 			h.Logger.Warn("the start waits: the output of an execution can't be read for want of files or memory; raise the server's limit of open files (LimitNOFILE= in its unit), or free some memory",
 				zap.String("execution", string(id)), zap.Error(err))
 		})
-		return sleep(ctx, lastPause)
+		return backoff.Sleep(ctx, lastPause) == nil
 	})
 	switch {
 	case err == nil:

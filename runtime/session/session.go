@@ -220,12 +220,3 @@ func closeOnce(c chan struct{}) {
 		close(c)
 	}
 }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
