@@ -28,10 +28,9 @@ type bed struct {
 	lost   atomic.Int64
 	ended  atomic.Int64
 
-	mu       sync.Mutex // guards what follows
-	finished []runtime.Execution
-	notes    []string
-	refuse   error // what the store fails with
+	mu     sync.Mutex // guards what follows
+	notes  []string
+	refuse error // what the store fails with
 }
 
 func newBed(t testing.TB) *bed {
