@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // A pull is an image that is wanted and isn't there.
@@ -138,7 +139,7 @@ const (
 
 // lead tries to get an image until it is there, or unused, or ctx ends.
 func (c *Cache) lead(ctx context.Context, p *pull) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pauses := (backoff.Backoff{First: firstPause, Last: lastPause}); ; {
 		select { // this try is the one that was asked for
 		case <-p.again:
 		default:
@@ -161,6 +162,7 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 			return
 		}
 		c.fail(p, err)
+		pause := pauses.Next()
 		var later <-chan time.Time // never, where trying again can't help
 		switch {
 		case errors.Is(err, errLogin): // many wrong ones can lock a user out

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // How often a removal that fails is tried, and the pauses between.
@@ -18,6 +19,7 @@ const (
 // finish removes what there is of a task that is to end or has ended, and lets
 // it be DEAD. It gives up when shutdown ends: the next server goes on.
 func (t *Task) finish(shutdown context.Context) {
+	pauses := backoff.Backoff{First: firstPause, Last: lastPause}
 	for try := 1; ; try++ {
 		select {
 		case <-t.again: // of a Stop that this try is for
@@ -30,7 +32,7 @@ func (t *Task) finish(shutdown context.Context) {
 		t.removalFailed(try, err)
 		var pause <-chan time.Time // none after the last try: until somebody asks
 		if try < removeTries {
-			pause = time.After(min(firstPause<<(try-1), lastPause))
+			pause = time.After(pauses.Next())
 		}
 		select {
 		case <-t.again:

@@ -1,11 +1,13 @@
 package process
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/proc"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // signal sends a signal to a process if it is still a member of p.
@@ -53,15 +55,10 @@ func (p *process) Kill(grace time.Duration) {
 
 // waitGone returns when no member is left, or after the time.
 func (p *process) waitGone(most time.Duration) {
-	end := time.After(most)
-	pause := time.Millisecond
-	for len(p.members()) > 0 {
-		select {
-		case <-end:
-			return
-		case <-time.After(pause):
-			pause = min(2*pause, 20*time.Millisecond)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	pauses := backoff.Backoff{First: time.Millisecond, Last: 20 * time.Millisecond}
+	for len(p.members()) > 0 && pauses.Wait(ctx) == nil {
 	}
 }
 
@@ -76,7 +73,7 @@ func (p *process) killAll() {
 	if p.starter.Inner != nil && p.refusedInside() > 0 {
 		defer p.starter.Inner.Hold()()
 	}
-	pause := 100 * time.Microsecond
+	pauses := dying()
 	for {
 		stopped := map[int]bool{}
 		for fresh := true; fresh; {
@@ -95,17 +92,20 @@ func (p *process) killAll() {
 			p.signal(pid, unix.SIGKILL)
 		}
 		// They take a moment to die.
-		<-time.After(pause)
-		pause = min(2*pause, 10*time.Millisecond)
+		<-time.After(pauses.Next())
 	}
+}
+
+// dying returns how long to wait for what was killed.
+func dying() backoff.Backoff {
+	return backoff.Backoff{First: 100 * time.Microsecond, Last: 10 * time.Millisecond}
 }
 
 // waitDead returns when no member is left of a group that is killed.
 func (p *process) waitDead() {
-	pause := 100 * time.Microsecond
+	pauses := dying()
 	for len(p.members()) > 0 {
-		<-time.After(pause)
-		pause = min(2*pause, 10*time.Millisecond)
+		<-time.After(pauses.Next())
 		p.group.Kill() // what a fork was putting there
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Remove kills everything in the group that path names, in every tree, waits
@@ -158,7 +160,7 @@ func removeTree(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, at := range slices.Backward(below) {
-		for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		for pauses := (backoff.Backoff{First: time.Millisecond, Last: 50 * time.Millisecond}); ; {
 			err := unix.Rmdir(at)
 			if err == nil || err == unix.ENOENT {
 				break
@@ -166,10 +168,8 @@ func removeTree(ctx context.Context, dir string) error {
 			if err != unix.EBUSY {
 				return fmt.Errorf("remove %s: %w", at, err)
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s stays busy: %w", at, context.Cause(ctx))
-			case <-time.After(wait):
+			if err := pauses.Wait(ctx); err != nil {
+				return fmt.Errorf("%s stays busy: %w", at, err)
 			}
 		}
 	}
