@@ -25,6 +25,13 @@ func onNomad(spoil func(*Config)) func(*Config) {
 	}
 }
 
+// A wrongSetting is one that Check refuses.
+type wrongSetting struct {
+	name  string
+	spoil func(*Config)
+	says  string
+}
+
 func TestWrongSettingsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -35,11 +42,17 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		return path
 	}
 	file, token := write("file", ""), write("token", "1234567890123456")
-	for _, test := range []struct {
-		name  string
-		spoil func(*Config)
-		says  string
-	}{
+	for _, test := range append(wrongServers(file, token, write), wrongNomads(file)...) {
+		c := valid(t)
+		test.spoil(&c)
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func wrongServers(file, token string, write func(name, text string) string) []wrongSetting {
+	return []wrongSetting{
 		{"no port", func(c *Config) { c.Listen = "127.0.0.1" }, "--listen"},
 		{"port out of range", func(c *Config) { c.Listen = "127.0.0.1:70000" }, "0 to 65535"},
 		{"every address", func(c *Config) { c.Listen = ":8080" }, "--token-file"},
@@ -112,6 +125,11 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
 		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},
 		{"a port, with a token", func(c *Config) { c.TokenFile, c.Listen = token, ":x" }, "0 to 65535"},
+	}
+}
+
+func wrongNomads(file string) []wrongSetting {
+	return []wrongSetting{
 		{"another cluster", func(c *Config) { c.Cluster = "kubernetes" }, "--cluster"},
 		{"Nomad's address for no Nomad", func(c *Config) { c.Nomad.Address = "http://127.0.0.1:4646" }, "--nomad-address"},
 		{"an address for no Nomad", func(c *Config) { c.AdvertiseURL = "http://127.0.0.1:8080" }, "--advertise-url"},
@@ -130,12 +148,6 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{"registries", onNomad(func(c *Config) { c.Images.Registries = []string{"a.example.org"} }), "--cluster nomad"},
 		{"few calls", onNomad(func(c *Config) { c.Nomad.Calls = 3 }), "--nomad-calls"},
 		{"a short lock", onNomad(func(c *Config) { c.Nomad.LockTTL = 5 }), "--nomad-lock-ttl"},
-	} {
-		c := valid(t)
-		test.spoil(&c)
-		if err := c.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v", test.name, err)
-		}
 	}
 }
 

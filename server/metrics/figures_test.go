@@ -39,38 +39,9 @@ func number(into any) map[string]int64 {
 	return numbers
 }
 
-// Every figure is shown under its own name, and as it is.
-func TestFiguresAreNotMixedUp(t *testing.T) {
-	var l local.Stats
-	numbers := number(&l)
-	half := timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
-	l.Placing = half
-	l.Tasks.Phases = map[taskrunner.StartPhase]timing.Reading{taskrunner.PhaseTurn: half}
-	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half}}
-	l.Scheduler.Depths.Ready = map[runtime.EvaluationType]int{runtime.EvaluationPlace: 5, runtime.EvaluationStop: 6}
-	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
-	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
-	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
-	var e engine.Stats
-	engines := number(&e)
-	e.Claims = map[runtime.EnvironmentID]engine.ClaimStats{
-		"":  {Results: map[string]int64{"CLAIMED": 0, "INTERNAL": 3}},
-		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half},
-	}
-	e.Pools = []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
-	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
-	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
-
-	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() transport.Usage {
-		return transport.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[transport.Bound]int64{transport.PeerBodies: 25, transport.Framing: 0}}
-	}}))
-	want := func(name string, value any) {
-		t.Helper()
-		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
-			t.Errorf("no %s in\n%s", line, body)
-		}
-	}
-	for name, field := range map[string]string{
+// clusterFigures are the fields of [local.Stats] by the names that they are shown under.
+func clusterFigures() map[string]string {
+	return map[string]string{
 		"scheduler_enqueued_total":                   "Scheduler.Enqueued",
 		"scheduler_dequeued_total":                   "Scheduler.Dequeued",
 		"scheduler_acks_total":                       "Scheduler.Acked",
@@ -105,7 +76,41 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		"task_leaks_total":                           "Tasks.Leaks",
 		"runners_leaked":                             "Leaked",
 		"cluster_problems":                           "Problems",
-	} {
+	}
+}
+
+// Every figure is shown under its own name, and as it is.
+func TestFiguresAreNotMixedUp(t *testing.T) {
+	var l local.Stats
+	numbers := number(&l)
+	half := timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
+	l.Placing = half
+	l.Tasks.Phases = map[taskrunner.StartPhase]timing.Reading{taskrunner.PhaseTurn: half}
+	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half}}
+	l.Scheduler.Depths.Ready = map[runtime.EvaluationType]int{runtime.EvaluationPlace: 5, runtime.EvaluationStop: 6}
+	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
+	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
+	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
+	var e engine.Stats
+	engines := number(&e)
+	e.Claims = map[runtime.EnvironmentID]engine.ClaimStats{
+		"":  {Results: map[string]int64{"CLAIMED": 0, "INTERNAL": 3}},
+		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half},
+	}
+	e.Pools = []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
+	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
+	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
+
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() transport.Usage {
+		return transport.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[transport.Bound]int64{transport.PeerBodies: 25, transport.Framing: 0}}
+	}}))
+	want := func(name string, value any) {
+		t.Helper()
+		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
+			t.Errorf("no %s in\n%s", line, body)
+		}
+	}
+	for name, field := range clusterFigures() {
 		want(name, numbers[field])
 		delete(numbers, field)
 	}
