@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -257,8 +258,7 @@ func BenchmarkScrape(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			e, sources := run(b)
 			put(b, e, "a", size)
-			for tick := time.NewTicker(time.Millisecond); e.Stats().Pools[0].Idle < size; <-tick.C {
-			}
+			wait.For(b, "the pool is full", func() bool { return e.Stats().Pools[0].Idle >= size })
 			handler := Handler(sources)
 			for b.Loop() {
 				scrape(b, handler)
