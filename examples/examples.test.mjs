@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ask, cutter, serve } from "../conformance/server.mjs";
+import { ask, cutter, serve } from "../test/conformance/server.mjs";
 
 const here = new URL(".", import.meta.url).pathname;
 const examples = {

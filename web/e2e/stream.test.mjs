@@ -1,7 +1,7 @@
 // Output that goes on through cuts, kills and floods.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { cutter } from "../../conformance/server.mjs";
+import { cutter } from "../../test/conformance/server.mjs";
 import { launch, open, scrollDown, test } from "./browser.mjs";
 import { Server } from "./server.mjs";
 

@@ -6,7 +6,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const binary = new URL("../bin/rockpool", import.meta.url).pathname;
+const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
 /** Serves on a free port with data of its own. Its stop() waits for the end. */
 export async function serve() {

@@ -22,7 +22,7 @@ export async function read(file) {
 }
 
 /** The schema that is served. */
-export const served = () => read(new URL("../schema.graphqls", import.meta.url));
+export const served = () => read(new URL("../../schema.graphqls", import.meta.url));
 
 /** A schema in one order and without its descriptions, as a baseline holds it. */
 export function plain(schema) {

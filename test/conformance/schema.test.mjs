@@ -32,7 +32,7 @@ test("the schema keeps what clients rely on", async () => {
 
 // The contract lies beside the repository where the project is worked on.
 test("the schema keeps the contract", async () => {
-  const contract = await read(new URL("../../shared/api.graphqls", import.meta.url));
+  const contract = await read(new URL("../../../shared/api.graphqls", import.meta.url));
   if (contract) assert.deepEqual(broken(contract, await served()), [], "the schema misses something of the contract");
 });
 
