@@ -110,8 +110,9 @@ chaos: as-root build ## kill a server all the time, and judge that nothing is lo
 lint: ## run the linters
 	@$(LINT) run ./...
 
-generate: ## generate the API's code from schema.graphqls
+generate: ## generate the API's and the clients' code from schema.graphqls
 	@$(FAST) go tool gqlgen generate
+	@$(FAST) go generate ./client
 	@cd examples/go && $(FAST) go generate
 
 baseline: ## promise clients the schema as it is now (BREAKING=yes: even if that breaks an older promise)

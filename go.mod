@@ -6,6 +6,7 @@ ignore ./web/node_modules
 
 require (
 	github.com/99designs/gqlgen v0.17.95
+	github.com/Khan/genqlient v0.8.1
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/alecthomas/kong v1.17.0
 	github.com/coder/websocket v1.8.15
@@ -41,6 +42,13 @@ require (
 )
 
 require gotest.tools/v3 v3.5.2 // indirect
+
+require (
+	github.com/alexflint/go-arg v1.5.1 // indirect
+	github.com/alexflint/go-scalar v1.2.0 // indirect
+	github.com/bmatcuk/doublestar/v4 v4.6.1 // indirect
+	gopkg.in/yaml.v2 v2.4.0 // indirect
+)
 
 require (
 	cyphar.com/go-pathrs v0.2.6 // indirect
@@ -99,4 +107,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-tool github.com/99designs/gqlgen
+tool (
+	github.com/99designs/gqlgen
+	github.com/Khan/genqlient
+)

@@ -160,6 +160,7 @@ var onlyIn = map[string][]string{
 	"database/sql":                           {"runtime/store"},
 	"github.com/99designs/gqlgen":            {"graph/...", "."},
 	"github.com/vektah/gqlparser":            {"graph/...", "."},
+	"github.com/Khan/genqlient":              {"client"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli", "config", "test/..."},
 	"github.com/goccy/go-yaml":               {"cli", "config"},

@@ -1,8 +1,12 @@
-// Package client asks a server's API: queries and mutations over POST, files
-// in multipart requests, downloads from the addresses that the API hands out,
-// subscriptions over WebSockets. The commands, the bench, the chaos and the
-// end-to-end tests are its users.
+// Package client sends operations to a server's API: queries and mutations over POST, files
+// in multipart requests, subscriptions over WebSockets, downloads from signed addresses.
+//
+// Each operation of the files *.graphql is a generated function, for example [GetRunners].
+// The functions of driver.go are shorter ways to what most callers do: [Claim], [Start],
+// [Await], [Run], [Release]. [Client.Ask] sends any other operation.
 package client
+
+//go:generate go tool genqlient
 
 import (
 	"bytes"
@@ -16,10 +20,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Khan/genqlient/graphql"
+
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Client asks one server's API. It may be used by many at once.
+// A Client sends operations to one server. Many goroutines may use it at once.
 type Client struct {
 	url  string // of the API itself
 	http *http.Client
@@ -123,11 +129,40 @@ type Request struct {
 // Ask sends one operation. The error is an *Error if the server answered
 // with one.
 func (c *Client) Ask(ctx context.Context, query string, variables map[string]any, into any) error {
-	body, err := json.Marshal(Request{query, variables})
+	return c.send(ctx, Request{query, variables}, into)
+}
+
+func (c *Client) send(ctx context.Context, operation, into any) error {
+	body, err := json.Marshal(operation)
 	if err != nil {
 		return err
 	}
 	return c.Post(ctx, body, into)
+}
+
+// MakeRequest sends an operation for a generated function. The error is as Ask's.
+func (c *Client) MakeRequest(ctx context.Context, operation *graphql.Request, answer *graphql.Response) error {
+	return c.send(ctx, operation, answer.Data)
+}
+
+// A Sender is what generated functions send operations with: a [Client], or what
+// [Client.Around] returns.
+type Sender = graphql.Client
+
+// Around returns a Sender that calls around for each operation. That calls send, which
+// sends the operation once, as often as it likes, and returns the operation's error.
+func (c *Client) Around(around func(ctx context.Context, send func(context.Context) error) error) Sender {
+	return surrounded{c, around}
+}
+
+type surrounded struct {
+	client *Client
+	around func(ctx context.Context, send func(context.Context) error) error
+}
+
+// MakeRequest implements Sender.
+func (s surrounded) MakeRequest(ctx context.Context, operation *graphql.Request, answer *graphql.Response) error {
+	return s.around(ctx, func(ctx context.Context) error { return s.client.MakeRequest(ctx, operation, answer) })
 }
 
 // Post sends a body as it is, be it an operation or not. The error is as Ask's.
