@@ -80,7 +80,7 @@ func AwaitResult(ctx context.Context, c Sender, execution string) (Result, error
 			return Result{}, err
 		}
 		if out.Execution.State == runtime.ExecutionFinished {
-			return *out.Execution, nil
+			return out.Execution, nil
 		}
 	}
 }

@@ -679,11 +679,11 @@ func (v *GetCursorExecutionOutputOutputPageChunksOutputChunk) GetStream() Output
 // GetCursorResponse is returned by GetCursor on success.
 type GetCursorResponse struct {
 	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
-	Execution *GetCursorExecution `json:"execution"`
+	Execution GetCursorExecution `json:"execution"`
 }
 
 // GetExecution returns GetCursorResponse.Execution, and is useful for accessing the field via an interface.
-func (v *GetCursorResponse) GetExecution() *GetCursorExecution { return v.Execution }
+func (v *GetCursorResponse) GetExecution() GetCursorExecution { return v.Execution }
 
 // GetEndingExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
@@ -781,11 +781,11 @@ func (v *GetEndingExecution) __premarshalJSON() (*__premarshalGetEndingExecution
 // GetEndingResponse is returned by GetEnding on success.
 type GetEndingResponse struct {
 	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
-	Execution *GetEndingExecution `json:"execution"`
+	Execution GetEndingExecution `json:"execution"`
 }
 
 // GetExecution returns GetEndingResponse.Execution, and is useful for accessing the field via an interface.
-func (v *GetEndingResponse) GetExecution() *GetEndingExecution { return v.Execution }
+func (v *GetEndingResponse) GetExecution() GetEndingExecution { return v.Execution }
 
 // GetEnvironmentResponse is returned by GetEnvironment on success.
 type GetEnvironmentResponse struct {
@@ -921,20 +921,20 @@ func (v *GetPoolEnvironment) GetPool() Pool { return v.Pool }
 // GetPoolResponse is returned by GetPool on success.
 type GetPoolResponse struct {
 	// The environment with this id; null if there is none.
-	Environment *GetPoolEnvironment `json:"environment"`
+	Environment GetPoolEnvironment `json:"environment"`
 }
 
 // GetEnvironment returns GetPoolResponse.Environment, and is useful for accessing the field via an interface.
-func (v *GetPoolResponse) GetEnvironment() *GetPoolEnvironment { return v.Environment }
+func (v *GetPoolResponse) GetEnvironment() GetPoolEnvironment { return v.Environment }
 
 // GetResultResponse is returned by GetResult on success.
 type GetResultResponse struct {
 	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
-	Execution *Result `json:"execution"`
+	Execution Result `json:"execution"`
 }
 
 // GetExecution returns GetResultResponse.Execution, and is useful for accessing the field via an interface.
-func (v *GetResultResponse) GetExecution() *Result { return v.Execution }
+func (v *GetResultResponse) GetExecution() Result { return v.Execution }
 
 // GetRunnerResponse is returned by GetRunner on success.
 type GetRunnerResponse struct {

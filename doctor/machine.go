@@ -139,23 +139,16 @@ func listening(ctx context.Context, url, token string) finding {
 	}
 	server := client.New(url).WithToken(token)
 	defer server.CloseIdle()
-	var out struct {
-		Version string
-		Health  struct {
-			Status     string
-			Components []struct{ Name, Status, Message string }
-		}
-	}
-	err := server.Ask(ctx, `{ version health { status components { name status message } } }`, nil, &out)
+	out, err := client.GetHealth(ctx, server)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return warn(name, "start one: rockpool serve", "none listens at %s", url)
 	case err != nil:
 		return warn(name, "see its log, or whether something else listens there", "%s: %v", url, err)
-	case out.Health.Status != "OK":
+	case out.Health.Status != client.HealthStatusOk:
 		var why []string
 		for _, c := range out.Health.Components {
-			if c.Status != "OK" {
+			if c.Status != client.HealthStatusOk {
 				why = append(why, fmt.Sprintf("%s is %s (%s)", c.Name, c.Status, c.Message))
 			}
 		}

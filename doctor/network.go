@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
@@ -157,29 +158,26 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding {
 	reached := srv.Client()
 	defer reached.CloseIdle()
 	const environment = "doctor-network"
-	input := map[string]any{
-		"id": environment, "poolSize": 0, "network": map[string]any{"access": true, "exposedPorts": []int{8000}},
-		"resources": map[string]any{"memoryMiB": doctorMemoryMiB, "processes": doctorProcesses, "cpuMHz": doctorCPUMHz},
+	input := client.PutEnvironmentInput{
+		Id: environment, PoolSize: new(int), Network: &client.NetworkInput{Access: new(true), ExposedPorts: []int{8000}},
+		Resources: &client.ResourcesInput{MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CpuMHz: pointer(doctorCPUMHz)},
 	}
-	if err := reached.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, map[string]any{"in": input}, nil); err != nil {
+	if err := client.Put(ctx, reached, input); err != nil {
 		return noNetwork(err)
 	}
-	defer func() {
-		_ = reached.Ask(ctx, `mutation { deleteEnvironment(input: {id: "`+environment+`", endClaimed: true}) { deleted } }`, nil, nil) // it goes with the server, too
-	}()
+	defer func() { _ = client.Delete(ctx, reached, environment) }() // it goes with the server, too
 	p := patient{client: reached}
 	var err error
 	if p.runner, _, err = p.claim(ctx, environment); err != nil {
-		var out struct {
-			Environment struct{ Pool struct{ Reason string } }
+		out, why := client.GetPool(ctx, reached, environment)
+		if why == nil {
+			why = errors.New(out.Environment.Pool.Reason)
 		}
-		why := reached.Ask(ctx, `{ environment(id: "`+environment+`") { pool { reason } } }`, nil, &out)
-		return noNetwork(errors.Join(err, why, errors.New(out.Environment.Pool.Reason)))
+		return noNetwork(errors.Join(err, why))
 	}
 	program, err := attack.Prober()
 	if err == nil {
-		err = reached.Upload(ctx, `mutation($id: ID!, $file: Upload!) { uploadFile(runnerId: $id, path: "prober", file: $file, mode: "0755") { file { size } } }`,
-			map[string]any{"id": p.runner}, int64(len(program)), bytes.NewReader(program), nil)
+		err = reached.UploadFile(ctx, p.runner, "prober", "0755", int64(len(program)), bytes.NewReader(program))
 	}
 	if err != nil {
 		return noNetwork(err)
@@ -193,7 +191,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding {
 	if err != nil {
 		return noNetwork(err)
 	}
-	return judgeNetwork(got.text(), len(denied))
+	return judgeNetwork(got.Text(), len(denied))
 }
 
 // judgeNetwork judges what a program found: the first two of the places that it

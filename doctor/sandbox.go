@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
 )
@@ -112,42 +113,15 @@ type patient struct {
 
 func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	err = p.client.Ask(ctx, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
-		map[string]any{"in": map[string]any{"environmentId": environment, "waitFor": 30}}, &out)
-	return out.ClaimRunner.Runner.ID, time.Since(began), err
+	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
+	return runner, time.Since(began), err
 }
 
-// A probe is what became of a shell script in the runner.
-type probe struct {
-	Outcome string
-	Message string
-	Output  struct{ Chunks []struct{ Text string } }
-}
-
-func (p probe) text() string {
-	var text strings.Builder
-	for _, c := range p.Output.Chunks {
-		text.WriteString(c.Text)
-	}
-	return text.String()
-}
-
-func (p *patient) shell(ctx context.Context, script string) (probe, error) {
-	var started struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	err := p.client.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
-		map[string]any{"in": map[string]any{"runnerId": p.runner, "shell": script, "timeLimit": 120}}, &started)
-	if err != nil {
-		return probe{}, err
-	}
-	var out struct{ Execution probe }
-	err = p.client.Ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 150) { outcome message output { chunks { text } } } }`,
-		map[string]any{"id": started.StartExecution.Execution.ID}, &out)
-	return out.Execution, err
+// shell runs a script in the runner.
+func (p *patient) shell(ctx context.Context, script string) (client.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, 150*time.Second)
+	defer cancel()
+	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: pointer(120)})
 }
 
 // look prints what a program in a runner sees, one fact per line.
@@ -168,11 +142,11 @@ func (p *patient) examine(ctx context.Context, tell func(...finding)) error {
 	if err != nil {
 		return err
 	}
-	if seen.Outcome != "EXITED" {
+	if seen.Outcome != runtime.OutcomeExited {
 		return fmt.Errorf("a program in the sandbox ended with %s: %s", seen.Outcome, seen.Message)
 	}
 	facts := map[string][]string{}
-	for line := range strings.Lines(seen.text()) {
+	for line := range strings.Lines(seen.Text()) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		facts[key] = append(facts[key], value)
 	}
@@ -313,9 +287,13 @@ func judgeLimit(controller, file, value string, most int64, members int, err err
 
 // overstep takes more than is allowed, and looks who is stopped.
 func (p *patient) overstep(ctx context.Context, tell func(...finding)) error {
-	for _, o := range []struct{ name, script, outcome, good string }{
-		{"memory limit", "head -c 400000000 /dev/zero | tail", "MEMORY_LIMIT", "a program that took too much was ended"},
-		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", "PROCESS_LIMIT", "a program that started too many was ended"},
+	for _, o := range []struct {
+		name, script string
+		outcome      runtime.Outcome
+		good         string
+	}{
+		{"memory limit", "head -c 400000000 /dev/zero | tail", runtime.OutcomeMemoryLimit, "a program that took too much was ended"},
+		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", runtime.OutcomeProcessLimit, "a program that started too many was ended"},
 	} {
 		got, err := p.shell(ctx, o.script)
 		if err != nil {

@@ -69,7 +69,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier local
 		return warn(name, "use a version that knows time namespaces, if that matters", "%s; a runner started in %v; programs in it see since when this machine runs", version, took.Round(time.Millisecond))
 	}
 	if tier.Isolation == runtime.IsolationGVisor {
-		kernel, _, _ := strings.Cut(got.text(), " #")
+		kernel, _, _ := strings.Cut(got.Text(), " #")
 		version += "; programs see " + kernel
 	}
 	return fine(name, "%s; a runner started in %v", version, took.Round(time.Millisecond))

@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +16,6 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
-
-type object = map[string]any
 
 // A crew carries out attacks on one server.
 type crew struct {
@@ -31,7 +29,9 @@ type crew struct {
 
 // room is what runners of the corpus have: little, since it is going to be
 // overstepped.
-var room = object{"memoryMiB": 64, "processes": 32, "cpuMHz": CPUMHz, "workspaceMiB": 8}
+func room() *client.ResourcesInput {
+	return &client.ResourcesInput{MemoryMiB: new(64), Processes: new(32), CpuMHz: new(CPUMHz), WorkspaceMiB: new(8)}
+}
 
 // CPUMHz is the share of runners.
 const CPUMHz = 1000
@@ -42,11 +42,11 @@ const mostOutput = 1 << 20
 // settle makes the environment and claims the neighbour.
 func (c *crew) settle(ctx context.Context) (version string, err error) {
 	c.environment, c.gentle = "attack-"+strings.ToLower(rand.Text()[:8]), map[Reach]string{}
-	var out struct{ Version string }
-	if err := c.Server.Ask(ctx, `{ version }`, nil, &out); err != nil {
+	out, err := client.GetVersion(ctx, c.Server)
+	if err != nil {
 		return "", err
 	}
-	if err := c.put(ctx, c.environment, object{"poolSize": 2}); err != nil {
+	if err := c.put(ctx, client.PutEnvironmentInput{Id: c.environment, PoolSize: new(2)}); err != nil {
 		return "", err
 	}
 	c.neighbour, err = c.claim(ctx, c.environment)
@@ -57,21 +57,29 @@ func (c *crew) settle(ctx context.Context) (version string, err error) {
 }
 
 // put makes an environment.
-func (c *crew) put(ctx context.Context, id string, more object) error {
-	resources := maps.Clone(room)
-	maps.Copy(resources, c.Limits)
-	limit := mostOutput
-	if n, given := resources["outputLimit"]; given {
-		limit = n.(int)
-		delete(resources, "outputLimit")
+func (c *crew) put(ctx context.Context, input client.PutEnvironmentInput) error {
+	input.Resources, input.Isolation, input.OutputLimit = room(), &c.Tier, new(int64(mostOutput))
+	if c.Image != "" && input.Image == nil {
+		input.Image = &c.Image
 	}
-	input := object{"id": id, "resources": resources, "isolation": c.Tier, "outputLimit": limit}
-	if c.Image != "" {
-		input["image"] = c.Image
+	err := errors.Join(overlay(&input, c.Limits), overlay(input.Resources, c.Limits))
+	if input.Network != nil {
+		err = errors.Join(err, overlay(input.Network, c.Networks))
 	}
-	maps.Copy(input, more)
-	c.environments = append(c.environments, id)
-	return c.Server.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+	if err != nil {
+		return err
+	}
+	c.environments = append(c.environments, input.Id)
+	return client.Put(ctx, c.Server, input)
+}
+
+// overlay sets those fields of an input that it has and that are named.
+func overlay(input any, named map[string]any) error {
+	text, err := json.Marshal(named)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, input)
 }
 
 // environmentOf returns the environment of runners with a network, and makes it
@@ -84,9 +92,7 @@ func (c *crew) environmentOf(ctx context.Context, r Reach) (string, error) {
 	if slices.Contains(c.environments, id) {
 		return id, nil
 	}
-	input := maps.Clone(r.input())
-	maps.Copy(input, c.Networks)
-	return id, c.put(ctx, id, object{"poolSize": 1, "network": input})
+	return id, c.put(ctx, client.PutEnvironmentInput{Id: id, PoolSize: new(1), Network: r.input()})
 }
 
 // leave deletes what the crew made.
@@ -95,56 +101,39 @@ func (c *crew) leave(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, id := range c.environments {
-		errs = append(errs, c.Server.Ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": id}, nil))
+		errs = append(errs, client.Delete(ctx, c.Server, id))
 	}
 	return errors.Join(errs...)
 }
 
 func (c *crew) claim(ctx context.Context, environment string) (string, error) {
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	err := c.Server.Ask(ctx, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
-		object{"in": object{"environmentId": environment, "waitFor": 45}}, &out)
-	return out.ClaimRunner.Runner.ID, err
+	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
 }
 
 // arm puts the prober into a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
-	return c.Server.Upload(ctx, `mutation($id: ID!, $path: String!, $file: Upload!) { uploadFile(runnerId: $id, path: $path, file: $file, mode: "0755") { file { size } } }`,
-		object{"id": runner, "path": c.placed(proberPath)}, int64(len(c.prober)), bytes.NewReader(c.prober), nil)
-}
-
-func (c *crew) release(ctx context.Context, runner string) error {
-	return c.Server.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
+	return c.Server.UploadFile(ctx, runner, c.placed(proberPath), "0755", int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
 // begin starts a command, and returns its execution.
 func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
-	input := object{"runnerId": runner, "timeLimit": s.seconds, "privileged": s.root}
+	input := client.StartExecutionInput{RunnerId: runner, TimeLimit: &s.seconds, Privileged: &s.root}
 	if s.script != "" {
-		input["shell"] = c.placed(c.fill(s.script, plain))
+		input.Shell = new(c.placed(c.fill(s.script, plain)))
 	} else {
-		var argv []string
 		for _, arg := range s.command {
-			argv = append(argv, c.placed(c.fill(arg, plain)))
+			input.Command = append(input.Command, c.placed(c.fill(arg, plain)))
 		}
-		input["command"] = argv
 	}
 	if s.terminal {
-		input["terminal"] = object{"columns": 80, "rows": 24}
-	}
-	if s.limits != nil && !c.Unlimited {
-		input["limits"] = s.limits
+		input.Terminal = &client.TerminalInput{Columns: 80, Rows: 24}
 	}
 	if c.Unlimited {
-		input["timeLimit"] = 0
+		input.TimeLimit = new(0)
+	} else {
+		input.Limits = s.limits
 	}
-	var out struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	err := c.Server.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out)
-	return out.StartExecution.Execution.ID, err
+	return client.Start(ctx, c.Server, input)
 }
 
 // placed is a text with the place where the prober is.
@@ -154,49 +143,16 @@ func (c *crew) placed(text string) string {
 
 func plain(text string) string { return text }
 
-// An ending is what became of an execution, so far.
-type ending struct {
-	State, Outcome, Signal string
-	GoneReason             string
-	ExitCode               *int
-	Output                 struct{ Chunks []struct{ Text string } }
-}
-
-// mostSeen is how much of what a program prints is looked at.
+// mostSeen is how much of what a program prints is read.
 const mostSeen = 8 << 10
 
-func (e ending) text() string {
-	var text strings.Builder
-	for _, chunk := range e.Output.Chunks {
-		if text.Len()+len(chunk.Text) > mostSeen {
-			break
-		}
-		text.WriteString(chunk.Text)
+// look returns how an execution is, after so many seconds unless it ends earlier.
+func (c *crew) look(ctx context.Context, execution string, seconds int) (client.Result, error) {
+	out, err := client.GetResult(ctx, c.Server, execution, seconds, mostSeen)
+	if err != nil {
+		return client.Result{}, err
 	}
-	return text.String()
-}
-
-func (e ending) String() string {
-	text := e.text()
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	switch {
-	case e.ExitCode != nil:
-		return fmt.Sprintf("%s=> %s %d", text, e.Outcome, *e.ExitCode)
-	case e.GoneReason != "":
-		return fmt.Sprintf("%s=> %s %s", text, e.Outcome, e.GoneReason)
-	case e.Signal != "":
-		return fmt.Sprintf("%s=> %s %s", text, e.Outcome, e.Signal)
-	}
-	return text + "=> " + e.Outcome
-}
-
-func (c *crew) look(ctx context.Context, execution string, seconds int) (ending, error) {
-	var out struct{ Execution ending }
-	err := c.Server.Ask(ctx, `query($id: ID!, $wait: Int) { execution(id: $id, waitFor: $wait) { state outcome signal exitCode goneReason output(maxBytes: 8192) { chunks { text } } } }`,
-		object{"id": execution, "wait": seconds}, &out)
-	return out.Execution, err
+	return out.Execution, nil
 }
 
 // patience is how many seconds an execution may take to end after its time.
@@ -209,10 +165,13 @@ func (c *crew) execute(ctx context.Context, runner string, s Step) (string, erro
 		return refusal(err)
 	}
 	end, err := c.look(ctx, id, s.seconds+patience)
-	if err == nil && end.State != "FINISHED" {
+	switch {
+	case err != nil:
+		return "", err
+	case end.State != runtime.ExecutionFinished:
 		return "=> it doesn't end", nil
 	}
-	return end.String(), err
+	return end.String(), nil
 }
 
 // leaveBehind starts a command and returns once it has printed something, or
@@ -226,8 +185,11 @@ func (c *crew) leaveBehind(ctx context.Context, runner string, s Step) (string, 
 	defer tick.Stop()
 	for {
 		now, err := c.look(ctx, id, 0)
-		if err != nil || now.State == "FINISHED" || len(now.Output.Chunks) > 0 {
-			return now.String(), err
+		if err != nil {
+			return "", err
+		}
+		if now.State == runtime.ExecutionFinished || len(now.Output.Chunks) > 0 {
+			return now.String(), nil
 		}
 		select {
 		case <-tick.C:
@@ -248,8 +210,7 @@ func refusal(err error) (string, error) {
 
 // upload writes a file.
 func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error) {
-	err := c.Server.Upload(ctx, `mutation($id: ID!, $path: String!, $file: Upload!) { uploadFile(runnerId: $id, path: $path, file: $file) { file { size } } }`,
-		object{"id": runner, "path": c.fill(s.path, plain)}, int64(len(s.text)), strings.NewReader(s.text), nil)
+	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", int64(len(s.text)), strings.NewReader(s.text))
 	if err != nil {
 		return refusal(err)
 	}
@@ -258,54 +219,37 @@ func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error
 
 // read downloads a file.
 func (c *crew) read(ctx context.Context, runner string, s Step) (string, error) {
-	var out struct {
-		Runner struct {
-			File *struct {
-				Type        string
-				Size        int64
-				DownloadURL *string
-			}
-		}
-	}
-	err := c.Server.Ask(ctx, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { type size downloadUrl } } }`,
-		object{"id": runner, "path": c.fill(s.path, plain)}, &out)
-	switch file := out.Runner.File; {
-	case err != nil:
+	out, err := client.GetFile(ctx, c.Server, runner, c.fill(s.path, plain))
+	if err != nil {
 		return refusal(err)
-	case file == nil:
-		return "=> no file", nil
-	case file.DownloadURL == nil:
-		return "=> " + file.Type + ", not to be downloaded", nil
-	default:
-		body, _, err := c.Server.Download(ctx, *file.DownloadURL, 0)
-		if err != nil {
-			return refusal(err)
-		}
-		defer body.Close()
-		text, err := io.ReadAll(io.LimitReader(body, mostSeen))
-		if err != nil {
-			return "=> broke off", nil //nolint:nilerr // it is what is seen
-		}
-		return fmt.Sprintf("%s\n=> %s of %d bytes", text, file.Type, file.Size), nil
 	}
+	if out.Runner == nil || out.Runner.File == nil {
+		return "=> no file", nil
+	}
+	file := out.Runner.File
+	if file.DownloadUrl == nil {
+		return "=> " + string(file.Type) + ", not to be downloaded", nil
+	}
+	body, _, err := c.Server.Download(ctx, *file.DownloadUrl, 0)
+	if err != nil {
+		return refusal(err)
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, mostSeen))
+	if err != nil {
+		return "=> broke off", nil //nolint:nilerr // it is what is seen
+	}
+	return fmt.Sprintf("%s\n=> %s of %d bytes", text, file.Type, file.Size), nil
 }
 
 // list lists a directory with all below.
 func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) {
-	var out struct {
-		Runner struct {
-			Files struct {
-				Nodes []struct {
-					Path, Type string
-					LinkTarget *string
-				}
-			}
-		}
-	}
-	err := c.Server.Ask(ctx, `query($id: ID!, $path: String!) { runner(id: $id) { files(path: $path, recursive: true, first: 1000) { nodes { path type linkTarget } } } }`,
-		object{"id": runner, "path": c.fill(s.path, plain)}, &out)
+	out, err := client.GetFiles(ctx, c.Server, runner, new(c.fill(s.path, plain)), new(1000), nil)
 	if err != nil {
 		return refusal(err)
+	}
+	if out.Runner == nil {
+		return "=> 0 listed", nil
 	}
 	var text strings.Builder
 	for _, n := range out.Runner.Files.Nodes {

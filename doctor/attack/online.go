@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/doctor/attack/world"
 )
 
@@ -33,17 +34,19 @@ const (
 // slowMbit lets 2 MiB pass in no less than 0.8 s.
 const slowMbit = 20
 
-// input is of the API.
-func (r Reach) input() object {
-	switch r {
+func (r Reach) input() *client.NetworkInput {
+	switch input := (&client.NetworkInput{Access: new(true)}); r {
 	case Named:
-		return object{"access": true, "allowNames": []string{"public.example", "lan.example", "lan6.example", "metadata.example", "machine.example", "mapped.example", "zero.example", "local.example"}}
+		input.AllowNames = []string{"public.example", "lan.example", "lan6.example", "metadata.example", "machine.example", "mapped.example", "zero.example", "local.example"}
+		return input
 	case Exposed:
-		return object{"access": true, "exposedPorts": []int{8000}}
+		input.ExposedPorts = []int{8000}
+		return input
 	case Slow:
-		return object{"access": true, "bandwidthMbit": slowMbit}
+		input.BandwidthMbit = new(slowMbit)
+		return input
 	default:
-		return object{"access": true}
+		return input
 	}
 }
 

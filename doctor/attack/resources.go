@@ -1,5 +1,7 @@
 package attack
 
+import "github.com/rockpool/rockpool/client"
+
 func resources() []Attack {
 	full := func(name, tries, dir string) Attack {
 		return Attack{
@@ -79,11 +81,11 @@ func resources() []Attack {
 		},
 		{
 			Name: "open files", Class: Resources, Defence: FileLimits, Tries: "to take all descriptors",
-			Steps: []Step{probe("open", "5000").limited("openFiles", 64)}, Held: "^opened [1-6]?\\d EMFILE\n=> EXITED 0",
+			Steps: []Step{probe("open", "5000").limited(client.LimitsInput{OpenFiles: new(64)})}, Held: "^opened [1-6]?\\d EMFILE\n=> EXITED 0",
 		},
 		{
 			Name: "a large file", Class: Resources, Defence: FileLimits, Tries: "to write a file larger than it may be", Bomb: true,
-			Steps: []Step{probe("fill", "/tmp/large", "4").limited("fileSize", 2<<20)}, Held: "^(wrote [0-2] MiB EFBIG\n=> EXITED 0|(.*\n)*=> (SIGNALED SIGXFSZ|EXITED 2))", Never: "wrote 4 MiB",
+			Steps: []Step{probe("fill", "/tmp/large", "4").limited(client.LimitsInput{FileSize: new(int64(2 << 20))})}, Held: "^(wrote [0-2] MiB EFBIG\n=> EXITED 0|(.*\n)*=> (SIGNALED SIGXFSZ|EXITED 2))", Never: "wrote 4 MiB",
 		},
 		{
 			Name: "queued signals", Class: Resources, Defence: UserLimits, Tries: "to take all of the kernel's room for signals, which all runners share",

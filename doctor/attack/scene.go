@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // A scene is one attack while it is carried out.
@@ -140,7 +143,7 @@ func (s *scene) post(ctx context.Context, runner string, step Step) (string, err
 
 // next has the next one come to a new runner.
 func (s *scene) next(ctx context.Context) (string, error) {
-	if err := s.release(ctx, s.runner); err != nil {
+	if err := client.Release(ctx, s.Server, s.runner); err != nil {
 		return "", err
 	}
 	s.past = append(s.past, s.runner)
@@ -158,11 +161,12 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.Remove(path) }()
-	if err := s.put(ctx, name, object{"image": "file:" + name, "poolSize": 1}); err != nil {
+	if err := s.put(ctx, client.PutEnvironmentInput{Id: name, Image: new("file:" + name), PoolSize: new(1)}); err != nil {
 		return refusal(err)
 	}
 	defer func() {
-		_ = s.Server.Ask(context.WithoutCancel(ctx), `mutation($id: ID!) { deleteEnvironment(input: {id: $id}) { deleted } }`, object{"id": name}, nil) // leave tries again
+		// Its runner is used further; leave tries again.
+		_, _ = client.DeleteEnvironment(context.WithoutCancel(ctx), s.Server, client.DeleteEnvironmentInput{Id: name})
 	}()
 	if refused, err := s.unpacked(ctx, name); refused || err != nil {
 		return "=> refused IMAGE by its layers", err
@@ -172,7 +176,7 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 		return refusal(err)
 	}
 	s.past = append(s.past, s.runner)
-	if err := s.release(ctx, s.runner); err != nil {
+	if err := client.Release(ctx, s.Server, s.runner); err != nil {
 		return "", err
 	}
 	s.runner = runner
@@ -184,17 +188,12 @@ func (s *scene) unpacked(ctx context.Context, environment string) (refused bool,
 	tick := time.NewTicker(20 * time.Millisecond) // it can't be waited for otherwise
 	defer tick.Stop()
 	for {
-		var out struct {
-			Environment struct {
-				Pool struct{ Image struct{ State string } }
-			}
-		}
-		err := s.Server.Ask(ctx, `query($id: ID!) { environment(id: $id) { pool { image { state } } } }`, object{"id": environment}, &out)
-		switch state := out.Environment.Pool.Image.State; {
-		case err != nil:
+		out, err := client.GetPool(ctx, s.Server, environment)
+		if err != nil {
 			return false, err
-		case state == "READY", state == "FAILED":
-			return state == "FAILED", nil
+		}
+		if image := out.Environment.Pool.Image; image != nil && image.State != runtime.ImagePulling {
+			return image.State == runtime.ImageFailed, nil
 		}
 		select {
 		case <-tick.C:
@@ -215,7 +214,7 @@ func (s *scene) clear(ctx context.Context) (left []string, err error) {
 		if runner == "" {
 			continue
 		}
-		if err := s.release(ctx, runner); err != nil {
+		if err := client.Release(ctx, s.Server, runner); err != nil {
 			return nil, fmt.Errorf("the runner can't be released: %w", err)
 		}
 		s.past = append(s.past, runner)

@@ -1,5 +1,7 @@
 package attack
 
+import "github.com/rockpool/rockpool/client"
+
 // A kind is what a step does.
 type kind int
 
@@ -28,7 +30,7 @@ type Step struct {
 	root     bool
 	other    bool // in another runner, which is there at the same time
 	terminal bool
-	limits   map[string]any
+	limits   *client.LimitsInput
 	seconds  int // its time limit
 	repeat   int
 }
@@ -87,8 +89,8 @@ func (s Step) onTerminal() Step {
 	return s
 }
 
-func (s Step) limited(name string, to int) Step {
-	s.limits = map[string]any{name: to}
+func (s Step) limited(to client.LimitsInput) Step {
+	s.limits = &to
 	return s
 }
 

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // environment is the one that all rows use.
@@ -65,11 +68,11 @@ func newGroup() string {
 // serve starts a server that has so many finished executions and keeps so many
 // idle runners, and waits for these.
 func (b *bed) serve(ctx context.Context, runners, executions int) (*target, error) {
-	return b.serveIn(ctx, "NAMESPACES", runners, executions)
+	return b.serveIn(ctx, runtime.IsolationNamespaces, runners, executions)
 }
 
 // serveIn has the runners isolated so.
-func (b *bed) serveIn(ctx context.Context, isolation string, runners, executions int) (*target, error) {
+func (b *bed) serveIn(ctx context.Context, isolation runtime.Isolation, runners, executions int) (*target, error) {
 	dir, err := b.directory()
 	if err != nil {
 		return nil, err
@@ -84,7 +87,7 @@ func (b *bed) serveIn(ctx context.Context, isolation string, runners, executions
 		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.config.GVisor,
 			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
 		overcommitted: true,
-		env:           map[string]any{"isolation": isolation, "resources": map[string]any{"workspaceMiB": 256, "memoryMiB": 512}}, // a replaced file is there twice for a moment
+		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file is there twice for a moment
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)

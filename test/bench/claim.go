@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 const appendFloor = "A POST of the same size, to a process that writes it to a file and answers as much."
@@ -66,8 +68,7 @@ func claims(ctx context.Context, s *target, r *round, idle, together, times int)
 }
 
 func claimBody() []byte {
-	body, _ := json.Marshal(map[string]any{"query": claimMutation,
-		"variables": map[string]any{"in": map[string]any{"environmentId": environment, "waitFor": 60}}})
+	body, _ := json.Marshal(map[string]any{"operationName": "ClaimRunner", "query": client.ClaimRunner_Operation, "variables": map[string]any{"input": claimInput()}})
 	return body
 }
 

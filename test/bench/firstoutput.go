@@ -68,7 +68,7 @@ func (b *bed) claimed(ctx context.Context, idle int) (s *target, runner string, 
 // firstOutput times a start to its output, then waits for its end.
 func firstOutput(ctx context.Context, s *target, k *socket, runner string, r *round) error {
 	err := r.time(func() error {
-		execution, err := s.start(ctx, runner, []string{"echo", "hello"})
+		execution, err := s.start(ctx, runner, "echo", "hello")
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func firstEvent(ctx context.Context, s *target, runner string, r *round) error {
 	var response *http.Response
 	var lines *bufio.Reader
 	err := r.time(func() error {
-		execution, err := s.start(ctx, runner, []string{"echo", "hello"})
+		execution, err := s.start(ctx, runner, "echo", "hello")
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // gvisorRows stand beside the same with namespaces, on a second server.
@@ -66,7 +68,7 @@ func gvisorRows() []Row {
 // don't, and what measures them.
 func (b *bed) besideNamespaces(ctx context.Context, runners int, prepare func(context.Context, *target) (probe, error)) (pair, error) {
 	var probes [2]probe
-	for i, isolation := range []string{"GVISOR", "NAMESPACES"} {
+	for i, isolation := range []runtime.Isolation{runtime.IsolationGVisor, runtime.IsolationNamespaces} {
 		s, err := b.serveIn(ctx, isolation, runners, 0)
 		if err != nil {
 			return pair{}, err

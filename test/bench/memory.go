@@ -95,11 +95,7 @@ func use(ctx context.Context, s *target, commands []string) error {
 		return err
 	}
 	for _, command := range commands {
-		execution, err := s.start(ctx, runner, strings.Fields(command))
-		if err == nil {
-			err = s.await(ctx, execution)
-		}
-		if err != nil {
+		if err := s.run(ctx, runner, strings.Fields(command)...); err != nil {
 			return err
 		}
 	}
@@ -120,7 +116,7 @@ func openSubscriptionMemory(ctx context.Context, b *bed) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	execution, err := s.start(ctx, runner, []string{"sleep", "1000"})
+	execution, err := s.start(ctx, runner, "sleep", "1000")
 	if err != nil {
 		return pair{}, err
 	}

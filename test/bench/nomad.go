@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/nomad/bare"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // A Nomad is one that runs already, whose clients are on this machine: they
@@ -96,13 +98,15 @@ func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more .
 			"--cluster", "nomad", "--nomad-driver", driver, "--nomad-prefix", prefix, "--advertise-url", "http://" + listen,
 			"--nomad-no-network-mode", "host", "--nomad-bridges", "1000",
 		}, more...),
-		env: map[string]any{"resources": map[string]any{"workspaceMiB": 16, "memoryMiB": 64, "cpuMHz": 10}, "isolation": "CLUSTER"},
+		env: client.PutEnvironmentInput{
+			Resources: &client.ResourcesInput{WorkspaceMiB: new(16), MemoryMiB: new(64), CpuMHz: new(10)}, Isolation: new(runtime.IsolationCluster),
+		},
 	}
 	switch driver {
 	case rawExec:
-		l.env["isolation"] = "NONE"
+		l.env.Isolation = new(runtime.IsolationNone)
 	case docker:
-		l.env["image"] = n.Image
+		l.env.Image = &n.Image
 	}
 	s, err := startServer(ctx, l)
 	if err != nil {

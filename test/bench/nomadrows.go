@@ -293,11 +293,7 @@ func openNomadTrue(ctx context.Context, b *bed) (pair, error) {
 	row := func(ctx context.Context, r *round) error {
 		return r.rate(float64(n), func() error {
 			return atOnce(ctx, width, n, func(ctx context.Context, worker int) error {
-				execution, err := s.start(ctx, runners[worker], []string{"true"})
-				if err != nil {
-					return err
-				}
-				return s.await(ctx, execution)
+				return s.run(ctx, runners[worker], "true")
 			})
 		})
 	}
@@ -333,7 +329,7 @@ func openNomadWatch(ctx context.Context, b *bed) (pair, error) {
 		}
 		defer k.close()
 		return r.rate(float64(size)/1e6, func() error {
-			execution, err := s.start(ctx, runner, []string{"sh", "-c", printing})
+			execution, err := s.start(ctx, runner, "sh", "-c", printing)
 			if err == nil {
 				err = k.subscribe(ctx, execution)
 			}

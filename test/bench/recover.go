@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 func recoverRows() []Row {
@@ -61,19 +63,16 @@ func (s *target) recover(ctx context.Context, r *round, idle, claimed int) error
 	if err := s.replace(ctx); err != nil {
 		return err
 	}
-	const query = `query($id: ID!) { environment(id: $id) { pool { idle claimed starting stopping } } }`
-	var out struct {
-		Environment struct {
-			Pool struct{ Idle, Claimed, Starting, Stopping int }
-		}
-	}
 	if err := until(ctx, func() (bool, error) {
-		err := s.Ask(ctx, query, map[string]any{"id": environment}, &out)
-		p := out.Environment.Pool
-		if lost := idle + claimed - p.Idle - p.Claimed; err == nil && lost > 0 && p.Starting+p.Stopping > 0 {
-			err = fmt.Errorf("%d of its runners were lost: %+v", lost, p)
+		out, err := client.GetPool(ctx, s, environment)
+		if err != nil {
+			return false, err
 		}
-		return p.Idle == idle && p.Claimed == claimed, err
+		p := out.Environment.Pool
+		if lost := idle + claimed - p.Idle - p.Claimed; lost > 0 && p.Starting+p.Stopping > 0 {
+			return false, fmt.Errorf("%d of its runners were lost: %+v", lost, p)
+		}
+		return p.Idle == idle && p.Claimed == claimed, nil
 	}); err != nil {
 		return err
 	}

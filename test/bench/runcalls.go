@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 const script = "echo hello\n"
@@ -73,11 +75,10 @@ func runInCalls(ctx context.Context, s *target, k *socket) error {
 	if err != nil {
 		return err
 	}
-	const mutation = `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`
-	if err := s.Ask(ctx, mutation, map[string]any{"in": map[string]any{"runnerId": runner, "write": scriptFile()}}, nil); err != nil {
+	if _, err := client.UpdateFiles(ctx, s, client.UpdateFilesInput{RunnerId: runner, Write: scriptFile()}); err != nil {
 		return err
 	}
-	execution, err := s.start(ctx, runner, []string{"sh", "main.sh"})
+	execution, err := s.start(ctx, runner, "sh", "main.sh")
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func runInCalls(ctx context.Context, s *target, k *socket) error {
 	return s.release(ctx, runner)
 }
 
-func scriptFile() []map[string]any { return []map[string]any{{"path": "main.sh", "text": script}} }
+func scriptFile() []client.FileInput { return []client.FileInput{{Path: "main.sh", Text: new(script)}} }
 
 func follow(ctx context.Context, k *socket, execution string) error {
 	if err := k.subscribe(ctx, execution); err != nil {

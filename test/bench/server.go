@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,9 +24,9 @@ type launch struct {
 	group    string // the cgroup below which its runners are; "": they aren't on this machine
 	listen   string
 	profiled bool
-	prefix   string         // of what it has in Nomad, if it is there
-	cluster  []string       // what it is told of its cluster
-	env      map[string]any // what an environment needs there
+	prefix   string                     // of what it has in Nomad, if it is there
+	cluster  []string                   // what it is told of its cluster
+	env      client.PutEnvironmentInput // what an environment needs there
 
 	overcommitted bool // by CPUOvercommit and MemoryOvercommit
 }
@@ -165,11 +164,10 @@ func (s *target) replace(ctx context.Context) error {
 
 // keep has the server keep so many idle runners, and waits for them.
 func (s *target) keep(ctx context.Context, runners int) error {
-	const mutation = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`
-	in := map[string]any{"id": environment, "poolSize": runners, "outputLimit": 1 << 40, "defaultTimeLimit": 0}
-	maps.Copy(in, s.env)
+	input := s.env
+	input.Id, input.PoolSize, input.OutputLimit, input.DefaultTimeLimit = environment, &runners, new(int64(1<<40)), new(0)
 	s.kept = max(s.kept, runners)
-	if err := s.Ask(ctx, mutation, map[string]any{"in": in}, nil); err != nil {
+	if err := client.Put(ctx, s, input); err != nil {
 		return err
 	}
 	return s.settle(ctx, runners)
@@ -177,20 +175,15 @@ func (s *target) keep(ctx context.Context, runners int) error {
 
 // settle waits until so many runners are idle, and none starts or stops.
 func (s *target) settle(ctx context.Context, idle int) error {
-	const query = `query($id: ID!) { environment(id: $id) { pool { idle starting stopping } } }`
 	var last string
 	err := until(ctx, func() (bool, error) {
-		var out struct {
-			Environment struct {
-				Pool struct {
-					Idle, Starting, Stopping int
-				}
-			}
+		out, err := client.GetPool(ctx, s, environment)
+		if err != nil {
+			return false, err
 		}
-		err := s.Ask(ctx, query, map[string]any{"id": environment}, &out)
 		p := out.Environment.Pool
 		last = fmt.Sprintf("%+v", p)
-		return p.Idle == idle && p.Starting == 0 && p.Stopping == 0, err
+		return p.Idle == idle && p.Starting == 0 && p.Stopping == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for %d idle runners (%s): %w", idle, last, err)
@@ -198,48 +191,38 @@ func (s *target) settle(ctx context.Context, idle int) error {
 	return nil
 }
 
-const claimMutation = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
-
 // claim returns a runner's id.
 func (s *target) claim(ctx context.Context) (string, error) {
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	err := s.Ask(ctx, claimMutation, map[string]any{"in": map[string]any{"environmentId": environment, "waitFor": 60}}, &out)
-	return out.ClaimRunner.Runner.ID, err
+	return client.Claim(ctx, s, claimInput())
+}
+
+func claimInput() client.ClaimRunnerInput {
+	return client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(60)}
 }
 
 func (s *target) release(ctx context.Context, runner string) error {
-	return s.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, map[string]any{"id": runner}, nil)
+	return client.Release(ctx, s, runner)
 }
 
-// start starts a command and returns the execution's id. More is added to the
-// input.
-func (s *target) start(ctx context.Context, runner string, command []string, more ...map[string]any) (string, error) {
-	in := map[string]any{"runnerId": runner, "command": command}
-	for _, fields := range more {
-		for name, value := range fields {
-			in[name] = value
-		}
+// start starts a command and returns the execution's id.
+func (s *target) start(ctx context.Context, runner string, command ...string) (string, error) {
+	return client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: command})
+}
+
+// run runs a command to its end, which must be exit 0.
+func (s *target) run(ctx context.Context, runner string, command ...string) error {
+	execution, err := s.start(ctx, runner, command...)
+	if err != nil {
+		return err
 	}
-	var out struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	err := s.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, map[string]any{"in": in}, &out)
-	return out.StartExecution.Execution.ID, err
+	return s.await(ctx, execution)
 }
 
 // await waits for an execution's end, which must be exit 0.
 func (s *target) await(ctx context.Context, execution string) error {
-	var out struct {
-		Execution struct {
-			Outcome, Message string
-			ExitCode         *int
-		}
-	}
-	err := s.Ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 60) { outcome exitCode message } }`, map[string]any{"id": execution}, &out)
-	if err == nil && (out.Execution.ExitCode == nil || *out.Execution.ExitCode != 0) {
-		err = fmt.Errorf("execution %s: %s %s", execution, out.Execution.Outcome, out.Execution.Message)
+	end, err := client.Await(ctx, s, execution)
+	if err == nil && (end.ExitCode == nil || *end.ExitCode != 0) {
+		err = fmt.Errorf("execution %s: %s %s", execution, end, end.Message)
 	}
 	return err
 }

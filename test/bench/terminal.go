@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 func terminalRows() []Row {
@@ -31,7 +33,7 @@ func openKeystroke(ctx context.Context, b *bed) (pair, error) {
 		return pair{}, err
 	}
 	b.onClose(func() error { k.close(); return nil })
-	execution, err := s.start(ctx, runner, []string{"cat"}, map[string]any{"terminal": map[string]any{"columns": 80, "rows": 24}})
+	execution, err := client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: []string{"cat"}, Terminal: &client.TerminalInput{Columns: 80, Rows: 24}})
 	if err != nil {
 		return pair{}, err
 	}
@@ -54,8 +56,7 @@ func openKeystroke(ctx context.Context, b *bed) (pair, error) {
 }
 
 func typeKey(ctx context.Context, s *target, k *socket, execution string) error {
-	const mutation = `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
-	if err := s.Ask(ctx, mutation, map[string]any{"in": map[string]any{"executionId": execution, "text": "x"}}, nil); err != nil {
+	if _, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: new("x")}); err != nil {
 		return err
 	}
 	message, err := k.output(ctx)

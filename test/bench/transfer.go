@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"strconv"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 // fileSize is that of the file that is moved.
@@ -88,14 +91,14 @@ func (s *target) upload(ctx context.Context, runner string, content []byte) erro
 }
 
 func (s *target) download(ctx context.Context, runner string) error {
-	var out struct {
-		Runner struct{ File struct{ DownloadURL string } }
-	}
-	err := s.Ask(ctx, `query($id: ID!) { runner(id: $id) { file(path: "file") { downloadUrl } } }`, map[string]any{"id": runner}, &out)
+	out, err := client.GetFile(ctx, s, runner, "file")
 	if err != nil {
 		return err
 	}
-	return receive(ctx, s.url+out.Runner.File.DownloadURL)
+	if out.Runner == nil || out.Runner.File == nil || out.Runner.File.DownloadUrl == nil {
+		return errors.New("there is no file to download")
+	}
+	return receive(ctx, s.url+*out.Runner.File.DownloadUrl)
 }
 
 // send sends a body, and decodes the answer unless into is nil.

@@ -46,13 +46,7 @@ func trueRows() []Row {
 				if err != nil {
 					return pair{}, err
 				}
-				return openTrue(ctx, b, width, s.claim, func(ctx context.Context, runner string) error {
-					execution, err := s.start(ctx, runner, []string{"true"})
-					if err != nil {
-						return err
-					}
-					return s.await(ctx, execution)
-				})
+				return openTrue(ctx, b, width, s.claim, func(ctx context.Context, runner string) error { return s.run(ctx, runner, "true") })
 			},
 		}
 		if width == 8 {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 var crowds = []int{1, 100, 1000}
@@ -60,8 +62,8 @@ func openWatch(watchers int) func(context.Context, *bed) (pair, error) {
 		messages := max(1, total/watchers/size)
 		row := func(ctx context.Context, r *round) error {
 			// The program waits for its input to end, so that all are there when it begins.
-			command := []string{"sh", "-c", fmt.Sprintf("read go; yes %s | head -c %d", bytes.Repeat([]byte("0123456789"), 12), messages*size)}
-			execution, err := s.start(ctx, runner, command, map[string]any{"stdin": true})
+			program := fmt.Sprintf("read go; yes %s | head -c %d", bytes.Repeat([]byte("0123456789"), 12), messages*size)
+			execution, err := s.fed(ctx, runner, "sh", "-c", program)
 			if err != nil {
 				return err
 			}
@@ -127,7 +129,7 @@ func openLag(watchers int) func(context.Context, *bed) (pair, error) {
 		}
 		seconds := b.ops(5)
 		row := func(ctx context.Context, r *round) error {
-			execution, err := s.start(ctx, runner, []string{"python3", "-c", pacing}, map[string]any{"stdin": true})
+			execution, err := s.fed(ctx, runner, "python3", "-c", pacing)
 			if err != nil {
 				return err
 			}
@@ -194,10 +196,15 @@ func printedAt(message []byte) (time.Time, bool) {
 	return time.Unix(0, nanos), found && whole && err == nil
 }
 
+// fed starts a command that write feeds.
+func (s *target) fed(ctx context.Context, runner string, command ...string) (string, error) {
+	return client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: command, Stdin: new(true)})
+}
+
 // write feeds a program, and ends its input.
 func (s *target) write(ctx context.Context, execution, text string) error {
-	return s.Ask(ctx, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`,
-		map[string]any{"in": map[string]any{"executionId": execution, "text": text, "close": true}}, nil)
+	_, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: &text, Close: new(true)})
+	return err
 }
 
 // dialAll opens sockets, some at a time.

@@ -9,27 +9,25 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-type object = map[string]any
-
 // Bounds of how patient clients are: with one call, and with the servers.
 const (
 	callWithin = 45 * time.Second
 	askWithin  = 2 * time.Minute
 )
 
-// ask sends an operation that is safe to repeat until a server answers it, with
-// what it refuses it for. An error that has no cause is noted.
-func (h *house) ask(ctx context.Context, query string, variables object, into any) error {
+// insist repeats what is safe to repeat until a server answers it, with what it refuses
+// it for. An error that has no cause is noted.
+func (h *house) insist(ctx context.Context, send func(context.Context) error) error {
 	began := time.Now()
 	for {
 		call, cancel := context.WithTimeout(ctx, callWithin)
-		err := h.Ask(call, query, variables, into)
+		err := send(call)
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case time.Since(began) > askWithin:
-			h.ledger.wrong(falseErrors, 1, "no answer within %s: %v: %.80s", askWithin, err, query)
+			h.ledger.wrong(falseErrors, 1, "no answer within %s: %v", askWithin, err)
 			return err
 		case client.Passing(err) || h.excused(began, err):
 			pause(ctx, 30*time.Millisecond)

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 // Config says what a run is.
@@ -165,7 +167,7 @@ func (s *storm) clear(ctx context.Context) error {
 			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.lastWords())
 		}
 		// One on Nomad answers before it has looked there.
-		if err := s.ask(ctx, "{ environments { id } }", nil, nil); err != nil {
+		if _, err := client.GetEnvironments(ctx, s.patient); err != nil {
 			return err
 		}
 		s.stop(last)

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // slots is how many small runners have room on the machine: what they are
@@ -28,12 +31,12 @@ func (h *house) putEnvironments(ctx context.Context) error {
 		return err
 	}
 	slot := int(int64(info.Totalram)*int64(info.Unit)>>20) / slots
-	var out struct{ Environments []struct{ ID string } }
-	if err := h.Ask(ctx, `{ environments { id } }`, nil, &out); err != nil {
+	first, err := client.GetEnvironments(ctx, h)
+	if err != nil {
 		return err
 	}
-	for _, env := range out.Environments {
-		if err := h.put(ctx, object{"id": env.ID, "poolSize": 0}); err != nil {
+	for _, env := range first.Environments {
+		if err := client.Put(ctx, h.patient, client.PutEnvironmentInput{Id: env.Id, PoolSize: new(int)}); err != nil {
 			return err
 		}
 	}
@@ -42,15 +45,16 @@ func (h *house) putEnvironments(ctx context.Context) error {
 		size  int
 		slots int
 	}{{forHolders, 2, 1}, {forGuests, 0, 3}, {forHall, 0, slots / 2}, {crowds[0], 1, 1}, {crowds[1], 0, 1}, {crowds[2], 0, 1}, {crowds[3], 0, 1}} {
-		resources := object{"memoryMiB": max(64, env.slots*slot-1), "processes": 64, "workspaceMiB": 32}
-		in := object{"id": env.id, "poolSize": env.size, "resources": resources}
+		in := client.PutEnvironmentInput{Id: env.id, PoolSize: &env.size, Resources: &client.ResourcesInput{
+			MemoryMiB: new(max(64, env.slots*slot-1)), Processes: new(64), WorkspaceMiB: new(32),
+		}}
 		if h.nomad != nil { // with the driver raw_exec, which isolates nothing
-			in["isolation"], resources["cpuMHz"] = "NONE", 50
+			in.Isolation, in.Resources.CpuMHz = new(runtime.IsolationNone), new(50)
 			if env.id == forHolders { // whose runners take a second longer to come
-				in["poolSize"] = 5
+				in.PoolSize = new(5)
 			}
 		}
-		if err := h.put(ctx, in); err != nil {
+		if err := client.Put(ctx, h.patient, in); err != nil {
 			return err
 		}
 	}
@@ -65,17 +69,13 @@ func (h *house) crowdOf(size int) int {
 	return size
 }
 
-func (h *house) put(ctx context.Context, in object) error {
-	return h.ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": in}, nil)
-}
-
 // live changes environments until it is over, and leaves none of the crowd.
 func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 	for {
 		select {
 		case <-until:
 			for _, id := range crowds {
-				c.change(ctx, object{"id": id, "poolSize": 0})
+				c.change(ctx, client.PutEnvironmentInput{Id: id, PoolSize: new(int)})
 			}
 			return
 		case <-ctx.Done():
@@ -92,7 +92,7 @@ func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 			pause(ctx, time.Duration(c.random.IntN(40))*time.Millisecond)
 			c.resize(ctx, 0)
 		case 4: // idle runners of another revision are replaced
-			c.change(ctx, object{"id": crowds[0], "variables": []object{{"name": "TURN", "value": c.key()}}})
+			c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], Variables: []client.VariableInput{{Name: "TURN", Value: c.key()}}})
 		case 5:
 			c.visit(ctx, forGuests)
 		case 6, 7:
@@ -106,12 +106,12 @@ func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 
 func (c *crowd) resize(ctx context.Context, size int) {
 	c.size = c.crowdOf(size)
-	c.change(ctx, object{"id": crowds[0], "poolSize": c.size})
+	c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], PoolSize: &c.size})
 }
 
-func (c *crowd) change(ctx context.Context, in object) {
+func (c *crowd) change(ctx context.Context, in client.PutEnvironmentInput) {
 	defer c.timing.begin(atChange)()
-	if err := c.put(ctx, in); err != nil {
+	if err := client.Put(ctx, c.patient, in); err != nil {
 		c.refused(ctx, "change an environment", err)
 	}
 }
@@ -171,8 +171,7 @@ func (h *house) crowdIn(ctx context.Context, size int) {
 	var calls sync.WaitGroup
 	for _, id := range crowds {
 		calls.Go(func() {
-			_ = h.Ask(ctx, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
-				object{"in": object{"id": id, "poolSize": h.crowdOf(size)}}, nil)
+			_ = client.Put(ctx, h, client.PutEnvironmentInput{Id: id, PoolSize: new(h.crowdOf(size))})
 		})
 	}
 	calls.Wait()

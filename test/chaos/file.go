@@ -45,8 +45,7 @@ func (f *file) upload(ctx context.Context) {
 		panic(err) // it reads from memory
 	}
 	defer f.timing.begin(atUpload)()
-	err := f.Upload(call, `mutation($id: ID!, $file: Upload!) { uploadFile(runnerId: $id, path: "file", file: $file) { file { size } } }`,
-		object{"id": f.runner}, int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond}, nil)
+	err := f.UploadFile(call, f.runner, "file", "", int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond})
 	digest := hex.EncodeToString(sum.Sum(nil))
 	f.ledger.count(uploads, 1)
 	if err == nil && cut == size {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -59,22 +59,20 @@ func (c *holder) key() string {
 // claim asks for a runner until it has one, or is told that there is none: "".
 func (c *holder) claim(ctx context.Context, environment string, waitFor int) string {
 	defer c.timing.begin(atClaim)()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
 	key, asked := c.key(), time.Now()
-	err := c.ask(ctx, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
-		object{"in": object{"environmentId": environment, "waitFor": waitFor, "inactivityTimeout": 900, "idempotencyKey": key}}, &out)
+	runner, err := client.Claim(ctx, c.patient, client.ClaimRunnerInput{
+		EnvironmentId: environment, WaitFor: &waitFor, InactivityTimeout: new(900), IdempotencyKey: &key,
+	})
 	switch code := codeOf(err); {
 	case err == nil:
-		c.ledger.claimed(key, out.ClaimRunner.Runner.ID)
+		c.ledger.claimed(key, runner)
 	case code == runtime.CodeNoRunnerAvailable:
 		c.ledger.count(noRunner, 1)
 	case code == runtime.CodeRunnerGone && c.ledger.harmedSince(asked): // an answer got lost, and then the runner
 	default:
 		c.refused(ctx, "claim "+key, err)
 	}
-	return out.ClaimRunner.Runner.ID
+	return runner
 }
 
 // use works with a runner, and releases it.
@@ -118,17 +116,12 @@ func (c *holder) use(ctx context.Context, runner string) {
 
 // lookAt asks whether a runner is still its holder's.
 func (c *holder) lookAt(ctx context.Context, runner string) {
-	var out struct {
-		Runner *struct {
-			State string
-			Claim *struct{ Epoch int }
-		}
-	}
-	if err := c.ask(ctx, `query($id: ID!) { runner(id: $id) { state claim { epoch } } }`, object{"id": runner}, &out); err != nil {
+	out, err := client.GetRunner(ctx, c.patient, runner)
+	if err != nil {
 		c.refused(ctx, "look at runner "+runner, err)
 		return
 	}
-	if out.Runner == nil || out.Runner.State != "CLAIMED" || out.Runner.Claim == nil {
+	if out.Runner == nil || out.Runner.State != runtime.RunnerClaimed || out.Runner.Claim == nil {
 		c.ledger.gone(runner)
 	}
 }
@@ -136,54 +129,35 @@ func (c *holder) lookAt(ctx context.Context, runner string) {
 func (c *holder) release(ctx context.Context, runner string) {
 	defer c.timing.begin(atRelease)()
 	c.ledger.release(runner)
-	if err := c.ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil); err != nil {
+	if err := client.Release(ctx, c.patient, runner); err != nil {
 		c.refused(ctx, "release runner "+runner, err)
 	}
 }
 
 // probe runs a small script to its end; false if the runner went.
 func (c *holder) probe(ctx context.Context, runner, script string) (text string, code int, ok bool) {
-	var started struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	err := c.ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
-		object{"in": object{"runnerId": runner, "shell": script, "idempotencyKey": c.key()}}, &started)
+	execution, err := client.Start(ctx, c.patient, client.StartExecutionInput{RunnerId: runner, Shell: &script, IdempotencyKey: new(c.key())})
 	if err != nil {
 		c.goneOr(ctx, runner, "start a probe", err)
 		return "", 0, false
 	}
 	began := time.Now()
 	for ctx.Err() == nil {
-		var out struct {
-			Execution struct {
-				State, Outcome, Message string
-				ExitCode                *int
-				Output                  struct {
-					Chunks    []struct{ Text string }
-					LostBytes int64
-				}
-			}
-		}
-		err := c.ask(ctx, `query($id: ID!) { execution(id: $id, waitFor: 20) { state outcome message exitCode output { chunks { text } lostBytes } } }`,
-			object{"id": started.StartExecution.Execution.ID}, &out)
-		x := out.Execution
-		switch {
-		case err != nil:
+		out, err := client.GetResult(ctx, c.patient, execution, 20, 1<<20)
+		if err != nil {
 			c.goneOr(ctx, runner, "await a probe", err)
 			return "", 0, false
-		case x.State != "FINISHED" && time.Since(began) > askWithin:
+		}
+		switch x := out.Execution; {
+		case x.State != runtime.ExecutionFinished && time.Since(began) > askWithin:
 			c.ledger.wrong(unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, askWithin)
 			return "", 0, false
-		case x.State != "FINISHED":
+		case x.State != runtime.ExecutionFinished:
 		case x.Output.LostBytes > 0 && c.ledger.wasFull(began): // what it found out can't be known
 			return "", 0, false
-		case x.Outcome == "EXITED" && x.ExitCode != nil:
-			var printed strings.Builder
-			for _, chunk := range x.Output.Chunks {
-				printed.WriteString(chunk.Text)
-			}
-			return printed.String(), *x.ExitCode, true
-		case x.Outcome == "RUNNER_GONE" || x.Outcome == "LOST":
+		case x.Outcome == runtime.OutcomeExited && x.ExitCode != nil:
+			return x.Text(), *x.ExitCode, true
+		case x.Outcome == runtime.OutcomeRunnerGone || x.Outcome == runtime.OutcomeLost:
 			c.ledger.gone(runner)
 			return "", 0, false
 		default:

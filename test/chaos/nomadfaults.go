@@ -41,18 +41,18 @@ func (s *storm) drain(ctx context.Context, f fault) error {
 	}
 	over := s.ledger.drain()
 	defer over()
-	if err := s.nomad.ask(ctx, http.MethodPut, path, object{"DrainSpec": object{"Deadline": deadline}}, nil); err != nil {
+	if err := s.nomad.ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": map[string]any{"Deadline": deadline}}, nil); err != nil {
 		return err
 	}
 	s.ledger.count(drained, 1)
 	pause(ctx, f.down)
-	return s.nomad.ask(ctx, http.MethodPut, path, object{"DrainSpec": nil, "MarkEligible": true}, nil)
+	return s.nomad.ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": nil, "MarkEligible": true}, nil)
 }
 
 // onNomad is how an operator, or a failure, harms one runner there.
 func (s *storm) onNomad(ctx context.Context, kind faultKind) func(runner string) bool {
 	return func(runner string) bool {
-		method, path, body := http.MethodDelete, "/v1/job/"+jobOf(runner), object(nil)
+		method, path, body := http.MethodDelete, "/v1/job/"+jobOf(runner), map[string]any(nil)
 		switch kind {
 		case stopJob:
 		case purgeJob, purgeIdle:
@@ -67,9 +67,9 @@ func (s *storm) onNomad(ctx context.Context, kind faultKind) func(runner string)
 			case stopAllocation:
 				path = "/v1/allocation/" + a + "/stop"
 			case restartTask:
-				path, body = "/v1/client/allocation/"+a+"/restart", object{}
+				path, body = "/v1/client/allocation/"+a+"/restart", map[string]any{}
 			default:
-				path, body = "/v1/client/allocation/"+a+"/signal", object{"Signal": "SIGKILL"}
+				path, body = "/v1/client/allocation/"+a+"/signal", map[string]any{"Signal": "SIGKILL"}
 			}
 		}
 		return s.nomad.ask(ctx, method, path, body, nil) == nil // as it isn't while Nomad has just begun

@@ -31,8 +31,9 @@ type house struct {
 	args    []string
 	ledger  *ledger
 	used    *usage
-	up      atomic.Bool // a server answers
-	nomad   *nomad      // that has the runners; nil: they are on this machine
+	up      atomic.Bool   // a server answers
+	nomad   *nomad        // that has the runners; nil: they are on this machine
+	patient client.Sender // of what is safe to repeat, until a server answers
 }
 
 // newHouse chooses an address that nobody else on this machine binds to or
@@ -53,6 +54,7 @@ func newHouse(ctx context.Context, config Config, dir string, l *ledger) (*house
 		data: filepath.Join(dir, "disk", "data"), log: filepath.Join(dir, "server.log"), group: fmt.Sprintf("rockpool/chaos-%d", pid),
 		ledger: l, used: newUsage(),
 	}
+	h.patient = h.Around(h.insist)
 	// What a runner is promised is reckoned from the machine's memory, as it is.
 	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", address, "--data", h.data,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
@@ -112,7 +114,11 @@ func (h *house) answers(ctx context.Context, s *server) error {
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for h.Ask(ctx, "{ version }", nil, nil) != nil {
+	for {
+		if _, err := client.GetVersion(ctx, h); err == nil {
+			h.up.Store(true)
+			return nil
+		}
 		select {
 		case <-tick.C:
 		case <-s.ended:
@@ -121,8 +127,6 @@ func (h *house) answers(ctx context.Context, s *server) error {
 			return context.Cause(ctx)
 		}
 	}
-	h.up.Store(true)
-	return nil
 }
 
 // kill ends a server with SIGKILL, right now.

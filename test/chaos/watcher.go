@@ -66,26 +66,24 @@ func (w *watcher) run(ctx context.Context, runner string, p program) {
 
 func (w *watcher) start(ctx context.Context, r *run) bool {
 	defer w.timing.begin(atStart)()
-	in := object{"runnerId": r.runner, "command": r.command(), "idempotencyKey": r.key}
+	in := client.StartExecutionInput{RunnerId: r.runner, Command: r.command(), IdempotencyKey: &r.key}
 	if r.ends == endsByLimit {
-		in["timeLimit"] = timeLimit
+		in.TimeLimit = new(timeLimit)
 	} else if r.blocks == endless {
-		in["timeLimit"] = 0
+		in.TimeLimit = new(0)
 	}
-	var out struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	if err := w.ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": in}, &out); err != nil {
+	execution, err := client.Start(ctx, w.patient, in)
+	if err != nil {
 		w.goneOr(ctx, r.runner, "start program "+r.key, err)
 		return false
 	}
-	w.ledger.started(r, out.StartExecution.Execution.ID)
+	w.ledger.started(r, execution)
 	return true
 }
 
 func (w *watcher) cancel(ctx context.Context, r *run) {
 	w.ledger.cancel(r)
-	if err := w.ask(ctx, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": r.id}, nil); err != nil && codeOf(err) != runtime.CodeRunnerGone {
+	if err := client.Cancel(ctx, w.patient, r.id); err != nil && codeOf(err) != runtime.CodeRunnerGone {
 		w.refused(ctx, "cancel program "+r.key, err)
 	}
 }
@@ -125,7 +123,7 @@ var errLeft = errors.New("the reader leaves")
 // connection breaks; then it may go back to where it has been.
 func (w *watcher) follow(ctx context.Context) {
 	stay := 1 + w.random.IntN(30)
-	err := w.Subscribe(ctx, client.Request{Query: eventsSubscription, Variables: object{"id": w.watched.id, "after": w.cursor}},
+	err := w.Subscribe(ctx, client.Request{Query: eventsSubscription, Variables: map[string]any{"id": w.watched.id, "after": w.cursor}},
 		func(data json.RawMessage) error {
 			var out struct{ ExecutionEvents event }
 			if err := json.Unmarshal(data, &out); err != nil {
@@ -216,9 +214,11 @@ func (h *house) again(ctx context.Context, r *run) {
 				}
 			}
 		}
-		err := h.ask(ctx, `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
-			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`,
-			object{"id": r.id, "after": after, "size": min(size, 1<<20)}, &out)
+		const query = `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
+			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`
+		err := h.insist(ctx, func(ctx context.Context) error {
+			return h.Ask(ctx, query, map[string]any{"id": r.id, "after": after, "size": min(size, 1<<20)}, &out)
+		})
 		x := out.Execution
 		switch {
 		case codeOf(err) == runtime.CodeExecutionNotFound:

@@ -35,7 +35,7 @@ func TestE2ENothingIsCompressed(t *testing.T) {
 		"POST": {"application/json", `query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`},
 	}
 	for transport, r := range requests {
-		body, err := json.Marshal(object{"query": r.query, "variables": object{"id": x.ID}})
+		body, err := json.Marshal(object{"query": r.query, "variables": object{"id": x.Id}})
 		if err != nil {
 			t.Fatal(err)
 		}

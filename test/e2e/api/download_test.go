@@ -230,7 +230,7 @@ for i in range(200):
 	for _, chunk := range got.Output.Chunks {
 		both = append(both, chunk.Base64...)
 	}
-	address := locate(got.ID)
+	address := locate(got.Id)
 	for query, want := range map[string][]byte{"": both, "&stream=stdout": []byte(got.Stream("STDOUT")), "&stream=STDERR": []byte(got.Stream("STDERR"))} {
 		if len(want) < 800 {
 			t.Fatalf("%q: only %d bytes were printed", query, len(want))
@@ -246,7 +246,7 @@ for i in range(200):
 		}
 		response, _, _ := b.Get(t, "HEAD", address+query)
 		if response.ContentLength != int64(len(want)) || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" || response.Header.Get("X-Content-Type-Options") != "nosniff" ||
-			!strings.HasPrefix(response.Header.Get("Content-Disposition"), "inline; filename=\""+got.ID) || response.Header.Get("Rockpool-Lost-Bytes") != "" {
+			!strings.HasPrefix(response.Header.Get("Content-Disposition"), "inline; filename=\""+got.Id) || response.Header.Get("Rockpool-Lost-Bytes") != "" {
 			t.Errorf("%q: %v", query, response.Header)
 		}
 	}
@@ -271,7 +271,7 @@ for i in range(200):
 	if text, err := io.ReadAll(more); err != nil || string(text) != "two\n" || promised != 4 {
 		t.Errorf("the rest: %q of %d, %v", text, promised, err)
 	}
-	if silent := b.Shell(t, runner, "true"); len(b.DownloadFile(t, locate(silent.ID))) != 0 {
+	if silent := b.Shell(t, runner, "true"); len(b.DownloadFile(t, locate(silent.Id))) != 0 {
 		t.Error("a silent program printed")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"github.com/goccy/go-yaml"
@@ -44,7 +45,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	defer leave()
 	var watching sync.WaitGroup
 	seen := make(chan string, 10)
-	watching.Go(func() { _ = p.Follow(ctx, endless, nil, func(e bed.ExecutionEvent) { seen <- e.Type }) })
+	watching.Go(func() { _ = p.Follow(ctx, endless, nil, func(e client.Event) error { seen <- e.Type; return nil }) })
 	for wait.Receive(t, seen, "the program's output") != "ExecutionOutput" {
 	}
 

@@ -30,7 +30,7 @@ func TestE2ERecordings(t *testing.T) {
 			test.input["shell"] = `echo one; sleep 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; sleep 0.1; printf '\033[31mred\n' >&2`
 			x := b.Run(t, test.input)
 			var out struct{ Execution struct{ OutputURL string } }
-			b.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.ID}, &out)
+			b.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.Id}, &out)
 			lines := bufio.NewScanner(bytes.NewReader(b.DownloadFile(t, out.Execution.OutputURL+"&format=asciicast")))
 			lines.Scan()
 			var header struct {

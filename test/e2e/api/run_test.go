@@ -22,8 +22,9 @@ func TestE2EOutcomesAndOutput(t *testing.T) {
 	runner := b.Claim(t, "shell")
 	code := func(n int) *int { return &n }
 	for script, want := range map[string]struct {
-		outcome, signal, stdout, stderr string
-		code                            *int
+		outcome                runtime.Outcome
+		signal, stdout, stderr string
+		code                   *int
 	}{
 		`echo -n Hello World`:      {outcome: "EXITED", code: code(0), stdout: "Hello World"},
 		`printf 'a\tb\n\n'`:        {outcome: "EXITED", code: code(0), stdout: "a\tb\n\n"},

@@ -22,7 +22,7 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	whole := 0
 	watched := make(chan error, 1)
 	go func() {
-		watched <- b.Follow(t.Context(), id, nil, func(e bed.ExecutionEvent) { whole += len(e.Base64) })
+		watched <- b.Follow(t.Context(), id, nil, func(e client.Event) error { whole += len(e.Base64); return nil })
 	}()
 
 	// Some connections last for less than one event, most for a few.
@@ -35,7 +35,10 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	// Once more after the end; and over one connection that isn't cut.
 	late, more := cutting.Resume(t, id)
 	var one [2][]byte
-	if err := b.Follow(t.Context(), id, nil, func(e bed.ExecutionEvent) { one[bed.Index(e)] = append(one[bed.Index(e)], e.Base64...) }); err != nil {
+	if err := b.Follow(t.Context(), id, nil, func(e client.Event) error {
+		one[bed.Index(e)] = append(one[bed.Index(e)], e.Base64...)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if cuts < 50 || cuts+more < 300 {
@@ -63,7 +66,7 @@ func TestE2EFloodWithAStalledWatcher(t *testing.T) {
 	runner := p.ClaimLoosely(t, "flood")
 	// A first, small one: what watching costs at all isn't what a flood costs.
 	small := p.Start(t, object{"runnerId": runner, "shell": "head -c 1M /dev/zero"})
-	if err := p.Follow(t.Context(), small, nil, func(bed.ExecutionEvent) {}); err != nil {
+	if err := p.Follow(t.Context(), small, nil, func(client.Event) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	forgetPeak(t, p.Cmd.Process.Pid)

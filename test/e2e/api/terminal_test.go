@@ -117,7 +117,7 @@ func TestE2EExecutionLimits(t *testing.T) {
 		{object{"openFiles": 20}, `test "$(ulimit -n)" = 20`, "EXITED", ""},
 	} {
 		got := b.Run(t, object{"runnerId": runner, "shell": test.shell, "limits": test.limits, "timeLimit": 110})
-		if got.Outcome != test.outcome || got.Signal != test.signal || test.outcome == "EXITED" && *got.ExitCode != 0 {
+		if string(got.Outcome) != test.outcome || got.Signal != test.signal || test.outcome == "EXITED" && *got.ExitCode != 0 {
 			t.Errorf("%v: %s %s: %s %q", test.limits, got.Outcome, got.Signal, got.Message, got.Stream("STDERR"))
 		}
 	}

@@ -97,7 +97,7 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	})
 	var out struct{ Execution struct{ OutputURL string } }
 	x := p.Run(t, object{"runnerId": runner, "shell": "cat dir/large | head -c 8M; echo end >&2"})
-	p.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.ID}, &out)
+	p.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.Id}, &out)
 	weigh("output", func() {
 		if got := p.DownloadFile(t, out.Execution.OutputURL); len(got) != 8<<20+4 {
 			t.Errorf("%d bytes of output", len(got))

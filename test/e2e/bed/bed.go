@@ -4,6 +4,7 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -193,181 +194,119 @@ func (b Bed) Claim(t testing.TB, environment string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
-		if err := b.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": id}, nil); err != nil {
+		if err := client.Release(ctx, b, id); err != nil {
 			t.Error(err)
 		}
 	})
 	return id
 }
 
+// typed returns an input of the API that a test wrote as an object.
+func typed[T any](t testing.TB, written object) (input T) {
+	t.Helper()
+	text, err := json.Marshal(written)
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&input)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", written, err)
+	}
+	return input
+}
+
 // Put creates an environment for a test, and deletes it at its end.
 func (b Bed) Put(t testing.TB, input object) {
 	t.Helper()
-	b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
+	b.Change(t, input)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
-		err := b.Ask(ctx, `mutation($id: ID!) { deleteEnvironment(input: {id: $id, endClaimed: true}) { deleted } }`, object{"id": input["id"]}, nil)
-		if err != nil {
+		if err := client.Delete(ctx, b, input["id"].(string)); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A Result is an execution that has ended, with all of its output.
-type Result struct {
-	ID, State, Outcome, Signal, GoneReason, Message string
-	ExitCode                                        *int
-	Usage                                           struct {
-		WallMs, OutputBytes     int64
-		PeakProcesses           *int
-		BytesRead, BytesWritten *int64
+// Change puts an environment, and leaves it.
+func (b Bed) Change(t testing.TB, input object) {
+	t.Helper()
+	if err := client.Put(t.Context(), b, typed[client.PutEnvironmentInput](t, input)); err != nil {
+		t.Fatalf("put %v: %v", input, err)
 	}
-	Output struct {
-		End    bool
-		Chunks []struct {
-			Stream string
-			Text   string
-			Base64 []byte
-		}
-	}
-}
-
-// Stream returns what a stream had: STDOUT or STDERR.
-func (r Result) Stream(name string) string {
-	var all []byte
-	for _, c := range r.Output.Chunks {
-		if c.Stream == name {
-			all = append(all, c.Base64...)
-		}
-	}
-	return string(all)
 }
 
 // Start starts an execution and returns its id.
 func (b Bed) Start(t testing.TB, input object) string {
 	t.Helper()
-	var out struct {
-		StartExecution struct{ Execution struct{ ID string } }
+	execution, err := client.Start(t.Context(), b, typed[client.StartExecutionInput](t, input))
+	if err != nil {
+		t.Fatalf("start %v: %v", input, err)
 	}
-	b.Call(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out)
-	return out.StartExecution.Execution.ID
+	return execution
 }
 
 // Await returns an execution's end.
-func (b Bed) Await(t testing.TB, execution string) Result {
+func (b Bed) Await(t testing.TB, execution string) client.Result {
 	t.Helper()
-	var out struct{ Execution Result }
-	wait.For(t, "the end of execution "+execution, func() bool {
-		b.Call(t, `query($id: ID!) { execution(id: $id, waitFor: 60) {
-			id state outcome exitCode signal goneReason message usage { wallMs outputBytes peakProcesses bytesRead bytesWritten }
-			output { end chunks { stream text base64 } } } }`, object{"id": execution}, &out)
-		return out.Execution.State == "FINISHED"
-	})
-	return out.Execution
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	result, err := client.AwaitResult(ctx, b, execution)
+	if err != nil {
+		t.Fatalf("the end of execution %s: %v", execution, err)
+	}
+	return result
 }
 
 // Run starts what input says and returns its end.
-func (b Bed) Run(t testing.TB, input object) Result {
+func (b Bed) Run(t testing.TB, input object) client.Result {
 	t.Helper()
 	return b.Await(t, b.Start(t, input))
 }
 
 // Shell runs a script in a runner to its end.
-func (b Bed) Shell(t testing.TB, runner, script string) Result {
+func (b Bed) Shell(t testing.TB, runner, script string) client.Result {
 	t.Helper()
 	return b.Run(t, object{"runnerId": runner, "shell": script})
-}
-
-const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
-	__typename cursor
-	... on ExecutionOutput { stream base64 }
-	... on ExecutionOutputLost { bytes reason }
-	... on ExecutionFinished { execution { outcome exitCode signal message } } } }`
-
-// An ExecutionEvent is what tests ask of each event.
-type ExecutionEvent struct {
-	Type      string `json:"__typename"`
-	Cursor    string
-	Stream    string
-	Base64    []byte
-	Bytes     int64
-	Reason    string
-	Execution ending
-}
-
-// An ending is how an execution ended.
-type ending struct {
-	Outcome  string
-	ExitCode int
-}
-
-func (e *ExecutionEvent) decode(data json.RawMessage) error {
-	var out struct{ ExecutionEvents *ExecutionEvent }
-	out.ExecutionEvents = e
-	return json.Unmarshal(data, &out)
-}
-
-// Follow subscribes once, until the end or the first error.
-func (b Bed) Follow(ctx context.Context, execution string, after *string, each func(ExecutionEvent)) error {
-	operation := client.Request{Query: eventsSubscription, Variables: object{"id": execution, "after": after}}
-	return b.Subscribe(ctx, operation, func(data json.RawMessage) error {
-		var event ExecutionEvent
-		if err := event.decode(data); err != nil {
-			return err
-		}
-		each(event)
-		return nil
-	})
 }
 
 // Cycle is all that a client does with a runner, cut short: it claims, uploads,
 // runs, watches, cancels while the program runs, and releases.
 func (b Bed) Cycle(ctx context.Context, i int) error {
-	var claimed struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
-	}
-	if err := b.Ask(ctx, `mutation { claimRunner(input: {environmentId: "endurance", waitFor: 120}) { runner { id } } }`, nil, &claimed); err != nil {
+	runner, err := client.Claim(ctx, b, client.ClaimRunnerInput{EnvironmentId: "endurance", WaitFor: new(120)})
+	if err != nil {
 		return err
 	}
-	runner := claimed.ClaimRunner.Runner.ID
 	text := fmt.Sprintf("cycle %d\n", i)
-	var err error
 	if i/2%2 == 0 {
-		err = b.Ask(ctx, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
-			object{"in": object{"runnerId": runner, "write": []object{{"path": "file", "text": text}}}}, nil)
+		_, err = client.UpdateFiles(ctx, b, client.UpdateFilesInput{RunnerId: runner, Write: []client.FileInput{{Path: "file", Text: &text}}})
 	} else { // as a multipart request
-		err = b.Upload(ctx, `mutation($runner: ID!, $file: Upload!) { uploadFile(runnerId: $runner, path: "file", file: $file) { file { size } } }`,
-			object{"runner": runner}, -1, strings.NewReader(text), nil)
+		err = b.Client.UploadFile(ctx, runner, "file", "", -1, strings.NewReader(text))
 	}
 	if err != nil {
 		return err
 	}
-	var started struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	if err := b.Ask(ctx, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
-		object{"in": object{"runnerId": runner, "shell": "cat file; sleep 100 & exec sleep 100", "stdin": true}}, &started); err != nil {
+	execution, err := client.Start(ctx, b, client.StartExecutionInput{RunnerId: runner, Shell: new("cat file; sleep 100 & exec sleep 100"), Stdin: new(true)})
+	if err != nil {
 		return err
 	}
-	execution := started.StartExecution.Execution.ID
 	watching, leave := context.WithCancel(ctx)
 	defer leave()
 	printed := ""
-	err = b.Follow(watching, execution, nil, func(e ExecutionEvent) {
+	err = b.Follow(watching, execution, nil, func(e client.Event) error {
 		if printed += string(e.Base64); printed == text && i%2 == 0 {
 			leave()
 		} else if printed == text {
-			go func() { // and watches to the end
-				_ = b.Ask(ctx, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": execution}, nil)
-			}()
+			go func() { _ = client.Cancel(ctx, b, execution) }() // and watches to the end
 		}
+		return nil
 	})
 	if err != nil && watching.Err() == nil || printed != text {
 		return fmt.Errorf("printed %q: %w", printed, errors.Join(err, errors.New("not all was seen")))
 	}
-	if err := b.Ask(ctx, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": execution}, nil); err != nil {
+	if err := client.Cancel(ctx, b, execution); err != nil {
 		return err
 	}
-	return b.Ask(ctx, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
+	return client.Release(ctx, b, runner)
 }

@@ -90,7 +90,7 @@ func (b Bed) WantDrained(t testing.TB, claimed, executions int) DrainState {
 func (b Bed) WantNoClaim(t testing.TB) {
 	t.Helper()
 	var e *client.Error
-	err := b.Ask(t.Context(), `mutation { claimRunner(input: {environmentId: "shell", waitFor: 1}) { runner { id } } }`, nil, nil)
+	_, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: "shell", WaitFor: new(1)})
 	if !errors.As(err, &e) || e.Extensions.Code != runtime.CodeNoRunnerAvailable || !e.Extensions.Retryable || !strings.Contains(e.Message, "being drained") {
 		t.Errorf("a claim while it drains: %v", err)
 	}

@@ -25,12 +25,6 @@ func (b Bed) Image(t *testing.T, environment string) ImageState {
 	return out.Environment
 }
 
-// Change puts an environment anew.
-func (b Bed) Change(t *testing.T, input object) {
-	t.Helper()
-	b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": input}, nil)
-}
-
 // Version returns that of the image that a new runner is made from.
 func (b Bed) Version(t *testing.T, environment string) string {
 	t.Helper()

@@ -182,13 +182,12 @@ func CgroupsOf(data string) string {
 // ClaimLoosely claims a runner that nobody releases.
 func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
 	t.Helper()
-	var out struct {
-		ClaimRunner struct{ Runner struct{ ID string } }
+	runner, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(int(wait.Limit.Seconds()))})
+	if err != nil {
+		t.Fatalf("claim a runner of %s: %v", environment, err)
 	}
-	b.Call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
-		object{"in": object{"environmentId": environment, "waitFor": int(wait.Limit.Seconds())}}, &out)
-	claimed(t, out.ClaimRunner.Runner.ID)
-	return out.ClaimRunner.Runner.ID
+	claimed(t, runner)
+	return runner
 }
 
 // A Connected is a runner with a network, and the prober in it.
@@ -206,8 +205,7 @@ func (p *Process) Connect(t *testing.T, environment string) *Connected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.Upload(t.Context(), `mutation($id: ID!, $file: Upload!) { uploadFile(runnerId: $id, path: "prober", file: $file, mode: "0755") { file { size } } }`,
-		object{"id": c.ID}, int64(len(program)), bytes.NewReader(program), nil)
+	err = p.Client.UploadFile(t.Context(), c.ID, "prober", "0755", int64(len(program)), bytes.NewReader(program))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,21 +216,15 @@ func (p *Process) Connect(t *testing.T, environment string) *Connected {
 // Look reads where the runner's ports are, and returns its state.
 func (c *Connected) Look(t *testing.T) (state string) {
 	t.Helper()
-	var out struct {
-		Runner struct {
-			State string
-			Ports []struct {
-				ExposedPort int
-				Address     string
-			}
-		}
+	out, err := client.GetRunner(t.Context(), c, c.ID)
+	if err != nil || out.Runner == nil {
+		t.Fatalf("look at runner %s: %v", c.ID, err)
 	}
-	c.Call(t, `query($id: ID!) { runner(id: $id) { state ports { exposedPort address } } }`, object{"id": c.ID}, &out)
 	c.Ports = map[int]string{}
 	for _, p := range out.Runner.Ports {
 		c.Ports[p.ExposedPort] = p.Address
 	}
-	return out.Runner.State
+	return string(out.Runner.State)
 }
 
 // Finds has the runner ask at each place ("tcp/20.0.0.2:7777"), and fails the test

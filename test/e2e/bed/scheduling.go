@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -74,7 +75,9 @@ func (b Bed) Places(t testing.TB, filter object) []Place {
 // Release releases a runner.
 func (b Bed) Release(t testing.TB, runner string) {
 	t.Helper()
-	b.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
+	if err := client.Release(t.Context(), b, runner); err != nil {
+		t.Fatalf("release runner %s: %v", runner, err)
+	}
 }
 
 // AwaitBlocked waits until an environment has one runner that waits for room,

@@ -74,13 +74,14 @@ func (b Bed) Resume(t *testing.T, id string) ([2]string, int) {
 	var both [2][]byte
 	cuts := 0
 	for finished := false; !finished; {
-		err := b.Follow(t.Context(), id, after, func(e ExecutionEvent) {
+		err := b.Follow(t.Context(), id, after, func(e client.Event) error {
 			after = &e.Cursor
 			finished = e.Type == "ExecutionFinished"
 			both[Index(e)] = append(both[Index(e)], e.Base64...)
 			if e.Type == "ExecutionOutputLost" {
 				t.Errorf("lost %d bytes: %s", e.Bytes, e.Reason)
 			}
+			return nil
 		})
 		if finished {
 			break
@@ -94,7 +95,7 @@ func (b Bed) Resume(t *testing.T, id string) ([2]string, int) {
 }
 
 // Index returns 0 for an event of stdout, 1 for one of stderr.
-func Index(e ExecutionEvent) int {
+func Index(e client.Event) int {
 	if e.Stream == "STDERR" {
 		return 1
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -75,7 +76,7 @@ type Reader struct {
 	cursor *string
 	Got    strings.Builder
 	Lost   int64
-	End    *ending
+	End    *client.Ending
 }
 
 // Read reads until the end, or until the server is gone.
@@ -83,13 +84,14 @@ func (r *Reader) Read(ctx context.Context, b Bed) {
 	if r.End != nil {
 		return
 	}
-	_ = b.Follow(ctx, r.ID, r.cursor, func(e ExecutionEvent) {
+	_ = b.Follow(ctx, r.ID, r.cursor, func(e client.Event) error {
 		r.cursor = &e.Cursor
 		r.Got.Write(e.Base64)
 		r.Lost += e.Bytes
 		if e.Type == "ExecutionFinished" {
 			r.End = &e.Execution
 		}
+		return nil
 	})
 }
 

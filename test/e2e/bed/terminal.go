@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -18,8 +19,8 @@ import (
 type Person struct {
 	Bed
 	ID     string
-	events chan ExecutionEvent
-	seen   map[string]string // by stream, what wasn't waited for yet
+	events chan client.Event
+	seen   map[client.OutputStream]string // by stream, what wasn't waited for yet
 }
 
 // Sit starts an execution with a terminal and attaches to it.
@@ -31,17 +32,18 @@ func (b Bed) Sit(t *testing.T, input object) *Person {
 // Attach sits down where somebody else may sit already.
 func (b Bed) Attach(t *testing.T, execution string) *Person {
 	t.Helper()
-	p := &Person{Bed: b, ID: execution, events: make(chan ExecutionEvent), seen: map[string]string{}}
+	p := &Person{Bed: b, ID: execution, events: make(chan client.Event), seen: map[client.OutputStream]string{}}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	var following sync.WaitGroup
 	t.Cleanup(func() { cancel(); following.Wait() })
 	following.Go(func() {
 		defer close(p.events)
-		err := b.Follow(ctx, p.ID, nil, func(e ExecutionEvent) {
+		err := b.Follow(ctx, p.ID, nil, func(e client.Event) error {
 			select {
 			case p.events <- e:
 			case <-ctx.Done():
 			}
+			return nil
 		})
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("follow: %v", err)
@@ -53,11 +55,13 @@ func (b Bed) Attach(t *testing.T, execution string) *Person {
 // Types sends text as keys.
 func (p *Person) Types(t *testing.T, text string) {
 	t.Helper()
-	p.Call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": p.ID, "text": text}}, nil)
+	if _, err := client.WriteStdin(t.Context(), p, client.WriteStdinInput{ExecutionId: p.ID, Text: &text}); err != nil {
+		t.Fatalf("type %q: %v", text, err)
+	}
 }
 
 // Sees waits until a stream has shown text since the last call.
-func (p *Person) Sees(t *testing.T, stream, text string) {
+func (p *Person) Sees(t *testing.T, stream client.OutputStream, text string) {
 	t.Helper()
 	for !strings.Contains(p.seen[stream], text) {
 		e, ok := <-p.events

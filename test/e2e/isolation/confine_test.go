@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
@@ -37,7 +38,7 @@ func TestE2EManyExecutionsAtOnce(t *testing.T) {
 	if limit > 256 {
 		t.Fatalf("the limit of processes is %d", limit)
 	}
-	outcomes := make(chan string, 500)
+	outcomes := make(chan runtime.Outcome, 500)
 	var all sync.WaitGroup
 	for range cap(outcomes) {
 		all.Go(func() {
@@ -46,7 +47,7 @@ func TestE2EManyExecutionsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	close(outcomes)
-	ended := map[string]int{}
+	ended := map[runtime.Outcome]int{}
 	for outcome := range outcomes {
 		ended[outcome]++
 	}

@@ -82,7 +82,7 @@ func TestE2EGVisor(t *testing.T) {
 	}
 	for _, test := range []struct {
 		in      object
-		outcome string
+		outcome runtime.Outcome
 	}{
 		{object{"shell": "exit 3"}, "EXITED"},
 		{object{"shell": "kill -9 $$"}, "SIGNALED"},

@@ -87,7 +87,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 			return out.Execution.State == "RUNNING"
 		})
 		end.of(t, end.runner)
-		if got := b.Await(t, running); got.Outcome != "RUNNER_GONE" || got.GoneReason != end.reason {
+		if got := b.Await(t, running); got.Outcome != "RUNNER_GONE" || string(got.GoneReason) != end.reason {
 			t.Errorf("%s: the execution is %s %s: %s", end.reason, got.Outcome, got.GoneReason, got.Message)
 		}
 		wait.For(t, "the runner's end is reported: "+end.event, func() bool {
@@ -132,7 +132,7 @@ func TestE2ELimitsBesideANeighbour(t *testing.T) {
 		"exec python3 -c 'import os, time\nwhile True:\n  if os.fork() == 0:\n    time.sleep(60); os._exit(0)'": "PROCESS_LIMIT",
 		"exit 8": "EXITED",
 	} {
-		if got := b.Run(t, object{"runnerId": runner, "shell": script, "timeLimit": 110}); got.Outcome != outcome {
+		if got := b.Run(t, object{"runnerId": runner, "shell": script, "timeLimit": 110}); string(got.Outcome) != outcome {
 			t.Errorf("%s %v: %s\n%s", got.Outcome, got.ExitCode, got.Message, script)
 		}
 	}

@@ -47,7 +47,7 @@ func TestE2EBackupComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = bed.ServeBinary(t, data)
-	if got := p.Await(t, done.ID); got.Outcome != "EXITED" || got.Stream("STDOUT") != "kept\n" {
+	if got := p.Await(t, done.Id); got.Outcome != "EXITED" || got.Stream("STDOUT") != "kept\n" {
 		t.Errorf("what had ended is %+v", got)
 	}
 	if got := p.Await(t, runs); got.Outcome != "LOST" && got.Outcome != "RUNNER_GONE" {

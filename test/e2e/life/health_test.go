@@ -91,7 +91,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 	var ids []string
 	for i := range 5 {
 		x := p.Shell(t, runner, fmt.Sprintf("echo result %d", i))
-		ids = append(ids, x.ID)
+		ids = append(ids, x.Id)
 	}
 	p.End(t, syscall.SIGKILL, false)
 	database := map[string][]byte{}
