@@ -77,22 +77,10 @@ func (c *copier) leaveOut(path, why string) {
 	_, _ = fmt.Fprintf(c.Err, "rockpool: %s is left out: %s\n", plain(path), plain(why))
 }
 
-// A remoteFile is what the API says of one.
-type remoteFile struct {
-	Path, Type, Mode string
-	Size             int64
-	DownloadURL      *string
-}
-
-const fileFields = ` path type mode size `
-
 // stat returns nil if there is nothing at path.
-func (c *copier) stat(ctx context.Context, path, more string) (*remoteFile, error) {
-	const query = `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) {`
-	var out struct {
-		Runner *struct{ File *remoteFile }
-	}
-	if err := ask(ctx, c.client, query+fileFields+more+`} } }`, map[string]any{"id": c.runner, "path": inRunner(path)}, &out); err != nil {
+func (c *copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
+	out, err := client.GetFile(ctx, patient(c.client, serverPatience), c.runner, inRunner(path))
+	if err != nil {
 		return nil, err
 	}
 	if out.Runner == nil {

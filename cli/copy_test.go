@@ -130,7 +130,7 @@ func TestDownloadEndsWhereItCannotBeWritten(t *testing.T) {
 	defer server.Close()
 	c := &copier{client: client.New(server.URL), progress: newProgress(io.Discard, true)}
 	address := "/files/x"
-	err := c.content(t.Context(), remoteFile{DownloadURL: &address}, full{}, io.Discard)
+	err := c.content(t.Context(), &client.DownloadableFile{DownloadUrl: &address}, full{}, io.Discard)
 	if err == nil || client.Passing(err) || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("%v", err)
 	}

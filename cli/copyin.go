@@ -40,11 +40,11 @@ func (c *copier) in(ctx context.Context, from, to string) error {
 	if info.IsDir() && !c.recursive {
 		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", from)
 	}
-	there, err := c.stat(ctx, to, "")
+	there, err := c.stat(ctx, to)
 	if err != nil {
 		return err
 	}
-	if there != nil && there.Type == "DIRECTORY" || strings.HasSuffix(to, "/") {
+	if there != nil && there.Type == client.FileTypeDirectory || strings.HasSuffix(to, "/") {
 		name, err := filepath.Abs(from) // of "." too
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (c *copier) complain() error {
 // A batch gathers directories and small files.
 type batch struct {
 	*copier
-	writes []map[string]any
+	writes []client.FileInput
 	bytes  int
 	last   string // path
 }
@@ -138,7 +138,7 @@ func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) err
 	if err != nil {
 		return err
 	}
-	b.writes = append(b.writes, map[string]any{"path": at, "directory": true, "mode": mode(info)})
+	b.writes = append(b.writes, client.FileInput{Path: at, Directory: new(true), Mode: new(mode(info))})
 	return b.flushIfFull(ctx)
 }
 
@@ -185,7 +185,7 @@ func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to str
 	if len(data) > smallFile {
 		return fmt.Errorf("%s grows while it is copied", file.Name())
 	}
-	b.writes = append(b.writes, map[string]any{"path": to, "base64": data, "mode": mode(info)})
+	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(mode(info))})
 	b.bytes += len(data)
 	b.last = to
 	return b.flushIfFull(ctx)
@@ -202,13 +202,8 @@ func (b *batch) flush(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
 	}
-	const mutation = `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { failed { path message } } }`
-	var out struct {
-		UpdateFiles struct {
-			Failed []struct{ Path, Message string }
-		}
-	}
-	if err := ask(ctx, b.client, mutation, map[string]any{"in": map[string]any{"runnerId": b.runner, "write": b.writes}}, &out); err != nil {
+	out, err := client.UpdateFiles(ctx, patient(b.client, serverPatience), client.UpdateFilesInput{RunnerId: b.runner, Write: b.writes})
+	if err != nil {
 		return err
 	}
 	if failed := out.UpdateFiles.Failed; len(failed) > 0 {
@@ -222,7 +217,6 @@ func (b *batch) flush(ctx context.Context) error {
 // stream sends one file. A connection that breaks is taken up again from the
 // file's beginning, where it has one.
 func (c *copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
-	const mutation = `mutation($id: ID!, $path: String!, $file: Upload!, $mode: String) { uploadFile(runnerId: $id, path: $path, file: $file, mode: $mode) { file { size } } }`
 	file, again := content.(io.ReaderAt)
 	again = again && size >= 0
 	var source *source
@@ -237,7 +231,7 @@ func (c *copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 		if again {
 			source.whole = file
 		}
-		return c.client.Upload(ctx, mutation, map[string]any{"id": c.runner, "path": to, "mode": mode}, size, source, nil)
+		return c.client.UploadFile(ctx, c.runner, to, mode, size, source)
 	})
 	if err != nil && source.failed() != nil {
 		return fmt.Errorf("read what is to become %s: %w", to, source.failed())

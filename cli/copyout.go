@@ -20,21 +20,21 @@ import (
 // is chosen by the program there: nothing is written outside of the place that
 // was named, by whatever names or links.
 func (c *copier) out(ctx context.Context, from, to string) error {
-	file, err := c.stat(ctx, from, "downloadUrl")
+	file, err := c.stat(ctx, from)
 	if err != nil {
 		return err
 	}
 	switch {
 	case file == nil:
 		return fmt.Errorf("%s isn't in runner %s", from, c.runner)
-	case file.Type == "DIRECTORY" && !c.recursive:
+	case file.Type == client.FileTypeDirectory && !c.recursive:
 		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", inRunner(from))
-	case file.Type != "DIRECTORY" && file.Type != "FILE":
+	case file.Type != client.FileTypeDirectory && file.Type != client.FileTypeFile:
 		return fmt.Errorf("%s is neither a file nor a directory", from)
-	case to == "-" && file.Type == "DIRECTORY":
+	case to == "-" && file.Type == client.FileTypeDirectory:
 		return errors.New("a directory can't be written to standard output")
 	case to == "-":
-		return c.print(ctx, *file)
+		return c.print(ctx, file)
 	}
 	dir, name := filepath.Split(to)
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
@@ -47,8 +47,8 @@ func (c *copier) out(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer root.Close()
-	if file.Type == "FILE" {
-		return c.fetch(ctx, root, name, from, *file)
+	if file.Type == client.FileTypeFile {
+		return c.fetch(ctx, root, name, from, file.Mode)
 	}
 	if err := c.fetchTree(ctx, root, name, from); err != nil {
 		return err
@@ -77,13 +77,16 @@ func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		return err
 	}
 	defer below.Close()
-	const query = `query($id: ID!, $path: String, $first: Int, $after: String) { runner(id: $id) {
-		files(path: $path, recursive: true, first: $first, after: $after) { nodes {` + fileFields + `} pageInfo { hasNextPage endCursor } } } }`
-	nodes, err := pages(ctx, c.client, query, map[string]any{"id": c.runner, "path": inRunner(from)}, filesOfRunner)
-	if err != nil {
-		return err
-	}
-	files, err := both[remoteFile](nodes)
+	files, err := pages(func(after *string) ([]client.File, client.PageInfo, error) {
+		out, err := client.GetFiles(ctx, patient(c.client, serverPatience), c.runner, new(inRunner(from)), pageSize, after)
+		switch {
+		case err != nil:
+			return nil, client.PageInfo{}, err
+		case out.Runner == nil:
+			return nil, client.PageInfo{}, errors.New("the runner isn't there any more")
+		}
+		return out.Runner.Files.Nodes, out.Runner.Files.PageInfo, nil
+	})
 	if err != nil {
 		return err
 	}
@@ -94,10 +97,10 @@ func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 			c.leaveOut(file.Path, "its name leads elsewhere")
 		case strings.ContainsRune(file.Path, '\uFFFD'):
 			c.leaveOut(file.Path, "its name isn't UTF-8")
-		case file.Type == "DIRECTORY":
+		case file.Type == client.FileTypeDirectory:
 			err = below.MkdirAll(local, 0o777)
-		case file.Type == "FILE":
-			err = c.fetch(ctx, below, local, path.Join(inRunner(from), file.Path), file)
+		case file.Type == client.FileTypeFile:
+			err = c.fetch(ctx, below, local, path.Join(inRunner(from), file.Path), file.Mode)
 		default:
 			c.leaveOut(file.Path, "it is neither a file nor a directory")
 		}
@@ -110,8 +113,8 @@ func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 
 // fetch writes a file beside its place and renames it: half a file never has
 // its name.
-func (c *copier) fetch(ctx context.Context, root *os.Root, name, from string, file remoteFile) error {
-	bits, err := strconv.ParseUint(file.Mode, 8, 32)
+func (c *copier) fetch(ctx context.Context, root *os.Root, name, from, mode string) error {
+	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
 		return fmt.Errorf("read the mode of %s: %w", from, err)
 	}
@@ -153,24 +156,24 @@ func (c *copier) download(ctx context.Context, from string, out rewinder) error 
 		if err := out.Truncate(0); err != nil {
 			return &client.Error{Message: err.Error()}
 		}
-		now, err := c.stat(ctx, from, "downloadUrl")
+		now, err := c.stat(ctx, from)
 		if err != nil {
 			return err
 		}
 		if now == nil {
 			return &client.Error{Message: from + " isn't there any more"}
 		}
-		return c.content(ctx, *now, out, c.progress.begin(from, now.Size))
+		return c.content(ctx, now, out, c.progress.begin(from, now.Size))
 	})
 }
 
 // content copies a file's bytes. What goes wrong here, such as a full disk, is
 // no error that another connection mends.
-func (c *copier) content(ctx context.Context, file remoteFile, out, counter io.Writer) error {
-	if file.DownloadURL == nil {
+func (c *copier) content(ctx context.Context, file *client.DownloadableFile, out, counter io.Writer) error {
+	if file.DownloadUrl == nil {
 		return &client.Error{Message: file.Path + " can't be downloaded"}
 	}
-	content, _, err := c.client.Download(ctx, *file.DownloadURL, 0)
+	content, _, err := c.client.Download(ctx, *file.DownloadUrl, 0)
 	if err != nil {
 		return err
 	}
@@ -198,6 +201,6 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // print writes a file to standard output, once: what is out can't be taken
 // back.
-func (c *copier) print(ctx context.Context, file remoteFile) error {
+func (c *copier) print(ctx context.Context, file *client.DownloadableFile) error {
 	return c.content(ctx, file, c.Out, io.Discard)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -35,17 +34,12 @@ Exit codes:
     130  waiting was interrupted; it goes on draining`
 }
 
-// A draining is what the API says of one.
-type draining struct {
-	Since                        time.Time
-	Claimed, Leaving, Executions int
-}
+func drained(d *client.Draining) bool { return d.Claimed+d.Leaving+d.Executions == 0 }
 
-func (d draining) done() bool { return d.Claimed+d.Leaving+d.Executions == 0 }
-
-func (d draining) String() string {
-	if d.done() {
-		return "nothing is left"
+// left says what is left of a draining; nil: there is none.
+func left(d *client.Draining) string {
+	if d == nil {
+		return "it doesn't drain: pools fill up"
 	}
 	var left []string
 	for _, part := range []struct {
@@ -59,10 +53,11 @@ func (d draining) String() string {
 			left = append(left, fmt.Sprintf("%d %ss", part.n, part.what))
 		}
 	}
-	return strings.Join(left, ", ") + " left"
+	if len(left) == 0 {
+		return "draining: nothing is left"
+	}
+	return "draining: " + strings.Join(left, ", ") + " left"
 }
-
-const drainingFields = ` draining { since claimed leaving executions } `
 
 // Run drains, or ends that.
 func (c *drainCommand) Run(s Streams) error {
@@ -74,15 +69,12 @@ func (c *drainCommand) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	const mutation = `mutation($in: DrainClusterInput!) { drainCluster(input: $in) { cluster {` + drainingFields + `} } }`
-	var out struct {
-		DrainCluster struct{ Cluster json.RawMessage }
-	}
-	if err := ask(ctx, server, mutation, map[string]any{"in": map[string]any{"draining": !c.Off}}, &out); err != nil {
+	out, err := client.DrainCluster(ctx, server, !c.Off)
+	if err != nil {
 		return err
 	}
 	last := out.DrainCluster.Cluster
@@ -92,15 +84,7 @@ func (c *drainCommand) Run(s Streams) error {
 			return err
 		}
 	}
-	now, err := drainingIn(last)
-	if err != nil {
-		return err
-	}
-	line := "it doesn't drain: pools fill up"
-	if now != nil {
-		line = "draining: " + now.String()
-	}
-	if err := c.print(s.Out, last, table{head: []string{line}}); err != nil {
+	if err := c.print(s.Out, last, table{head: []string{left(last.Draining)}}); err != nil {
 		return err
 	}
 	return code
@@ -111,7 +95,7 @@ const drainEvery = 500 * time.Millisecond
 
 // wait returns once nothing is left, or after Timeout, then with the exit code.
 // It says how far it has come whenever that changes.
-func (c *drainCommand) wait(ctx context.Context, s Streams, server *client.Client) (last json.RawMessage, code, err error) {
+func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender) (last client.Cluster, code, err error) {
 	var late <-chan time.Time
 	if c.Timeout > 0 {
 		late = time.After(c.Timeout)
@@ -119,39 +103,28 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server *client.Clien
 	again := time.NewTicker(drainEvery)
 	defer again.Stop()
 	for said := ""; ; {
-		var out struct{ Cluster json.RawMessage }
-		if err := ask(ctx, server, `{ cluster {`+drainingFields+`} }`, nil, &out); err != nil {
-			return nil, nil, err
+		out, err := client.GetCluster(ctx, server)
+		if err != nil {
+			return last, nil, err
 		}
-		now, err := drainingIn(out.Cluster)
-		switch {
-		case err != nil:
-			return nil, nil, err
+		last = out.Cluster
+		switch now := last.Draining; {
 		case now == nil:
-			return nil, nil, fmt.Errorf("somebody ended the draining")
-		case now.done():
-			return out.Cluster, nil, nil
+			return last, nil, fmt.Errorf("somebody ended the draining")
+		case drained(now):
+			return last, nil, nil
 		}
-		if text := now.String(); text != said {
+		if text := left(last.Draining); text != said {
 			said = text
-			_, _ = fmt.Fprintf(s.Err, "rockpool: draining: %s\n", text)
+			_, _ = fmt.Fprintf(s.Err, "rockpool: %s\n", text)
 		}
 		select {
 		case <-again.C:
 		case <-late:
 			_, _ = fmt.Fprintf(s.Err, "rockpool: not done after %v; it goes on draining\n", c.Timeout)
-			return out.Cluster, ExitError(codeLimit), nil
+			return last, ExitError(codeLimit), nil
 		case <-ctx.Done():
-			return nil, nil, ctx.Err() // a signal
+			return last, nil, ctx.Err() // a signal
 		}
 	}
-}
-
-// drainingIn returns what an answer's cluster says; nil: it doesn't drain.
-func drainingIn(cluster json.RawMessage) (*draining, error) {
-	var out struct{ Draining *draining }
-	if err := json.Unmarshal(cluster, &out); err != nil {
-		return nil, fmt.Errorf("read an answer: %w", err)
-	}
-	return out.Draining, nil
 }

@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 type envCommands struct {
@@ -27,33 +28,6 @@ func (envCommands) Help() string {
     rockpool env put -f ruby.yaml                 # refused if somebody changed it meanwhile`
 }
 
-const environmentFields = ` id revision image poolSize resources { cpuMHz memoryMiB processes workspaceMiB }
-	network { access exposedPorts allow allowNames bandwidthMbit } isolation runtime variables { name value } defaultTimeLimit outputLimit
-	pool { size idle starting claimed stopping waiting reason } `
-
-// An environment is what tables show of one.
-type environment struct {
-	ID        string
-	Revision  int
-	Image     string
-	Resources struct{ CPUMHz, MemoryMiB, Processes, WorkspaceMiB int }
-	Network   struct {
-		Access            bool
-		ExposedPorts      []int
-		Allow, AllowNames []string
-		BandwidthMbit     int
-	}
-	Isolation        string
-	Runtime          string
-	Variables        []struct{ Name, Value string }
-	DefaultTimeLimit int
-	OutputLimit      int64
-	Pool             struct {
-		Size, Idle, Starting, Claimed, Stopping, Waiting int
-		Reason                                           string
-	}
-}
-
 type envList struct {
 	serverFlag
 	outputFlag
@@ -71,24 +45,20 @@ func (envList) Help() string {
 func (c *envList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	var out struct{ Environments []json.RawMessage }
-	if err := ask(ctx, server, `{ environments {`+environmentFields+`} }`, nil, &out); err != nil {
-		return err
-	}
-	all, err := both[environment](out.Environments)
+	out, err := client.GetEnvironments(ctx, server)
 	if err != nil {
 		return err
 	}
 	t := table{head: []string{"ENVIRONMENT", "IMAGE", "IDLE", "CLAIMED", "MEMORY", "CPU", "PROCESSES", "TIME LIMIT", ""}}
-	for _, e := range all {
+	for _, e := range out.Environments {
 		t.rows = append(t.rows, []string{
-			e.ID, e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
-			fmt.Sprintf("%d MiB", e.Resources.MemoryMiB), fmt.Sprintf("%d MHz", e.Resources.CPUMHz), strconv.Itoa(e.Resources.Processes),
-			seconds(e.DefaultTimeLimit), e.Pool.Reason,
+			e.Id, e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
+			fmt.Sprintf("%d MiB", e.Resources.MemoryMiB), fmt.Sprintf("%d MHz", e.Resources.CpuMHz), strconv.Itoa(e.Resources.Processes),
+			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
 		})
 	}
 	return c.print(s.Out, out.Environments, t)
@@ -119,61 +89,57 @@ func (envShow) Help() string {
 func (c *envShow) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	var out struct{ Environment json.RawMessage }
-	if err := ask(ctx, server, `query($id: ID!) { environment(id: $id) {`+environmentFields+`} }`, map[string]any{"id": c.ID}, &out); err != nil {
+	out, err := client.GetEnvironment(ctx, server, c.ID)
+	if err != nil {
 		return err
 	}
-	if string(out.Environment) == "null" {
+	if out.Environment == nil {
 		return fmt.Errorf("there is no environment %q; `rockpool env list` lists those that there are", c.ID)
 	}
-	all, err := both[environment]([]json.RawMessage{out.Environment})
-	if err != nil {
-		return err
-	}
-	return c.print(s.Out, out.Environment, all[0].table())
+	return c.print(s.Out, out.Environment, environmentTable(out.Environment))
 }
 
 // reach says what of the network programs reach.
-func (e environment) reach() string {
+func reach(n client.EnvironmentNetwork) string {
 	reach := "none"
-	if e.Network.Access {
+	if n.Access {
 		reach = "yes"
 	}
-	if only := append(slices.Clone(e.Network.Allow), e.Network.AllowNames...); len(only) > 0 {
+	if only := append(slices.Clone(n.Allow), n.AllowNames...); len(only) > 0 {
 		reach = "only " + strings.Join(only, ", ")
 	}
-	if e.Network.BandwidthMbit > 0 {
-		reach += fmt.Sprintf(", %d Mbit/s", e.Network.BandwidthMbit)
+	if n.BandwidthMbit > 0 {
+		reach += fmt.Sprintf(", %d Mbit/s", n.BandwidthMbit)
 	}
 	return reach
 }
 
-func (e environment) table() table {
+func environmentTable(e *client.Environment) table {
 	ports := make([]string, len(e.Network.ExposedPorts))
 	for i, port := range e.Network.ExposedPorts {
 		ports[i] = strconv.Itoa(port)
 	}
-	t := table{head: []string{"environment", e.ID}, rows: [][]string{
+	t := table{head: []string{"environment", e.Id}, rows: [][]string{
 		{"revision", strconv.Itoa(e.Revision)},
 		{"image", e.Image},
-		{"isolation", strings.TrimSuffix(e.Isolation+", by "+e.Runtime, ", by ")},
-		{"CPU", fmt.Sprintf("%d MHz", e.Resources.CPUMHz)},
+		{"isolation", strings.TrimSuffix(string(e.Isolation)+", by "+e.Runtime, ", by ")},
+		{"CPU", fmt.Sprintf("%d MHz", e.Resources.CpuMHz)},
 		{"memory", fmt.Sprintf("%d MiB", e.Resources.MemoryMiB)},
 		{"processes", strconv.Itoa(e.Resources.Processes)},
 		{"workspace", fmt.Sprintf("%d MiB", e.Resources.WorkspaceMiB)},
-		{"network", e.reach()},
+		{"network", reach(e.Network)},
 		{"exposed ports", strings.Join(ports, ", ")},
 		{"time limit", seconds(e.DefaultTimeLimit)},
 		{"output limit", fmt.Sprintf("%d bytes", e.OutputLimit)},
 		{"pool", fmt.Sprintf("%d of %d idle, %d starting, %d claimed, %d stopping, %d waiting",
 			e.Pool.Idle, e.Pool.Size, e.Pool.Starting, e.Pool.Claimed, e.Pool.Stopping, e.Pool.Waiting)},
 	}}
-	if e.Pool.Reason != "" {
-		t.rows = append(t.rows, []string{"", e.Pool.Reason})
+	if e.Pool.Reason != nil {
+		t.rows = append(t.rows, []string{"", *e.Pool.Reason})
 	}
 	for _, v := range e.Variables {
 		t.rows = append(t.rows, []string{"variable", v.Name + "=" + v.Value})
@@ -198,15 +164,13 @@ func (envDelete) Help() string {
 
 // Run deletes environments.
 func (c *envDelete) Run(s Streams) error {
-	const mutation = `mutation($in: DeleteEnvironmentInput!) { deleteEnvironment(input: $in) { deleted } }`
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
 	return c.each(s, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
-		var out struct{ DeleteEnvironment struct{ Deleted bool } }
-		err := ask(ctx, server, mutation, map[string]any{"in": map[string]any{"id": id, "endClaimed": c.EndClaimed}}, &out)
-		return out.DeleteEnvironment.Deleted, err
+		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
+		return err == nil && out.DeleteEnvironment.Deleted, err
 	})
 }
 

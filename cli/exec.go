@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 type execCommands struct {
@@ -28,9 +28,9 @@ func (execCommands) Help() string {
 type execList struct {
 	serverFlag
 	outputFlag
-	Env    string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
-	Runner string   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
-	State  []string `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
+	Env    string                   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
+	Runner string                   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
+	State  []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
 }
 
 // Help is what its --help says beyond the flags.
@@ -45,63 +45,39 @@ func (execList) Help() string {
 func (c *execList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	const query = `query($environment: ID, $runner: ID, $states: [ExecutionState!], $first: Int, $after: String) {
-		executions(environmentId: $environment, runnerId: $runner, states: $states, first: $first, after: $after) {
-			nodes { id runnerId environmentId command state outcome exitCode signal goneReason message
-				usage { wallMs userMs systemMs peakMemory peakProcesses bytesRead bytesWritten outputBytes } marks { queuedAt startedAt firstOutputAt finishedAt } }
-			pageInfo { hasNextPage endCursor } } }`
-	variables := map[string]any{}
-	if c.Env != "" {
-		variables["environment"] = c.Env
-	}
-	if c.Runner != "" {
-		variables["runner"] = c.Runner
-	}
-	if len(c.State) > 0 {
-		variables["states"] = c.State
-	}
-	nodes, err := pages(ctx, server, query, variables, field("executions"))
-	if err != nil {
-		return err
-	}
-	all, err := both[execution](nodes)
+	all, err := pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
+		out, err := client.GetExecutions(ctx, server, unless(c.Env), unless(c.Runner), c.State, pageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		return out.Executions.Nodes, out.Executions.PageInfo, nil
+	})
 	if err != nil {
 		return err
 	}
 	t := table{head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "COMMAND"}}
 	for _, x := range all {
-		t.rows = append(t.rows, []string{x.ID, x.EnvironmentID, x.state(), ago(x.Marks.QueuedAt), x.took(), short(strings.Join(x.Command, " "))})
+		t.rows = append(t.rows, []string{x.Id, x.EnvironmentId, state(x), ago(&x.Marks.QueuedAt), took(x), short(strings.Join(x.Command, " "))})
 	}
-	return c.print(s.Out, nodes, t)
+	return c.print(s.Out, all, t)
 }
 
-// An execution is what tables show of one.
-type execution struct {
-	ID, EnvironmentID, State, Outcome, Signal string
-	ExitCode                                  *int
-	Command                                   []string
-	Usage                                     *struct{ WallMs int64 }
-	Marks                                     struct{ QueuedAt *time.Time }
-}
-
-func (x execution) state() string {
+func state(x client.ListedExecution) string {
 	switch {
+	case x.Outcome == nil:
+		return string(x.State)
 	case x.ExitCode != nil:
-		return fmt.Sprintf("%s %d", x.Outcome, *x.ExitCode)
-	case x.Signal != "":
-		return x.Outcome + " " + x.Signal
-	case x.Outcome != "":
-		return x.Outcome
+		return fmt.Sprintf("%s %d", *x.Outcome, *x.ExitCode)
 	default:
-		return x.State
+		return strings.TrimSpace(string(*x.Outcome) + " " + text(x.Signal))
 	}
 }
 
-func (x execution) took() string {
+func took(x client.ListedExecution) string {
 	if x.Usage == nil {
 		return "-"
 	}
@@ -144,11 +120,12 @@ func (c *execFollow) Run(s Streams) error {
 	}
 	f := &follower{Streams: s, client: server, execution: c.ID, raw: c.Events}
 	// Where there is nothing to follow, it is better to be told at once.
-	if err := ask(ctx, server, `query($id: ID!) { execution(id: $id) { id } }`, map[string]any{"id": c.ID}, nil); err != nil {
+	asked := patient(server, serverPatience)
+	if _, err := client.GetEnding(ctx, asked, c.ID, 0); err != nil {
 		return err
 	}
 	if !c.FromStart {
-		if f.after, err = latest(ctx, server, c.ID); err != nil {
+		if f.after, err = latest(ctx, asked, c.ID); err != nil {
 			return err
 		}
 	}
@@ -159,7 +136,7 @@ func (c *execFollow) Run(s Streams) error {
 	case err != nil:
 		return err
 	}
-	code, words := ended.exitCode()
+	code, words := exitCode(ended)
 	if words != "" {
 		f.say("%s", words)
 	}
@@ -167,24 +144,15 @@ func (c *execFollow) Run(s Streams) error {
 }
 
 // latest returns the cursor after all that an execution has printed so far.
-func latest(ctx context.Context, c *client.Client, execution string) (any, error) {
-	const query = `query($id: ID!, $after: Cursor) { execution(id: $id) { output(after: $after, maxBytes: 8388608) { cursor chunks { stream } } } }`
-	variables := map[string]any{"id": execution}
+func latest(ctx context.Context, c client.Sender, execution string) (after *string, err error) {
 	for {
-		var out struct {
-			Execution struct {
-				Output struct {
-					Cursor string
-					Chunks []json.RawMessage
-				}
-			}
-		}
-		if err := ask(ctx, c, query, variables, &out); err != nil {
+		out, err := client.GetCursor(ctx, c, execution, after)
+		if err != nil {
 			return nil, err
 		}
-		variables["after"] = out.Execution.Output.Cursor
+		after = &out.Execution.Output.Cursor
 		if len(out.Execution.Output.Chunks) == 0 {
-			return out.Execution.Output.Cursor, nil
+			return after, nil
 		}
 	}
 }
@@ -204,13 +172,12 @@ func (execCancel) Help() string {
 
 // Run cancels executions.
 func (c *execCancel) Run(s Streams) error {
-	const mutation = `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
 	return c.each(s, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
-		err := ask(ctx, server, mutation, map[string]any{"id": id}, nil)
+		err := client.Cancel(ctx, server, id)
 		return err == nil, err
 	})
 }

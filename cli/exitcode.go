@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -18,40 +19,34 @@ const (
 	CodeInterrupted = 130 // 128 + SIGINT
 )
 
-// An ending is what the API says of an execution's end.
-type ending struct {
-	Outcome    runtime.Outcome
-	ExitCode   int
-	Signal     string
-	GoneReason string
-	Message    string
-}
-
 // exitCode returns what to exit with, and what to say beforehand; "" is
 // nothing.
-func (e ending) exitCode() (int, string) {
+func exitCode(e client.Ending) (int, string) {
 	switch e.Outcome {
 	case runtime.OutcomeExited:
-		return e.ExitCode, ""
+		if e.ExitCode == nil {
+			return 0, ""
+		}
+		return *e.ExitCode, ""
 	case runtime.OutcomeSignaled:
 		if number := unix.SignalNum(e.Signal); number > 0 {
 			return codeSignal + int(number), "the program was ended by " + e.Signal
 		}
 		return CodeOurs, "the program was ended by signal " + e.Signal
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit, runtime.OutcomeMemoryLimit, runtime.OutcomeProcessLimit, runtime.OutcomeOutputLimit:
-		return codeLimit, e.words("the program was ended by a limit")
+		return codeLimit, words(e, "the program was ended by a limit")
 	case runtime.OutcomeCancelled:
-		return CodeInterrupted, e.words("the program was cancelled")
+		return CodeInterrupted, words(e, "the program was cancelled")
 	case runtime.OutcomeRunnerGone:
-		return CodeOurs, e.words("the runner went (" + e.GoneReason + ")")
+		return CodeOurs, words(e, "the runner went ("+string(e.GoneReason)+")")
 	case runtime.OutcomeLost:
-		return CodeOurs, e.words("nobody knows how the program ended")
+		return CodeOurs, words(e, "nobody knows how the program ended")
 	default:
-		return CodeOurs, e.words("the program could not be run")
+		return CodeOurs, words(e, "the program could not be run")
 	}
 }
 
-func (e ending) words(otherwise string) string {
+func words(e client.Ending, otherwise string) string {
 	if e.Message == "" {
 		return fmt.Sprintf("%s (%s)", otherwise, e.Outcome)
 	}

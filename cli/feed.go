@@ -27,7 +27,7 @@ func (j *job) feed(ctx context.Context, interrupt func()) {
 	})
 	offset := int64(0)
 	for piece := range pieces {
-		if !j.send(ctx, map[string]any{"base64": piece, "offset": offset}) {
+		if !j.send(ctx, client.WriteStdinInput{Base64: piece, Offset: &offset}) {
 			return
 		}
 		offset += int64(len(piece))
@@ -37,7 +37,7 @@ func (j *job) feed(ctx context.Context, interrupt func()) {
 	case j.terminal != nil:
 		interrupt() // the terminal is gone, without a SIGHUP
 	case errors.Is(failed, io.EOF):
-		j.send(ctx, map[string]any{"close": true, "offset": offset})
+		j.send(ctx, client.WriteStdinInput{Close: new(true), Offset: &offset})
 	default:
 		j.say("standard input can't be read: %v", failed)
 	}
@@ -66,13 +66,10 @@ func (j *job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) 
 // send hands over a piece of standard input, and repeats it while the program
 // doesn't read or the server can't be reached. It reports false when the
 // program takes no more.
-func (j *job) send(ctx context.Context, input map[string]any) bool {
-	const mutation = `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
-	input["executionId"] = j.execution
+func (j *job) send(ctx context.Context, input client.WriteStdinInput) bool {
+	input.ExecutionId = j.execution
 	for {
-		err := client.Persist(ctx, serverPatience, client.Passing, func() error {
-			return j.client.Ask(ctx, mutation, map[string]any{"in": input}, nil)
-		})
+		_, err := client.WriteStdin(ctx, j.persistent(), input)
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
 			continue // the program doesn't read for now; the offset makes this safe

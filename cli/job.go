@@ -28,7 +28,7 @@ type job struct {
 	follower
 	environment string // to claim a runner of; "": runner is there, and stays
 	runner      string
-	files       []upload
+	files       []client.FileInput
 	command     []string
 	timeLimit   *int
 	stdin       bool
@@ -78,7 +78,7 @@ func (j *job) run(ctx context.Context) (int, error) {
 	if err != nil {
 		return j.failed(ctx, err)
 	}
-	code, words := ended.exitCode()
+	code, words := exitCode(ended)
 	if words != "" {
 		return code, errors.New(words)
 	}
@@ -96,16 +96,7 @@ func (j *job) upload(ctx context.Context) error {
 	if len(j.files) == 0 {
 		return nil
 	}
-	const mutation = `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { failed { path message } } }`
-	var out struct {
-		UpdateFiles struct {
-			Failed []struct{ Path, Message string }
-		}
-	}
-	input := map[string]any{"runnerId": j.runner, "write": j.files}
-	err := client.Persist(ctx, serverPatience, client.Passing, func() error {
-		return j.client.Ask(ctx, mutation, map[string]any{"in": input}, &out)
-	})
+	out, err := client.UpdateFiles(ctx, j.persistent(), client.UpdateFilesInput{RunnerId: j.runner, Write: j.files})
 	if err == nil && len(out.UpdateFiles.Failed) > 0 {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
@@ -113,39 +104,35 @@ func (j *job) upload(ctx context.Context) error {
 	return err
 }
 
-func (j *job) start(ctx context.Context) error {
-	const mutation = `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`
-	input := map[string]any{"runnerId": j.runner, "command": j.command, "timeLimit": j.timeLimit, "stdin": j.stdin, "idempotencyKey": uuid.NewString()}
-	if j.terminal != nil {
-		j.terminal.describe(input)
-	}
-	var out struct {
-		StartExecution struct{ Execution struct{ ID string } }
-	}
-	err := client.Persist(ctx, serverPatience, client.Passing, func() error {
-		return j.client.Ask(ctx, mutation, map[string]any{"in": input}, &out)
+// persistent returns a Sender that repeats operations while the connection is broken.
+func (j *job) persistent() client.Sender {
+	return j.client.Around(func(ctx context.Context, send func(context.Context) error) error {
+		return client.Persist(ctx, serverPatience, client.Passing, func() error { return send(ctx) })
 	})
-	j.execution = out.StartExecution.Execution.ID
+}
+
+func (j *job) start(ctx context.Context) (err error) {
+	input := client.StartExecutionInput{RunnerId: j.runner, Command: j.command, TimeLimit: j.timeLimit, Stdin: &j.stdin, IdempotencyKey: new(uuid.NewString())}
+	if j.terminal != nil {
+		j.terminal.describe(&input)
+	}
+	j.execution, err = client.Start(ctx, j.persistent(), input)
 	return err
 }
 
 // resize gives the program's terminal the size of the user's, whenever that
 // changes.
 func (j *job) resize(ctx context.Context) {
-	const mutation = `mutation($in: ResizeTerminalInput!) { resizeTerminal(input: $in) { execution { id } } }`
 	j.terminal.watch(ctx, func(columns, rows int) {
-		input := map[string]any{"executionId": j.execution, "columns": columns, "rows": rows}
-		_ = client.Persist(ctx, serverPatience, client.Passing, func() error { // it may have ended meanwhile
-			return j.client.Ask(ctx, mutation, map[string]any{"in": input}, nil)
-		})
+		input := client.ResizeTerminalInput{ExecutionId: j.execution, Columns: columns, Rows: rows}
+		_, _ = client.ResizeTerminal(ctx, j.persistent(), input) // it may have ended meanwhile
 	})
 }
 
 func (j *job) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), goodbye)
 	defer end()
-	const mutation = `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`
-	_ = j.client.Ask(ctx, mutation, map[string]any{"id": j.execution}, nil) // its end, or none, is seen by follow
+	_ = client.Cancel(ctx, j.client, j.execution) // its end, or none, is seen by follow
 }
 
 func (j *job) release() {

@@ -63,7 +63,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		f.asked = append(f.asked, name)
-		input, _ := body.Variables["in"].(map[string]any)
+		input, _ := body.Variables["input"].(map[string]any)
 		if key, ok := input["idempotencyKey"].(string); ok {
 			if known, ok := f.keys[name]; ok && known != key {
 				http.Error(w, "another key", http.StatusConflict)
@@ -137,7 +137,7 @@ func TestJobSurvivesBrokenConnections(t *testing.T) {
 
 	var out, errs bytes.Buffer
 	j := &job{follower: follower{client: client.New(server.URL), Streams: Streams{Out: &out, Err: &errs}},
-		environment: "python", command: []string{"x"}, files: []upload{{Path: "a", Data: []byte("b")}}}
+		environment: "python", command: []string{"x"}, files: []client.FileInput{{Path: "a", Base64: []byte("b")}}}
 	fake.cut = 3 // of the answers, whose pauses double
 	code, err := j.run(t.Context())
 	if err != nil || code != 42 || !fake.released {

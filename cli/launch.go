@@ -6,35 +6,30 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// An upload is a file to be written in a runner.
-type upload struct {
-	Path string `json:"path"` // below the workspace
-	Data []byte `json:"base64"`
-	Mode string `json:"mode,omitempty"` // octal; "" as the server likes
-}
+	"github.com/rockpool/rockpool/client"
+)
 
 // readUpload reads a local file. One below the current directory keeps its
 // directories, any other its name only.
-func readUpload(path string) (upload, error) {
+func readUpload(path string) (client.FileInput, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return upload{}, err
+		return client.FileInput{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return upload{}, fmt.Errorf("%s isn't a regular file; name the files to upload one by one", path)
+		return client.FileInput{}, fmt.Errorf("%s isn't a regular file; name the files to upload one by one", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return upload{}, err
+		return client.FileInput{}, err
 	}
-	up := upload{Path: filepath.Clean(path), Data: data}
+	up := client.FileInput{Path: filepath.Clean(path), Base64: data}
 	if !filepath.IsLocal(up.Path) {
 		up.Path = filepath.Base(up.Path)
 	}
 	if info.Mode()&0o111 != 0 || bytes.HasPrefix(data, []byte("#!")) {
-		up.Mode = "0755" // the server's default lets nobody but root execute it
+		up.Mode = new("0755") // the server's default lets nobody but root execute it
 	}
 	return up, nil
 }
@@ -45,7 +40,7 @@ const compileAndRun = `source=$1; shift; cc -O2 -o /tmp/a.out "$source" -lm && e
 
 // launch returns the command that runs a file with arguments. The file's
 // ending decides, then its #! line, then the environment.
-func launch(environment string, file upload, arguments []string) ([]string, error) {
+func launch(environment string, file client.FileInput, arguments []string) ([]string, error) {
 	path := file.Path
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path // no interpreter may take it for an option
@@ -59,7 +54,7 @@ func launch(environment string, file upload, arguments []string) ([]string, erro
 	command, known := interpreters[endings[filepath.Ext(path)]]
 	switch {
 	case known:
-	case bytes.HasPrefix(file.Data, []byte("#!")):
+	case bytes.HasPrefix(file.Base64, []byte("#!")):
 		path = "./" + strings.TrimPrefix(path, "./")
 	default:
 		if command, known = interpreters[environment]; !known {

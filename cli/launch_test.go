@@ -8,23 +8,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 func TestLaunch(t *testing.T) {
 	script := []byte("#!/usr/bin/perl\n")
 	for _, test := range []struct {
 		name, environment string
-		file              upload
+		file              client.FileInput
 		want              []string // nil: nobody can tell
 	}{
-		{"by ending", "10", upload{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}},
-		{"ending before environment", "python", upload{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}},
-		{"ending before #!", "10", upload{Path: "x.mjs", Data: script}, []string{"node", "x.mjs", "a b"}},
-		{"by #! line", "shell", upload{Path: "x", Data: script}, []string{"./x", "a b"}},
-		{"by environment", "python", upload{Path: "x"}, []string{"python3", "x", "a b"}},
-		{"C", "c", upload{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}},
-		{"not an option", "shell", upload{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}},
-		{"nobody knows", "10", upload{Path: "x.rb"}, nil},
+		{"by ending", "10", client.FileInput{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}},
+		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}},
+		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, []string{"node", "x.mjs", "a b"}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, []string{"./x", "a b"}},
+		{"by environment", "python", client.FileInput{Path: "x"}, []string{"python3", "x", "a b"}},
+		{"C", "c", client.FileInput{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}},
+		{"not an option", "shell", client.FileInput{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}},
+		{"nobody knows", "10", client.FileInput{Path: "x.rb"}, nil},
 	} {
 		got, err := launch(test.environment, test.file, []string{"a b"})
 		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
@@ -71,7 +73,7 @@ func TestReadUpload(t *testing.T) {
 		{filepath.Join(dir, "src/plain"), "plain", ""}, {"../" + filepath.Base(dir) + "/src/plain", "plain", ""},
 	} {
 		got, err := readUpload(test.path)
-		if err != nil || got.Path != test.want || got.Mode != test.mode || string(got.Data) != "x\xff" {
+		if err != nil || got.Path != test.want || text(got.Mode) != test.mode || string(got.Base64) != "x\xff" {
 			t.Errorf("%s: %+v %v", test.path, got, err)
 		}
 	}

@@ -173,14 +173,18 @@ func ago(moment *time.Time) string {
 	}
 }
 
-// both decodes nodes of an answer for the table, and keeps them as they are for
-// scripts.
-func both[T any](nodes []json.RawMessage) ([]T, error) {
-	out := make([]T, len(nodes))
-	for i, node := range nodes {
-		if err := json.Unmarshal(node, &out[i]); err != nil {
-			return nil, fmt.Errorf("read an answer: %w", err)
-		}
+// text returns what is there; "" for null.
+func text(value *string) string {
+	if value == nil {
+		return ""
 	}
-	return out, nil
+	return *value
+}
+
+// unless returns an optional argument, which is null where a flag wasn't given.
+func unless(flag string) *string {
+	if flag == "" {
+		return nil
+	}
+	return &flag
 }

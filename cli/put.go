@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,19 +17,19 @@ import (
 type envPut struct {
 	serverFlag
 	outputFlag
-	ID        string   `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
-	Filename  string   `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
-	Image     *string  `placeholder:"IMAGE" help:"The file system to start with. (host)"`
-	PoolSize  *int     `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
-	CPU       *int     `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
-	Memory    *int     `placeholder:"MIB" help:"Memory in MiB, 16 to 1048576. (256)"`
-	Processes *int     `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
-	Workspace *int     `placeholder:"MIB" help:"Room for files in MiB, 1 to 1048576. (64)"`
-	Network   *bool    `negatable:"" help:"Whether programs can reach the network: what of it is public, and as far as the file's allow and allowNames let them. (no)"`
-	Port      []int    `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
-	Isolation *string  `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
-	Runtime   *string  `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
-	Variable  []string `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
+	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
+	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
+	Image     *string            `placeholder:"IMAGE" help:"The file system to start with. (host)"`
+	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
+	CPU       *int               `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
+	Memory    *int               `placeholder:"MIB" help:"Memory in MiB, 16 to 1048576. (256)"`
+	Processes *int               `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
+	Workspace *int               `placeholder:"MIB" help:"Room for files in MiB, 1 to 1048576. (64)"`
+	Network   *bool              `negatable:"" help:"Whether programs can reach the network: what of it is public, and as far as the file's allow and allowNames let them. (no)"`
+	Port      []int              `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
+	Isolation *runtime.Isolation `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
+	Runtime   *string            `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
+	Variable  []string           `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
 
 	NoPorts     bool `help:"Map no port; --port adds to that."`
 	NoVariables bool `help:"Set no variable; --variable adds to that."`
@@ -51,43 +50,11 @@ func (*envPut) Help() string {
 A file has one environment per YAML document, with the names that show prints. A revision in it, as show prints it, is what must be stored still; else nothing is changed, and CONFLICT said. Delete that line to put it anyway, or anew.`
 }
 
-// An environmentInput is the API's PutEnvironmentInput; nil: as it is stored,
-// so a list that is empty is none.
-type environmentInput struct {
-	ID         string  `json:"id" yaml:"id"`
-	IfRevision *int    `json:"ifRevision,omitempty" yaml:"ifRevision"`
-	Image      *string `json:"image,omitempty" yaml:"image"`
-	PoolSize   *int    `json:"poolSize,omitempty" yaml:"poolSize"`
-	Resources  struct {
-		CPUMHz       *int `json:"cpuMHz,omitempty" yaml:"cpuMHz"`
-		MemoryMiB    *int `json:"memoryMiB,omitempty" yaml:"memoryMiB"`
-		Processes    *int `json:"processes,omitempty" yaml:"processes"`
-		WorkspaceMiB *int `json:"workspaceMiB,omitempty" yaml:"workspaceMiB"`
-	} `json:"resources" yaml:"resources"`
-	Network struct {
-		Access        *bool    `json:"access,omitempty" yaml:"access"`
-		ExposedPorts  []int    `json:"exposedPorts,omitzero" yaml:"exposedPorts"`
-		Allow         []string `json:"allow,omitzero" yaml:"allow"`
-		AllowNames    []string `json:"allowNames,omitzero" yaml:"allowNames"`
-		BandwidthMbit *int     `json:"bandwidthMbit,omitempty" yaml:"bandwidthMbit"`
-	} `json:"network" yaml:"network"`
-	Isolation        *string    `json:"isolation,omitempty" yaml:"isolation"`
-	Runtime          *string    `json:"runtime,omitempty" yaml:"runtime"`
-	Variables        []variable `json:"variables,omitzero" yaml:"variables"`
-	DefaultTimeLimit *int       `json:"defaultTimeLimit,omitempty" yaml:"defaultTimeLimit"`
-	OutputLimit      *int64     `json:"outputLimit,omitempty" yaml:"outputLimit"`
-}
-
-type variable struct {
-	Name  string `json:"name" yaml:"name"`
-	Value string `json:"value" yaml:"value"`
-}
-
 // A shown environment is an input with what show prints beside it.
 type shown struct {
-	Input    environmentInput `yaml:",inline"`
-	Revision *int             `yaml:"revision"`
-	Pool     map[string]any   `yaml:"pool"` // how it was; nobody can put that
+	Input    client.PutEnvironmentInput `yaml:",inline"`
+	Revision *int                       `yaml:"revision"`
+	Pool     map[string]any             `yaml:"pool"` // how it was; nobody can put that
 }
 
 // Run puts environments.
@@ -98,34 +65,25 @@ func (c *envPut) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	const mutation = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created environment {` + environmentFields + `} } }`
 	t := table{head: []string{"ENVIRONMENT", "REVISION", ""}}
-	all := []json.RawMessage{}
+	all := []client.Environment{}
 	for _, input := range inputs {
-		var out struct {
-			PutEnvironment struct {
-				Created     bool
-				Environment json.RawMessage
-			}
-		}
-		if err := ask(ctx, server, mutation, map[string]any{"in": input}, &out); err != nil {
-			return errors.Join(c.print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.ID, hint(err, input)))
-		}
-		put, err := both[environment]([]json.RawMessage{out.PutEnvironment.Environment})
+		out, err := client.PutEnvironment(ctx, server, input)
 		if err != nil {
-			return err
+			return errors.Join(c.print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, hint(err, input)))
 		}
-		all = append(all, out.PutEnvironment.Environment)
-		t.rows = append(t.rows, []string{input.ID, strconv.Itoa(put[0].Revision), map[bool]string{true: "created", false: "put"}[out.PutEnvironment.Created]})
+		put := out.PutEnvironment
+		all = append(all, put.Environment)
+		t.rows = append(t.rows, []string{input.Id, strconv.Itoa(put.Environment.Revision), map[bool]string{true: "created", false: "put"}[put.Created]})
 	}
 	return c.print(s.Out, all, t)
 }
 
-func hint(err error, input environmentInput) error {
+func hint(err error, input client.PutEnvironmentInput) error {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil {
 		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
@@ -134,8 +92,8 @@ func hint(err error, input environmentInput) error {
 }
 
 // inputs returns what is to be put: flags over files over nothing.
-func (c *envPut) inputs(in io.Reader) ([]environmentInput, error) {
-	var inputs []environmentInput
+func (c *envPut) inputs(in io.Reader) ([]client.PutEnvironmentInput, error) {
+	var inputs []client.PutEnvironmentInput
 	switch {
 	case c.Filename != "":
 		var err error
@@ -145,11 +103,11 @@ func (c *envPut) inputs(in io.Reader) ([]environmentInput, error) {
 	case c.ID == "":
 		return nil, errors.New("name the environment, or a file with --file")
 	default:
-		inputs = []environmentInput{{ID: c.ID}}
+		inputs = []client.PutEnvironmentInput{{Id: c.ID}}
 	}
-	var chosen []environmentInput
+	var chosen []client.PutEnvironmentInput
 	for _, input := range inputs {
-		if c.ID != "" && input.ID != c.ID {
+		if c.ID != "" && input.Id != c.ID {
 			continue
 		}
 		if err := c.applyTo(&input); err != nil {
@@ -163,11 +121,17 @@ func (c *envPut) inputs(in io.Reader) ([]environmentInput, error) {
 	return chosen, nil
 }
 
-func (c *envPut) applyTo(input *environmentInput) error {
+func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
+	if input.Resources == nil {
+		input.Resources = &client.ResourcesInput{}
+	}
+	if input.Network == nil {
+		input.Network = &client.NetworkInput{}
+	}
 	replace(&input.IfRevision, c.IfRevision)
 	replace(&input.Image, c.Image)
 	replace(&input.PoolSize, c.PoolSize)
-	replace(&input.Resources.CPUMHz, c.CPU)
+	replace(&input.Resources.CpuMHz, c.CPU)
 	replace(&input.Resources.MemoryMiB, c.Memory)
 	replace(&input.Resources.Processes, c.Processes)
 	replace(&input.Resources.WorkspaceMiB, c.Workspace)
@@ -183,14 +147,14 @@ func (c *envPut) applyTo(input *environmentInput) error {
 		input.Network.ExposedPorts = c.Port
 	}
 	if c.NoVariables || c.Variable != nil {
-		input.Variables = []variable{}
+		input.Variables = []client.VariableInput{}
 	}
 	for _, text := range c.Variable {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
 			return fmt.Errorf("--variable is %q, but must be NAME=VALUE", text)
 		}
-		input.Variables = append(input.Variables, variable{name, value})
+		input.Variables = append(input.Variables, client.VariableInput{Name: name, Value: value})
 	}
 	return nil
 }
@@ -203,7 +167,7 @@ func replace[T any](field **T, by *T) {
 
 // readEnvironments reads every document of a file; "-" is in. An error names
 // the line.
-func readEnvironments(name string, in io.Reader) ([]environmentInput, error) {
+func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, error) {
 	if name == "-" {
 		name = "standard input"
 	} else {
@@ -215,7 +179,7 @@ func readEnvironments(name string, in io.Reader) ([]environmentInput, error) {
 		in = file
 	}
 	decoder := yaml.NewDecoder(in, yaml.Strict())
-	var all []environmentInput
+	var all []client.PutEnvironmentInput
 	for {
 		var one shown
 		err := decoder.Decode(&one)
@@ -225,7 +189,7 @@ func readEnvironments(name string, in io.Reader) ([]environmentInput, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %s", name, yaml.FormatError(err, false, true))
 		}
-		if one.Input.ID == "" {
+		if one.Input.Id == "" {
 			return nil, fmt.Errorf("read %s: environment %d has no id", name, len(all)+1)
 		}
 		if one.Input.IfRevision == nil {

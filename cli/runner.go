@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 type runnerCommands struct {
@@ -31,8 +33,8 @@ func (runnerCommands) Help() string {
 type runnerList struct {
 	serverFlag
 	outputFlag
-	Env   string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
-	State []string `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
+	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
+	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
 }
 
 // Help is what its --help says beyond the flags.
@@ -48,34 +50,17 @@ func (runnerList) Help() string {
 func (c *runnerList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
-	const query = `query($environment: ID, $states: [RunnerState!], $first: Int, $after: String) {
-		runners(environmentId: $environment, states: $states, first: $first, after: $after) {
-			nodes { id environmentId revision state goneReason createdAt claim { claimedAt expiresAt epoch labels { name value } } ports { exposedPort address } }
-			pageInfo { hasNextPage endCursor } } }`
-	variables := map[string]any{}
-	if c.Env != "" {
-		variables["environment"] = c.Env
-	}
-	if len(c.State) > 0 {
-		variables["states"] = c.State
-	}
-	nodes, err := pages(ctx, server, query, variables, field("runners"))
-	if err != nil {
-		return err
-	}
-	all, err := both[struct {
-		ID, EnvironmentID, State, GoneReason string
-		Revision                             int
-		CreatedAt                            *time.Time
-		Claim                                *struct {
-			ExpiresAt *time.Time
-			Labels    []label
+	all, err := pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
+		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, pageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
 		}
-	}](nodes)
+		return out.Runners.Nodes, out.Runners.PageInfo, nil
+	})
 	if err != nil {
 		return err
 	}
@@ -88,13 +73,13 @@ func (c *runnerList) Run(s Streams) error {
 				labels = append(labels, l.Name+"="+l.Value)
 			}
 		}
-		state := r.State
-		if r.GoneReason != "" {
-			state += " (" + r.GoneReason + ")"
+		state := string(r.State)
+		if r.GoneReason != nil {
+			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.rows = append(t.rows, []string{r.ID, fmt.Sprintf("%s @%d", r.EnvironmentID, r.Revision), state, ago(r.CreatedAt), expires, strings.Join(labels, " ")})
+		t.rows = append(t.rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, ago(&r.CreatedAt), expires, strings.Join(labels, " ")})
 	}
-	return c.print(s.Out, nodes, t)
+	return c.print(s.Out, all, t)
 }
 
 type runnerClaim struct {
@@ -128,7 +113,7 @@ func (c *runnerClaim) Run(s Streams) error {
 		if !ok {
 			return fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
 		}
-		wish.labels = append(wish.labels, label{name, value})
+		wish.labels = append(wish.labels, client.LabelInput{Name: name, Value: value})
 	}
 	for _, d := range []struct {
 		flag string
@@ -146,9 +131,8 @@ func (c *runnerClaim) Run(s Streams) error {
 		_, err = fmt.Fprintln(s.Out, id)
 		return err
 	}
-	var out struct{ Runner json.RawMessage }
-	const query = `query($id: ID!) { runner(id: $id) { id environmentId revision state createdAt claim { claimedAt expiresAt epoch labels { name value } } ports { exposedPort address } } }`
-	if err := ask(ctx, server, query, map[string]any{"id": id}, &out); err != nil {
+	out, err := client.GetRunner(ctx, patient(server, serverPatience), id)
+	if err != nil {
 		return err
 	}
 	return outputFlag{JSON: true}.print(s.Out, out.Runner, table{})
@@ -169,15 +153,13 @@ func (runnerRelease) Help() string {
 
 // Run releases runners.
 func (c *runnerRelease) Run(s Streams) error {
-	const mutation = `mutation($id: ID!) { releaseRunner(id: $id) { released } }`
-	server, err := c.client()
+	server, err := c.patient()
 	if err != nil {
 		return err
 	}
 	return c.each(s, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
-		var out struct{ ReleaseRunner struct{ Released bool } }
-		err := ask(ctx, server, mutation, map[string]any{"id": id}, &out)
-		return out.ReleaseRunner.Released, err
+		out, err := client.ReleaseRunner(ctx, server, id)
+		return err == nil && out.ReleaseRunner.Released, err
 	})
 }
 

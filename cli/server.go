@@ -46,6 +46,15 @@ func (f serverFlag) client() (*client.Client, error) {
 	return client.New(address).WithToken(token), nil
 }
 
+// patient returns a patient Sender of the server.
+func (f serverFlag) patient() (client.Sender, error) {
+	c, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return patient(c, serverPatience), nil
+}
+
 // Token returns the token in a file, or in the variable ROCKPOOL_TOKEN if no file
 // is named; "" if there is none.
 func Token(file string) (string, error) {
@@ -69,18 +78,15 @@ func noServer(c *client.Client) error {
 	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or name another with --server", errNoServer, c.URL())
 }
 
-// ask sends an operation that is safe to repeat, and repeats it for a while
-// when the server is there, but doesn't answer.
-func ask(ctx context.Context, c *client.Client, query string, variables map[string]any, into any) error {
-	return asking(ctx, c, serverPatience, query, variables, into)
-}
-
-func asking(ctx context.Context, c *client.Client, patience time.Duration, query string, variables map[string]any, into any) error {
-	err := client.Persist(ctx, patience, func(err error) bool { return client.Passing(err) && !absent(err) }, func() error {
-		return c.Ask(ctx, query, variables, into)
+// patient returns a Sender for operations that are safe to repeat. It repeats them for a
+// while when the server is there, but doesn't answer.
+func patient(c *client.Client, patience time.Duration) client.Sender {
+	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
+		again := func(err error) bool { return client.Passing(err) && !absent(err) }
+		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
+		if absent(err) {
+			return noServer(c)
+		}
+		return err
 	})
-	if absent(err) {
-		return noServer(c)
-	}
-	return err
 }

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/rockpool/rockpool/client"
 )
 
 // A terminal is the user's own. While it is raw every key goes to the program
@@ -116,14 +118,14 @@ func (t *terminal) watch(ctx context.Context, changed func(columns, rows int)) {
 const oneTerminal = `exec "$@" 2>&1`
 
 // describe asks for a terminal like this one in a startExecution's input.
-func (t *terminal) describe(input map[string]any) {
+func (t *terminal) describe(input *client.StartExecutionInput) {
 	columns, rows := t.size()
-	input["terminal"] = map[string]int{"columns": columns, "rows": rows}
-	input["stdin"] = true
+	input.Terminal = &client.TerminalInput{Columns: columns, Rows: rows}
+	input.Stdin = new(true)
 	if t.same {
-		input["command"] = append([]string{"sh", "-c", oneTerminal, "sh"}, input["command"].([]string)...)
+		input.Command = append([]string{"sh", "-c", oneTerminal, "sh"}, input.Command...)
 	}
 	if kind := os.Getenv("TERM"); kind != "" {
-		input["variables"] = []map[string]string{{"name": "TERM", "value": kind}}
+		input.Variables = []client.VariableInput{{Name: "TERM", Value: kind}}
 	}
 }
