@@ -1,3 +1,5 @@
+// Package doctor finds out what this machine can isolate, and advises on what it can't. It
+// changes nothing that outlives it, but for the report of the attacks.
 package doctor
 
 import (
@@ -17,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 )
 
+// A Command is rockpool doctor.
 type Command struct {
 	Data   string `env:"ROCKPOOL_DATA" placeholder:"DIR" complete:"file" help:"The data directory to look at. (that of rockpool serve; $$${env})"`
 	Server string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to look for. (http://127.0.0.1:8080; $$${env})"`
