@@ -29,7 +29,7 @@ func TestE2ERangesOfFiles(t *testing.T) {
 		t.Errorf("the tag of a file that was just written is %q: a change within the clock's step keeps it", tag)
 	}
 	b.Shell(t, runner, "cp data.bin mine; touch -d '2001-02-03 04:05:06.789' mine")
-	address = *b.Locate(t, runner, "mine")
+	address = *locate(t, b, runner, "mine")
 	response, _, _ = b.Get(t, "HEAD", address)
 	tag := response.Header.Get("ETag")
 	if tag == "" || strings.HasPrefix(tag, "W/") || response.Header.Get("Last-Modified") != "Sat, 03 Feb 2001 04:05:06 GMT" {
@@ -188,7 +188,7 @@ for i in range(5000):
 			_, path, _ := strings.Cut(address, "path=")
 			seen[path]++
 			if strings.Contains(node.Path, "\n") && len(seen)%100 == 0 {
-				if got := b.DownloadFile(t, node.DownloadURL); int64(len(got)) != node.Size {
+				if got := downloadFile(t, b, node.DownloadURL); int64(len(got)) != node.Size {
 					t.Errorf("%q: %q", node.Path, got)
 				}
 			}
@@ -235,7 +235,7 @@ for i in range(200):
 		if len(want) < 800 {
 			t.Fatalf("%q: only %d bytes were printed", query, len(want))
 		}
-		if all := b.DownloadFile(t, address+query); !bytes.Equal(all, want) {
+		if all := downloadFile(t, b, address+query); !bytes.Equal(all, want) {
 			t.Errorf("%q: %d bytes, want %d", query, len(all), len(want))
 		}
 		for _, part := range [][2]int{{0, 1}, {len(want) / 3, len(want)/3 + 500}, {len(want) - 100, len(want)}} {
@@ -257,8 +257,8 @@ for i in range(200):
 	// Of a program that runs it is what is there, and a later range goes on.
 	id := b.Start(t, object{"runnerId": runner, "shell": "echo one; read go; echo two", "stdin": true})
 	address = locate(id)
-	wait.For(t, "it has printed", func() bool { return string(b.DownloadFile(t, address)) == "one\n" })
-	if all, none := b.DownloadFile(t, address+"&stream=stdout"), b.DownloadFile(t, address+"&stream=stderr"); string(all) != "one\n" || len(none) > 0 {
+	wait.For(t, "it has printed", func() bool { return string(downloadFile(t, b, address)) == "one\n" })
+	if all, none := downloadFile(t, b, address+"&stream=stdout"), downloadFile(t, b, address+"&stream=stderr"); string(all) != "one\n" || len(none) > 0 {
 		t.Errorf("of a program that runs: %q, %q", all, none)
 	}
 	b.Call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": id, "text": "\n", "close": true}}, nil)
@@ -271,7 +271,7 @@ for i in range(200):
 	if text, err := io.ReadAll(more); err != nil || string(text) != "two\n" || promised != 4 {
 		t.Errorf("the rest: %q of %d, %v", text, promised, err)
 	}
-	if silent := b.Shell(t, runner, "true"); len(b.DownloadFile(t, locate(silent.Id))) != 0 {
+	if silent := b.Shell(t, runner, "true"); len(downloadFile(t, b, locate(silent.Id))) != 0 {
 		t.Error("a silent program printed")
 	}
 }

@@ -224,7 +224,7 @@ func TestE2EFloodOfBodies(t *testing.T) {
 	if log := p.Stderr.String(); !strings.Contains(log, strconv.Itoa(floodMemory/100*server.GoShare)) {
 		t.Errorf("the log doesn't tell the server's GOMEMLIMIT:\n%s", log)
 	}
-	before := p.Held(t)
+	before := memoryOf(t, p)
 	address, err := url.Parse(p.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestE2EFloodOfBodies(t *testing.T) {
 		wait.For(t, "each request is refused, or came as far as it does", func() bool {
 			p.Call(t, `{ version }`, nil, nil)
 			answered++
-			most = max(most, p.Held(t))
+			most = max(most, memoryOf(t, p))
 			ended := f.refused.Load() + f.served.Load() + f.late.Load()
 			return ended >= all-held && ended+f.sent.Load() >= all
 		})
@@ -269,8 +269,8 @@ func TestE2EFloodOfBodies(t *testing.T) {
 			t.Errorf("one was answered %v", other)
 		}
 		f.end()
-		wait.For(t, "the memory is given back", func() bool { return p.Held(t) < before+server.SpareMemory+server.SpareMemory/2 })
-		t.Logf("%d MiB held afterwards, the group uses %s", p.Held(t)>>20, bed.ReadText(t, used))
+		wait.For(t, "the memory is given back", func() bool { return memoryOf(t, p) < before+server.SpareMemory+server.SpareMemory/2 })
+		t.Logf("%d MiB held afterwards, the group uses %s", memoryOf(t, p)>>20, readText(t, used))
 	}
 	p.Finish(t)
 }
@@ -333,7 +333,7 @@ func TestE2EUnreadAnswers(t *testing.T) {
 			return false
 		}
 	})
-	t.Logf("%d of 60 have output; %d MiB are held", some.Load(), p.Held(t)>>20)
+	t.Logf("%d of 60 have output; %d MiB are held", some.Load(), memoryOf(t, p)>>20)
 	if some.Load() == 0 {
 		t.Error("no answer of 60 has output")
 	}

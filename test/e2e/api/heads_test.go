@@ -34,7 +34,7 @@ func TestE2EFloodOfHeads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := p.Held(t)
+	before := memoryOf(t, p)
 	f := &flood{server: address.Host}
 	t.Cleanup(f.end)
 	begun := "GET /graphql HTTP/1.1\r\nHost: " + f.server + "\r\n"
@@ -71,7 +71,7 @@ func TestE2EFloodOfHeads(t *testing.T) {
 	}
 	p.Call(t, `{ version }`, nil, nil)
 	// The collector lets as much again be in use before it looks.
-	if each := (p.Held(t) - before) / heads; each > server.MemoryOfConnection/4*2 {
+	if each := (memoryOf(t, p) - before) / heads; each > server.MemoryOfConnection/4*2 {
 		t.Errorf("an unfinished head takes %d bytes of the server", each)
 	} else {
 		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
@@ -90,6 +90,6 @@ func TestE2EFloodOfHeads(t *testing.T) {
 	for _, conn := range held {
 		_ = conn.Close()
 	}
-	wait.For(t, "the memory is given back", func() bool { return p.Held(t) < before+server.SpareMemory+server.SpareMemory/2 })
+	wait.For(t, "the memory is given back", func() bool { return memoryOf(t, p) < before+server.SpareMemory+server.SpareMemory/2 })
 	p.Finish(t)
 }

@@ -50,9 +50,9 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	}
 
 	const starts = 2*4 + 3
-	var s bed.Scraping
+	var s Scraping
 	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
-		s = p.Scrape(t)
+		s = scrape(t, p.Bed)
 		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
 	s.Want(t, map[string]float64{
@@ -97,9 +97,9 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 
 	p.Release(t, b)
 	bed.KillAgent(t, p.Cgroups, a)
-	p.FullWith(t, "m", c)
-	wait.For(t, "its pool says so", func() bool { return p.Scrape(t).Value("rockpool_pool_runners", "environment", "m") == 1 })
-	p.Scrape(t).Want(t, map[string]float64{
+	fullWith(t, p.Bed, "m", c)
+	wait.For(t, "its pool says so", func() bool { return scrape(t, p.Bed).Value("rockpool_pool_runners", "environment", "m") == 1 })
+	scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_task_kills_total`:                              1,
 		`rockpool_task_exits_total`:                              1,
 		`rockpool_scheduler_stopped_total`:                       1,
@@ -108,11 +108,11 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	leave()
 	watching.Wait()
-	wait.For(t, "nobody watches", func() bool { return p.Scrape(t).Value("rockpool_watchers") == 0 })
+	wait.For(t, "nobody watches", func() bool { return scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
 
 	p = p.Killed(t)
-	wait.For(t, "all pools have said what they have", func() bool { return p.Scrape(t).Value("rockpool_pool_runners") == 8+1 })
-	p.Scrape(t).Want(t, map[string]float64{
+	wait.For(t, "all pools have said what they have", func() bool { return scrape(t, p.Bed).Value("rockpool_pool_runners") == 8+1 })
+	scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_task_restores_total`:                 8 + 1,
 		`rockpool_task_lost_total`:                     0,
 		`rockpool_task_starts_total`:                   0,
@@ -126,7 +126,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	p.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": endless}, nil)
 	p.Await(t, endless)
-	p.Scrape(t).Want(t, map[string]float64{
+	scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_executions_finished_total{outcome="CANCELLED"}`: 1,
 		`rockpool_executions_unfinished`:                          0,
 	})
@@ -137,15 +137,15 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5 // two fit, and half a one more
-	before := p.Scrape(t)
+	before := scrape(t, p.Bed)
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
 	held := p.ClaimLoosely(t, "held")
 	p.ClaimLoosely(t, "held")
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
-	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
-	var s bed.Scraping
+	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
+	var s Scraping
 	wait.For(t, "the pool alerts", func() bool {
-		s = p.Scrape(t)
+		s = scrape(t, p.Bed)
 		return s.Value("rockpool_pool_alert", "environment", "short") == 1
 	})
 	s.Want(t, map[string]float64{
@@ -159,7 +159,7 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	})
 	p.Release(t, held)
 	p.Full(t, "short", 1)
-	p.Scrape(t).Want(t, map[string]float64{
+	scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_scheduler_blocked_evaluations`: 0,
 		`rockpool_scheduler_unblocked_total`:     before.Value("rockpool_scheduler_unblocked_total") + 1,
 	})
@@ -193,14 +193,14 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 		p.Full(t, "shell", 2) // all have ended
 	}
 	runs(10)
-	before := p.Scrape(t).Series()
+	before := scrape(t, p.Bed).Series()
 
 	var scrapers sync.WaitGroup
 	var refused atomic.Int64
 	for range clients {
 		scrapers.Go(func() {
 			for range many / 5 {
-				switch status, _ := p.Metrics(t, http.MethodGet, nil); status {
+				switch status, _ := metrics(t, p.Bed, http.MethodGet, nil); status {
 				case http.StatusOK:
 				case http.StatusServiceUnavailable:
 					refused.Add(1)
@@ -212,7 +212,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	}
 	runs(many)
 	scrapers.Wait()
-	after := p.Scrape(t)
+	after := scrape(t, p.Bed)
 	if !slices.Equal(after.Series(), before) {
 		t.Errorf("%d series have become %d:\n%s\n%s", len(before), len(after.Series()), before, after.Series())
 	}
@@ -240,7 +240,7 @@ func TestE2EMetricsAreGuarded(t *testing.T) {
 		{http.MethodGet, object{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 		{http.MethodPost, nil, http.StatusMethodNotAllowed},
 	} {
-		if status, body := b.Metrics(t, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
+		if status, body := metrics(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
 			t.Errorf("%s as %v: %d, want %d", test.method, test.as, status, test.status)
 		}
 	}
@@ -273,7 +273,7 @@ func TestExampleAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, rules := bed.Documented(t), 0
+	known, rules := documented(t), 0
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
 			rules++

@@ -31,7 +31,7 @@ func TestE2ERecordings(t *testing.T) {
 			x := b.Run(t, test.input)
 			var out struct{ Execution struct{ OutputURL string } }
 			b.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.Id}, &out)
-			lines := bufio.NewScanner(bytes.NewReader(b.DownloadFile(t, out.Execution.OutputURL+"&format=asciicast")))
+			lines := bufio.NewScanner(bytes.NewReader(downloadFile(t, b, out.Execution.OutputURL+"&format=asciicast")))
 			lines.Scan()
 			var header struct {
 				Version, Width, Height int
@@ -71,7 +71,7 @@ func TestE2ERecordings(t *testing.T) {
 // the server was another by then; and who asks is told of it while it runs.
 func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 	b := bed.Open(t)
-	p := b.Sit(t, object{
+	p := sit(t, b, object{
 		"runnerId": b.Claim(t, "shell"), "terminal": object{"columns": 50, "rows": 20},
 		"shell": `trap 'stty size' WINCH; stty size; echo ready; while ! read -r line; do :; done; printf over`,
 	})
@@ -83,7 +83,7 @@ func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 
 	var told []string
 	for _, wanted := range []bool{true, false} {
-		stream := b.EventStream(t, `subscription($id: ID!, $wanted: Boolean) { executionEvents(executionId: $id, resizes: $wanted) { __typename cursor ... on ExecutionResized { columns rows at } ... on ExecutionOutput { text } } }`,
+		stream := eventStream(t, b, `subscription($id: ID!, $wanted: Boolean) { executionEvents(executionId: $id, resizes: $wanted) { __typename cursor ... on ExecutionResized { columns rows at } ... on ExecutionOutput { text } } }`,
 			object{"id": p.ID, "wanted": wanted})
 		if strings.Contains(stream, "ExecutionResized") != wanted {
 			t.Errorf("wanted %t: %s", wanted, stream)
@@ -97,7 +97,7 @@ func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 
 	var out struct{ Execution struct{ OutputURL string } }
 	b.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": p.ID}, &out)
-	lines := strings.Split(string(b.DownloadFile(t, out.Execution.OutputURL+"&format=asciicast")), "\n")
+	lines := strings.Split(string(downloadFile(t, b, out.Execution.OutputURL+"&format=asciicast")), "\n")
 	if !strings.HasPrefix(lines[0], `{"version":2,"width":50,"height":20,`) {
 		t.Error(lines[0])
 	}
@@ -111,7 +111,7 @@ func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 	if !resized {
 		t.Errorf("%q", lines)
 	}
-	if text := string(b.DownloadFile(t, out.Execution.OutputURL)); !strings.HasPrefix(text, "20 50\r\nready\r\n") || !strings.HasSuffix(text, "over") {
+	if text := string(downloadFile(t, b, out.Execution.OutputURL)); !strings.HasPrefix(text, "20 50\r\nready\r\n") || !strings.HasSuffix(text, "over") {
 		t.Errorf("%q", text)
 	}
 }

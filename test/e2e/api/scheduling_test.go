@@ -26,7 +26,7 @@ func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	var now bed.Scheduled
 	wait.For(t, "the first environments' runners are gone", func() bool {
 		p.Call(t, `{ cluster { capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
-		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(p.Places(t, object{"status": []string{"PENDING", "RUNNING"}})) == 0
+		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(places(t, p.Bed, object{"status": []string{"PENDING", "RUNNING"}})) == 0
 	})
 	return p, int(float64(now.Cluster.Capacity.MemoryMiB) * 0.1)
 }
@@ -75,13 +75,13 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	if len(first) != 1 || first[0].ID != waits.PreviousID || first[0].NextID != waits.ID || first[0].Trigger != "REGISTER" || first[0].WorkMs == nil {
 		t.Errorf("before it: %+v", first)
 	}
-	p.WantPages(t, "short")
+	wantPages(t, p.Bed, "short")
 
 	p.Release(t, held[0])
 	p.Full(t, "short", 1)
 	var running []bed.Place
 	wait.For(t, "its place is RUNNING", func() bool {
-		running = p.Places(t, object{"env": "short", "status": []string{"RUNNING"}})
+		running = places(t, p.Bed, object{"env": "short", "status": []string{"RUNNING"}})
 		return len(running) == 1
 	})
 	if a := running[0]; a.RunnerID != waits.RunnerID || a.EvaluationID != waits.ID || a.Desired != "RUN" || a.Resources.MemoryMiB != memory || a.RunningAt.Before(a.CreatedAt) {
@@ -91,26 +91,26 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	if len(done) != 2 || done[0].ID != waits.ID || done[0].Reason != "" || len(done[0].Shortages) != 0 || done[0].WaitMs < waits.WaitMs || done[0].WorkMs == nil {
 		t.Errorf("done: %+v", done)
 	}
-	if gone := p.Places(t, object{"runner": held[0]}); len(gone) != 1 || gone[0].Status != "COMPLETE" || gone[0].Desired != "STOP" || gone[0].EndedAt.IsZero() {
+	if gone := places(t, p.Bed, object{"runner": held[0]}); len(gone) != 1 || gone[0].Status != "COMPLETE" || gone[0].Desired != "STOP" || gone[0].EndedAt.IsZero() {
 		t.Errorf("the released runner's place: %+v", gone)
 	}
 
 	// On the full machine a claim's runner goes before a refill that waited longer.
 	p.Put(t, object{"id": "short", "poolSize": 2})
-	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	claimed := make(chan string, 1)
 	go func() {
 		defer close(claimed) // also where the claim fails the test
 		claimed <- p.ClaimLoosely(t, "held")
 	}()
-	p.AwaitBlocked(t, "held", runtime.PriorityWaiting)
+	awaitBlocked(t, p.Bed, "held", runtime.PriorityWaiting)
 	p.Release(t, held[1])
 	got := wait.Receive(t, claimed, "the claim's runner")
 	wait.For(t, "the claim's runner has its place", func() bool {
-		a := p.Places(t, object{"runner": got})
+		a := places(t, p.Bed, object{"runner": got})
 		return len(a) == 1 && a[0].Status == "RUNNING" && a[0].EnvironmentID == "held"
 	})
-	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 }
 
 // TestE2EShortPoolSaysWhy: two runners of a pool of three have room. The third one's
@@ -121,7 +121,7 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5
 	p.Put(t, object{"id": "short", "poolSize": 3, "resources": object{"memoryMiB": memory}})
-	p.AwaitBlocked(t, "short", runtime.PriorityRefill)
+	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	type said struct {
 		Environment struct {
 			Pool struct {
@@ -173,14 +173,14 @@ func TestE2EWhatEndedIsForgotten(t *testing.T) {
 		}
 		return true
 	})
-	if a := p.Places(t, object{"runner": runner}); len(a) != 1 || a[0].Status != "COMPLETE" {
+	if a := places(t, p.Bed, object{"runner": runner}); len(a) != 1 || a[0].Status != "COMPLETE" {
 		t.Errorf("its place: %+v", a)
 	}
 	p.End(t, syscall.SIGTERM, false)
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
 	runner = p.ClaimLoosely(t, "shell")
 	p.Release(t, runner)
-	wait.For(t, "its place is forgotten", func() bool { return len(p.Places(t, object{"runner": runner})) == 0 })
+	wait.For(t, "its place is forgotten", func() bool { return len(places(t, p.Bed, object{"runner": runner})) == 0 })
 	if all := p.Evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e bed.Evaluation) bool { return e.RunnerID == runner }) {
 		t.Errorf("its evaluations: %+v", all)
 	}

@@ -36,7 +36,7 @@ print("it was", curses.wrapper(main))
 func TestE2EFullScreenProgram(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
-	p := b.Sit(t, object{"runnerId": runner, "command": []string{"python3", "-c", fullScreen}, "terminal": object{"columns": 80, "rows": 24}})
+	p := sit(t, b, object{"runnerId": runner, "command": []string{"python3", "-c", fullScreen}, "terminal": object{"columns": 80, "rows": 24}})
 	p.Sees(t, "STDOUT", "\x1b[?1049h") // the other fullScreen
 	p.Sees(t, "STDOUT", "[80 x 24] <>")
 	p.Types(t, "a") // without a line's end
@@ -56,7 +56,7 @@ func TestE2EFullScreenProgram(t *testing.T) {
 func TestE2ESilentRead(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	p := b.Sit(t, object{"runnerId": runner, "command": []string{"bash", "-c", `read -s -p "word: " w; echo; echo "<$w>"; cat; echo end`}, "terminal": object{"columns": 80, "rows": 24}})
+	p := sit(t, b, object{"runnerId": runner, "command": []string{"bash", "-c", `read -s -p "word: " w; echo; echo "<$w>"; cat; echo end`}, "terminal": object{"columns": 80, "rows": 24}})
 	p.Sees(t, "STDERR", "word: ")
 	p.Types(t, "hidden\n")
 	p.Sees(t, "STDOUT", "\r\n<hidden>\r\n")
@@ -94,7 +94,7 @@ func TestE2EOneKeyOneProcess(t *testing.T) {
 			t.Fatalf("executions %q", ids)
 		}
 	}
-	watchers := []*bed.Person{b.Attach(t, ids[0]), b.Attach(t, ids[0])}
+	watchers := []*Person{attach(t, b, ids[0]), attach(t, b, ids[0])}
 	watchers[0].Types(t, "to both\n")
 	for _, w := range watchers {
 		w.Sees(t, "STDOUT", "to both\n")

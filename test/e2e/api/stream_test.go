@@ -28,15 +28,15 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	// Some connections last for less than one event, most for a few.
 	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 60_000)
 	cutting := bed.Bed{Client: client.New("http://" + proxy.Listener.Addr().String())}
-	live, cuts := cutting.Resume(t, id)
+	live, cuts := resume(t, cutting, id)
 	if err := wait.Receive(t, watched, "the watcher's end"); err != nil {
 		t.Fatal(err)
 	}
 	// Once more after the end; and over one connection that isn't cut.
-	late, more := cutting.Resume(t, id)
+	late, more := resume(t, cutting, id)
 	var one [2][]byte
 	if err := b.Follow(t.Context(), id, nil, func(e client.Event) error {
-		one[bed.Index(e)] = append(one[bed.Index(e)], e.Base64...)
+		one[index(e)] = append(one[index(e)], e.Base64...)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

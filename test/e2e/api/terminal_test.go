@@ -24,7 +24,7 @@ const (
 func TestE2ETerminal(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
-	p := b.Sit(t, object{"runnerId": runner, "command": []string{"python3", "-q", "-i", "-c", "import os, sys, time, getpass"}, "terminal": object{"columns": 80, "rows": 24}})
+	p := sit(t, b, object{"runnerId": runner, "command": []string{"python3", "-q", "-i", "-c", "import os, sys, time, getpass"}, "terminal": object{"columns": 80, "rows": 24}})
 	p.Sees(t, "STDOUT", ">>> ")
 	p.Types(t, "print([os.isatty(n) for n in range(3)], os.environ['TERM'], os.get_terminal_size())\n")
 	p.Sees(t, "STDOUT", "[True, True, True] xterm-256color os.terminal_size(columns=80, lines=24)\r\n")
@@ -59,7 +59,7 @@ func TestE2ESignals(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	p := b.Sit(t, object{"runnerId": runner, "shell": `trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`})
+	p := sit(t, b, object{"runnerId": runner, "shell": `trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`})
 	p.Sees(t, "STDOUT", "on\n")
 	p.Call(t, signalMutation, object{"in": object{"executionId": p.ID, "signal": "USR1"}}, nil)
 	if got := b.Await(t, p.ID); got.Outcome != "EXITED" || !strings.Contains(got.Stream("STDOUT"), "child\n") || !strings.Contains(got.Stream("STDOUT"), "leader\n") {
@@ -88,7 +88,7 @@ func TestE2ESignals(t *testing.T) {
 			b.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": id}, nil)
 		},
 	} {
-		p := b.Sit(t, object{"runnerId": runner, "command": []string{"bash", "--norc", "-i"}, "terminal": object{"columns": 80, "rows": 24}})
+		p := sit(t, b, object{"runnerId": runner, "command": []string{"bash", "--norc", "-i"}, "terminal": object{"columns": 80, "rows": 24}})
 		p.Types(t, "sleep 1000 & echo o''n\n")
 		p.Sees(t, "STDOUT", "on\r\n")
 		end(p.ID)

@@ -99,13 +99,13 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	x := p.Run(t, object{"runnerId": runner, "shell": "cat dir/large | head -c 8M; echo end >&2"})
 	p.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.Id}, &out)
 	weigh("output", func() {
-		if got := p.DownloadFile(t, out.Execution.OutputURL); len(got) != 8<<20+4 {
+		if got := downloadFile(t, p.Bed, out.Execution.OutputURL); len(got) != 8<<20+4 {
 			t.Errorf("%d bytes of output", len(got))
 		}
 	})
 	p.End(t, syscall.SIGKILL, false)
 	p = bed.ServeBinary(t, data)
-	if got := p.DownloadFile(t, out.Execution.OutputURL+"&stream=stderr"); string(got) != "end\n" {
+	if got := downloadFile(t, p.Bed, out.Execution.OutputURL+"&stream=stderr"); string(got) != "end\n" {
 		t.Errorf("after a restart: %q", got)
 	}
 	p.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)
@@ -144,8 +144,8 @@ func TestE2EUploadsThatFail(t *testing.T) {
 		t.Errorf("a runner that isn't there: %v", err)
 	}
 	b.Shell(t, runner, "rm filler")
-	b.ForeignUploads(t, runner, "kept")
-	b.CutUpload(t, runner, "kept")
+	foreignUploads(t, b, runner, "kept")
+	cutUpload(t, b, runner, "kept")
 	wait.For(t, "only the old file is there", func() bool {
 		return b.Shell(t, runner, "ls -A; cat kept").Stream("STDOUT") == "kept\nold"
 	})
@@ -185,19 +185,19 @@ func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	b.Shell(t, runner, `mkfifo fifo; mkdir dir; ln -s target link; echo text > target; ln -s /etc etc; ln -s ../../../../../../etc/passwd up
 		python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'`)
 	for path, regular := range map[string]bool{"fifo": false, "dir": false, "socket": false, "/dev/zero": false, "/dev": false, "target": true, "link": true, "etc/passwd": true, "up": true} {
-		if address := b.Locate(t, runner, path); (address != nil) != regular {
+		if address := locate(t, b, runner, path); (address != nil) != regular {
 			t.Errorf("%s: address %v", path, address)
 		}
 	}
 	// Links lead to the runner's own files, never the host's.
 	inside := b.Shell(t, runner, "cat /etc/passwd").Stream("STDOUT")
 	for path, want := range map[string]string{"link": "text\n", "etc/passwd": inside, "up": inside} {
-		if got := string(b.DownloadFile(t, *b.Locate(t, runner, path))); got != want || got == "" {
+		if got := string(downloadFile(t, b, *locate(t, b, runner, path))); got != want || got == "" {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
 	b.Shell(t, runner, "mkdir -p swapped; echo text > swapped/file; echo text > file")
-	address, inDirectory := *b.Locate(t, runner, "file"), *b.Locate(t, runner, "swapped/file")
+	address, inDirectory := *locate(t, b, runner, "file"), *locate(t, b, runner, "swapped/file")
 	for _, become := range []string{
 		"mkfifo file", "mkdir file", "ln -s /dev/zero file", "truncate -s 1T file", "ln -s " + secret + " file", "ln -s /proc/1/root" + secret + " file",
 		"ln -s /proc/self/environ file", "ln -s file file", "ln -s /proc/kmsg file", "true",
@@ -260,7 +260,7 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 	}
 	for change, want := range map[string]error{"truncate -s 2M big": io.ErrUnexpectedEOF, "head -c 5M /dev/zero >> big": nil, "rm big": nil} {
 		b.Shell(t, runner, fmt.Sprintf("rm -f big; head -c %d /dev/zero > big", size))
-		response, cancel := begin(*b.Locate(t, runner, "big"))
+		response, cancel := begin(*locate(t, b, runner, "big"))
 		b.Shell(t, runner, change)
 		n, err := io.Copy(io.Discard, response.Body)
 		if !errors.Is(err, want) || (err == nil) != (n+1<<20 == size) {
@@ -270,7 +270,7 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 		cancel()
 	}
 	b.Shell(t, runner, fmt.Sprintf("head -c %d /dev/zero > big", size))
-	response, cancel := begin(*b.Locate(t, runner, "big"))
+	response, cancel := begin(*locate(t, b, runner, "big"))
 	cancel()
 	response.Body.Close()
 	wait.For(t, "the agent has closed the file", func() bool { return open() == 0 })
@@ -291,7 +291,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 	}
 	cycle := func() {
 		b.UploadFile(t, runner, "file", 1<<20, bytes.NewReader(make([]byte, 1<<20)))
-		b.DownloadFile(t, *b.Locate(t, runner, "file"))
+		downloadFile(t, b, *locate(t, b, runner, "file"))
 		b.BeginUpload(t, runner, "file", "Apollo-Require-Preflight: 1", "cut", 1<<20).Close()
 		content, _, err := b.Download(t.Context(), address, 5)
 		if err != nil {
@@ -301,7 +301,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 	}
 	cycle()
 	b.CloseIdle()
-	b.AtRest(t) // what comes later isn't left
+	atRest(t, b) // what comes later isn't left
 	server, inside := open()
 	for range 100 {
 		cycle()

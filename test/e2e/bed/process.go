@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,8 +19,6 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/doctor/attack"
-	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/repository"
 	"github.com/rockpool/rockpool/test/wait"
@@ -188,86 +185,4 @@ func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
 	}
 	claimed(t, runner)
 	return runner
-}
-
-// A Connected is a runner with a network, and the prober in it.
-type Connected struct {
-	*Process
-	ID    string
-	Ports map[int]string // where they are reached
-}
-
-// Connect claims a runner and puts the prober into it.
-func (p *Process) Connect(t *testing.T, environment string) *Connected {
-	t.Helper()
-	c := &Connected{Process: p, ID: p.ClaimLoosely(t, environment)}
-	program, err := attack.Prober()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = p.Client.UploadFile(t.Context(), c.ID, "prober", "0755", int64(len(program)), bytes.NewReader(program))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Look(t)
-	return c
-}
-
-// Look reads where the runner's ports are, and returns its state.
-func (c *Connected) Look(t *testing.T) (state string) {
-	t.Helper()
-	out, err := client.GetRunner(t.Context(), c, c.ID)
-	if err != nil || out.Runner == nil {
-		t.Fatalf("look at runner %s: %v", c.ID, err)
-	}
-	c.Ports = map[int]string{}
-	for _, p := range out.Runner.Ports {
-		c.Ports[p.ExposedPort] = p.Address
-	}
-	return string(out.Runner.State)
-}
-
-// Finds has the runner ask at each place ("tcp/20.0.0.2:7777"), and fails the test
-// unless those that are true answer, and the others don't.
-func (c *Connected) Finds(t *testing.T, places map[string]bool) {
-	t.Helper()
-	command := []string{"./prober", "ask"}
-	for place := range places {
-		command = append(command, place)
-	}
-	r := c.Run(t, object{"runnerId": c.ID, "command": command})
-	lines := strings.Split(strings.TrimSpace(r.Stream("STDOUT")), "\n")
-	if len(lines) != len(places) {
-		t.Fatalf("%+v", r)
-	}
-	for i, place := range command[2:] {
-		if strings.HasSuffix(lines[i], " answered") != places[place] {
-			t.Errorf("at %s: %s", place, lines[i])
-		}
-	}
-}
-
-// Link is the name of the runner's link, and in that of its table.
-func (c *Connected) Link() string { return network.Name("/" + c.Cgroups + "/" + c.ID) }
-
-// Held returns how many bytes of the machine's memory the server has now.
-func (p *Process) Held(t *testing.T) int64 {
-	t.Helper()
-	text := ReadText(t, fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-	_, after, _ := strings.Cut(text, "VmRSS:")
-	kib, err := strconv.ParseInt(strings.Fields(after + " x")[0], 10, 64)
-	if err != nil {
-		t.Fatalf("the server's memory: %v in %s", err, text)
-	}
-	return kib << 10
-}
-
-// ReadText reads a file.
-func ReadText(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
 }

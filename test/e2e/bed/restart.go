@@ -60,47 +60,6 @@ func (b Bed) Full(t testing.TB, environment string, idle int) map[string]Seen {
 	return all
 }
 
-// WantOnly fails the test unless the machine has what these runners are, and
-// nothing else: what is removed may take a moment.
-func (p *Process) WantOnly(t testing.TB, runners map[string]Seen) {
-	t.Helper()
-	var wrong []string
-	defer func() {
-		if len(wrong) > 0 {
-			t.Logf("wrong: %q", wrong)
-		}
-	}()
-	wait.For(t, "only what is listed is there", func() bool {
-		wrong = nil
-		directories := map[string]bool{}
-		for _, left := range Leftovers(p.Data, p.Cgroups) {
-			kind, path, _ := strings.Cut(left, " ")
-			if id := filepath.Base(path); kind == "directory" || kind == "cgroup" {
-				if _, known := runners[id]; !known {
-					wrong = append(wrong, left)
-				}
-				directories[id] = directories[id] || kind == "directory"
-			}
-		}
-		slots := 0
-		links, _ := filepath.Glob("/run/rockpool/uids/*")
-		for _, link := range links {
-			if holder, err := os.Readlink(link); err == nil && strings.HasPrefix(holder, p.Data+"/") {
-				slots++
-			}
-		}
-		for id := range runners {
-			if !directories[id] {
-				wrong = append(wrong, "no directory of "+id)
-			}
-		}
-		if slots != len(runners) {
-			wrong = append(wrong, fmt.Sprintf("%d ranges of user ids for %d runners", slots, len(runners)))
-		}
-		return len(wrong) == 0
-	})
-}
-
 // KillAgent kills a runner's first process.
 func KillAgent(t testing.TB, cgroups, runner string) {
 	t.Helper()

@@ -66,42 +66,6 @@ func (c *Cutter) serve(ctx context.Context, client net.Conn) {
 	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
 }
 
-// Resume follows an execution to its end, from the last cursor after every
-// cut. It returns what both streams had, and how many cuts there were.
-func (b Bed) Resume(t *testing.T, id string) ([2]string, int) {
-	t.Helper()
-	var after *string
-	var both [2][]byte
-	cuts := 0
-	for finished := false; !finished; {
-		err := b.Follow(t.Context(), id, after, func(e client.Event) error {
-			after = &e.Cursor
-			finished = e.Type == "ExecutionFinished"
-			both[Index(e)] = append(both[Index(e)], e.Base64...)
-			if e.Type == "ExecutionOutputLost" {
-				t.Errorf("lost %d bytes: %s", e.Bytes, e.Reason)
-			}
-			return nil
-		})
-		if finished {
-			break
-		}
-		if err == nil || t.Context().Err() != nil {
-			t.Fatalf("ended without the end: %v", err)
-		}
-		cuts++
-	}
-	return [2]string{string(both[0]), string(both[1])}, cuts
-}
-
-// Index returns 0 for an event of stdout, 1 for one of stderr.
-func Index(e client.Event) int {
-	if e.Stream == "STDERR" {
-		return 1
-	}
-	return 0
-}
-
 // SlowWatcher subscribes and leaves what comes in the socket, whose buffer is
 // small.
 func (p *Process) SlowWatcher(t *testing.T, execution string) net.Conn {

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/rockpool/rockpool/test/wait"
 )
 
 // UploadMutation uploads a file.
@@ -39,16 +37,6 @@ func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content i
 	return out.UploadFile.File.DownloadURL
 }
 
-// Locate returns where a file can be downloaded.
-func (b Bed) Locate(t testing.TB, runner, path string) (address *string) {
-	t.Helper()
-	var out struct {
-		Runner struct{ File struct{ DownloadURL *string } }
-	}
-	b.Call(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { downloadUrl } } }`, object{"id": runner, "path": path}, &out)
-	return out.Runner.File.DownloadURL
-}
-
 // Get asks for an address. What the body says too long or too short is err.
 func (b Bed) Get(t testing.TB, method, address string, header ...string) (response *http.Response, body []byte, err error) {
 	t.Helper()
@@ -70,16 +58,6 @@ func (b Bed) Get(t testing.TB, method, address string, header ...string) (respon
 	return response, body, err
 }
 
-// DownloadFile gets the whole, which must work.
-func (b Bed) DownloadFile(t testing.TB, address string) []byte {
-	t.Helper()
-	response, body, err := b.Get(t, "GET", address)
-	if err != nil || response.StatusCode != 200 || response.ContentLength != int64(len(body)) {
-		t.Fatalf("%s: %s, %d bytes of %d, %v", address, response.Status, len(body), response.ContentLength, err)
-	}
-	return body
-}
-
 // AgentOf returns the process of a runner's agent, in which nothing else runs.
 func AgentOf(t testing.TB, cgroups, runner string) int {
 	t.Helper()
@@ -94,35 +72,6 @@ func AgentOf(t testing.TB, cgroups, runner string) int {
 	}
 	t.Fatalf("the agent of %s wasn't found below %s: %q", runner, cgroups, files)
 	return 0
-}
-
-// ForeignUploads sends what another site's page could: a form, and more where
-// its browser doesn't ask first.
-func (b Bed) ForeignUploads(t *testing.T, runner, path string) {
-	t.Helper()
-	for _, header := range []string{
-		"X-None: 1", "Apollo-Require-Preflight:", "Apollo-Require-Preflight: 1\r\nOrigin: https://evil.example.org",
-		"Apollo-Require-Preflight: 1\r\nOrigin: null", "Apollo-Require-Preflight: 1\r\nSec-Fetch-Site: cross-site",
-	} {
-		conn := b.BeginUpload(t, runner, path, header, "evil\r\n--cut--\r\n", 0)
-		if answer, err := io.ReadAll(io.LimitReader(conn, 12)); err != nil || string(answer) != "HTTP/1.1 403" {
-			t.Errorf("%q: %q, %v", header, answer, err)
-		}
-		conn.Close()
-	}
-	if got := b.Shell(t, runner, "cat "+path).Stream("STDOUT"); got != "old" {
-		t.Errorf("it was uploaded: %q", got)
-	}
-}
-
-// CutUpload sends 3 MB of a file, waits until they have arrived in the runner,
-// and hangs up.
-func (b Bed) CutUpload(t *testing.T, runner, path string) {
-	t.Helper()
-	defer b.BeginUpload(t, runner, path, "Apollo-Require-Preflight: 1", strings.Repeat("new", 1<<20), 50<<20).Close()
-	wait.For(t, "a part of the file is in the runner", func() bool {
-		return strings.Contains(b.Shell(t, runner, "stat -c %s .rockpool-*").Stream("STDOUT"), "31")
-	})
 }
 
 // BeginUpload sends a request of size more bytes than the content that it sends.
@@ -142,23 +91,4 @@ func (b Bed) BeginUpload(t *testing.T, runner, path, header, content string, siz
 		t.Fatal(err)
 	}
 	return conn
-}
-
-// AtRest waits until each pool is full, and nothing starts or stops.
-func (b Bed) AtRest(t testing.TB) {
-	t.Helper()
-	wait.For(t, "all pools are at rest", func() bool {
-		var out struct {
-			Environments []struct {
-				Pool struct{ Size, Idle, Starting, Stopping int }
-			}
-		}
-		b.Call(t, `{ environments { pool { size idle starting stopping } } }`, nil, &out)
-		for _, e := range out.Environments {
-			if p := e.Pool; p.Idle != p.Size || p.Starting+p.Stopping > 0 {
-				return false
-			}
-		}
-		return true
-	})
 }

@@ -45,7 +45,7 @@ func TestE2EImage(t *testing.T) {
 	if got := b.Shell(t, runner, script); got.Stream("STDOUT") != want {
 		t.Errorf("%q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
 	}
-	state := b.Image(t, "image")
+	state := imageOf(t, b, "image")
 	if i := state.Pool.Image; i.State != "READY" || i.Digest != imagetest.Digest(t, first) || i.Layers != 2 || i.LayersDone != 2 || i.Bytes == 0 || i.BytesDone != i.Bytes {
 		t.Errorf("%+v", i)
 	}
@@ -54,15 +54,15 @@ func TestE2EImage(t *testing.T) {
 	second := busyboxImage(t, "2")
 	registry.Push(second, "busybox:tag")
 	b.Change(t, object{"id": "image", "poolSize": 2})
-	if got := b.Version(t, "image"); got != "1" {
+	if got := version(t, b, "image"); got != "1" {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.Change(t, object{"id": "image", "image": reference})
-	wait.For(t, "the new image is there", func() bool { return b.Image(t, "image").Pool.Image.State == "READY" })
-	if s := b.Image(t, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
+	wait.For(t, "the new image is there", func() bool { return imageOf(t, b, "image").Pool.Image.State == "READY" })
+	if s := imageOf(t, b, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}
-	if got := b.Version(t, "image"); got != "2" {
+	if got := version(t, b, "image"); got != "2" {
 		t.Errorf("a runner of the new revision has version %q", got)
 	}
 	if got := b.Shell(t, runner, "cat /version"); got.Stream("STDOUT") != "1" {
@@ -73,19 +73,19 @@ func TestE2EImage(t *testing.T) {
 	broken := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x")))
 	registry.Push(broken, "busybox:tag")
 	b.Change(t, object{"id": "image", "image": reference})
-	wait.For(t, "the failure is reported", func() bool { return b.Image(t, "image").Pool.Image.State == "FAILED" })
-	if i := b.Image(t, "image").Pool; !strings.Contains(i.Image.Reason, "leads out of the image") || i.Reason != "" {
+	wait.For(t, "the failure is reported", func() bool { return imageOf(t, b, "image").Pool.Image.State == "FAILED" })
+	if i := imageOf(t, b, "image").Pool; !strings.Contains(i.Image.Reason, "leads out of the image") || i.Reason != "" {
 		t.Errorf("%+v", i)
 	}
 	for range 3 { // more than were idle
-		if got := b.Version(t, "image"); got != "2" {
+		if got := version(t, b, "image"); got != "2" {
 			t.Errorf("while the new image can't be used, a runner has version %q", got)
 		}
 	}
 
 	// Without a revision before, there are no runners, and it is told why.
 	b.Put(t, object{"id": "image-new", "image": reference, "poolSize": 1})
-	wait.For(t, "the failure is reported", func() bool { return strings.Contains(b.Image(t, "image-new").Pool.Reason, "leads out") })
+	wait.For(t, "the failure is reported", func() bool { return strings.Contains(imageOf(t, b, "image-new").Pool.Reason, "leads out") })
 	b.Refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
 }
 
@@ -177,10 +177,10 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	registry.password.Store("hunter2")
 	registry.hold(t, next)
 	p.Change(t, object{"id": "image", "image": reference})
-	if i := p.Image(t, "image").Pool.Image; i.State != "PULLING" || i.Digest != imagetest.Digest(t, next) {
+	if i := imageOf(t, p.Bed, "image").Pool.Image; i.State != "PULLING" || i.Digest != imagetest.Digest(t, next) {
 		t.Errorf("right after the change: %+v", i)
 	}
-	wait.For(t, "half of it is here", func() bool { return p.Image(t, "image").Pool.Image.BytesDone >= 1<<17 })
+	wait.For(t, "half of it is here", func() bool { return imageOf(t, p.Bed, "image").Pool.Image.BytesDone >= 1<<17 })
 	registry.held.Store("")
 	registry.password.Store("hunter3")
 	p.End(t, syscall.SIGKILL, false)
@@ -194,17 +194,17 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 			t.Errorf("a new one has %q", got.Stream("STDOUT"))
 		}
 	}
-	wait.For(t, "the failure is reported", func() bool { return p.Image(t, "image").Pool.Image.State == "FAILED" })
-	if i := p.Image(t, "image").Pool.Image; !strings.Contains(i.Reason, "log in there") {
+	wait.For(t, "the failure is reported", func() bool { return imageOf(t, p.Bed, "image").Pool.Image.State == "FAILED" })
+	if i := imageOf(t, p.Bed, "image").Pool.Image; !strings.Contains(i.Reason, "log in there") {
 		t.Errorf("%+v", i)
 	}
 	logIn(t, registry.Host, "hunter3")
-	revision := p.Image(t, "image").Revision
+	revision := imageOf(t, p.Bed, "image").Revision
 	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but has it tried at once
-	if s := p.Image(t, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
+	if s := imageOf(t, p.Bed, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
 		t.Errorf("right after it is asked for again: %+v", s)
 	}
-	wait.For(t, "the image is here", func() bool { return p.Image(t, "image").Pool.Image.State == "READY" })
+	wait.For(t, "the image is here", func() bool { return imageOf(t, p.Bed, "image").Pool.Image.State == "READY" })
 	if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
 		t.Errorf("a runner of the new image has %q", got.Stream("STDOUT"))
 	}

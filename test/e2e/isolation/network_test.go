@@ -77,9 +77,9 @@ func TestE2ENetwork(t *testing.T) {
 		"tcp/" + world.Machine4 + ":7777": false, "tcp/[" + world.Machine6 + "]:7777": false, "tcp/10.213.0.1:7777": false,
 	}
 	put(narrow)
-	first := p.Connect(t, "net")
+	first := connect(t, p, "net")
 	first.Finds(t, narrowly)
-	serving := func(c *bed.Connected) {
+	serving := func(c *Connected) {
 		t.Helper()
 		c.Start(t, object{"runnerId": c.ID, "command": []string{"./prober", "serve", "8000", "300"}, "timeLimit": 0})
 		wait.For(t, "its exposed port is reached", func() bool { return answersAt(c.Ports[8000]) })
@@ -97,7 +97,7 @@ func TestE2ENetwork(t *testing.T) {
 
 	t.Run("another policy", func(t *testing.T) { // replaces who is idle
 		put(object{"access": true, "allow": []string{}, "allowNames": []string{}, "bandwidthMbit": 0, "exposedPorts": []int{}})
-		open := p.Connect(t, "net")
+		open := connect(t, p, "net")
 		openly := map[string]bool{"tcp/" + world.Other4 + ":7777": true, "tcp/public.example:7777": true, "tcp/lan.example:7777": false, "tcp/" + world.LAN4 + ":7777": false, "tcp/" + world.Machine4 + ":7777": false}
 		open.Finds(t, openly)
 		if len(open.Ports) != 0 {
@@ -113,7 +113,7 @@ func TestE2ENetwork(t *testing.T) {
 	})
 
 	put(narrow)
-	bared := p.Connect(t, "net")
+	bared := connect(t, p, "net")
 	was := first.Ports[8000]
 	p.End(t, syscall.SIGKILL, false)
 	if answersAt(was) {

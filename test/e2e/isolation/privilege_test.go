@@ -169,7 +169,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 
 	wait.For(t, "the image is there, and nothing of the pull that was killed", func() bool {
 		left, err := os.ReadDir(s.data + "/local/images/tmp")
-		return err == nil && len(left) == 0 && p.Image(t, "pulled").Pool.Image.State == "READY"
+		return err == nil && len(left) == 0 && imageOf(t, p.Bed, "pulled").Pool.Image.State == "READY"
 	})
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "pulled"}) { deleted } }`, nil, nil)
 
@@ -233,9 +233,9 @@ func (s *separation) image(p *bed.Process) {
 	p.Call(t, `mutation($image: String!) { putEnvironment(input: {id: "broken", image: $image, poolSize: 0}) { created } }`, object{"image": registry.Push(lying(t), "lying:1")}, nil)
 	wait.For(t, "the image that isn't what it says is refused, and deleted", func() bool {
 		left, err := os.ReadDir(s.data + "/local/images/tmp")
-		return err == nil && len(left) == 0 && p.ImageReason(t, "broken") != ""
+		return err == nil && len(left) == 0 && imageReason(t, p.Bed, "broken") != ""
 	})
-	if why := p.ImageReason(t, "broken"); !strings.Contains(why, "isn't what its digest says") {
+	if why := imageReason(t, p.Bed, "broken"); !strings.Contains(why, "isn't what its digest says") {
 		t.Errorf("the image failed: %s", why)
 	}
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "broken"}) { deleted } }`, nil, nil)

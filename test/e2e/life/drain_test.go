@@ -30,11 +30,11 @@ func TestE2EDrain(t *testing.T) {
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
 
-	gone := p.GoneReasons(t)
+	gone := goneReasons(t, p.Bed)
 	if out := p.Works(t, "drain"); !strings.Contains(out, "1 claimed runner, 1 execution") {
 		t.Errorf("drain: %s", out)
 	}
-	first := p.WantDrained(t, 1, 1)
+	first := wantDrained(t, p.Bed, 1, 1)
 	wait.For(t, "their end is reported", func() bool {
 		told := gone()
 		for id := range before {
@@ -53,7 +53,7 @@ func TestE2EDrain(t *testing.T) {
 	if len(before) != 1 {
 		t.Errorf("the end of these wasn't told: %v", before)
 	}
-	p.WantNoClaim(t)
+	wantNoClaim(t, p.Bed)
 	queued := p.Evaluations(t, "shell", "PENDING")
 	if !slices.ContainsFunc(queued, func(e bed.Evaluation) bool { return e.Type == "PLACE" }) {
 		t.Errorf("queued: %+v", queued)
@@ -64,11 +64,11 @@ func TestE2EDrain(t *testing.T) {
 
 	p.End(t, syscall.SIGKILL, false)
 	p = start()
-	again := p.WantDrained(t, 1, 1)
+	again := wantDrained(t, p.Bed, 1, 1)
 	if !again.Cluster.Draining.Since.Equal(first.Cluster.Draining.Since) {
 		t.Errorf("it drains since %v, and was begun at %v", again.Cluster.Draining.Since, first.Cluster.Draining.Since)
 	}
-	p.WantNoClaim(t)
+	wantNoClaim(t, p.Bed)
 	if got := p.Shell(t, runner, "echo more"); got.Stream("STDOUT") != "more\n" {
 		t.Errorf("what its holder starts: %+v", got)
 	}
@@ -77,7 +77,7 @@ func TestE2EDrain(t *testing.T) {
 		t.Errorf("%d bytes, %d lost, of %d; %+v", r.Got.Len(), r.Lost, len(want), r.End)
 	}
 
-	waiting := p.CommandInBackground("drain", "--wait", "--json")
+	waiting := commandInBackground(p.Bed, "drain", "--wait", "--json")
 	wait.For(t, "it says what it waits for", func() bool { return strings.Contains(waiting.Said(), "1 claimed runner left") })
 	p.Release(t, runner)
 	code := waiting.Ended(t)
@@ -88,7 +88,7 @@ func TestE2EDrain(t *testing.T) {
 		t.Errorf("drain --wait: %d %v %s", code, err, waiting.Out.String())
 	}
 	p.Works(t, "drain", "--off")
-	if d := p.Drainage(t); d.Cluster.Draining != nil {
+	if d := drainage(t, p.Bed); d.Cluster.Draining != nil {
 		t.Errorf("it still drains: %+v", d.Cluster.Draining)
 	}
 	p.Full(t, "shell", 2)
@@ -126,13 +126,13 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		}
 		p = p.Killed(t)
 		err := <-answered
-		if d := p.Drainage(t); d.Cluster.Draining == nil {
+		if d := drainage(t, p.Bed); d.Cluster.Draining == nil {
 			if not++; err == nil {
 				t.Error("it was told that it drains, and doesn't after a restart")
 			}
 		} else {
 			drained++
-			p.WantOnly(t, map[string]bed.Seen{runner: {}})
+			wantOnly(t, p, map[string]bed.Seen{runner: {}})
 		}
 		if got := p.Shell(t, runner, "echo here"); got.Stream("STDOUT") != "here\n" {
 			t.Errorf("in what is held: %+v", got)

@@ -50,7 +50,7 @@ func TestE2ECyclesLeaveNothing(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				for i := range turns {
-					if err := b.Cycle(t.Context(), i); err != nil {
+					if err := cycle(t.Context(), b, i); err != nil {
 						t.Errorf("cycle %d: %v", i, err)
 					}
 				}

@@ -72,7 +72,7 @@ func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 		for _, other := range []string{"python", "node", "c"} {
 			maps.Copy(all, p.Full(t, other, 2))
 		}
-		p.WantOnly(t, all)
+		wantOnly(t, p, all)
 	}
 	t.Logf("kills hit %v", hit)
 	if hit[runtime.RunnerStarting] == 0 {

@@ -1,7 +1,9 @@
-package bed
+package isolation
 
 import (
 	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
 // An ImageState is what tests ask of an environment with an image.
@@ -17,22 +19,22 @@ type ImageState struct {
 	}
 }
 
-// Image returns the state of an environment's image.
-func (b Bed) Image(t *testing.T, environment string) ImageState {
+// imageOf returns the state of an environment's image.
+func imageOf(t *testing.T, b bed.Bed, environment string) ImageState {
 	t.Helper()
 	var out struct{ Environment ImageState }
 	b.Call(t, `query($id: ID!) { environment(id: $id) { revision pool { idle reason image { digest state reason layers layersDone bytes bytesDone } } } }`, object{"id": environment}, &out)
 	return out.Environment
 }
 
-// Version returns that of the image that a new runner is made from.
-func (b Bed) Version(t *testing.T, environment string) string {
+// version returns that of the image that a new runner is made from.
+func version(t *testing.T, b bed.Bed, environment string) string {
 	t.Helper()
 	return b.Shell(t, b.Claim(t, environment), "cat /version").Stream("STDOUT")
 }
 
-// ImageReason returns why an environment's image can't be had; "": it can, or may.
-func (b Bed) ImageReason(t testing.TB, environment string) string {
+// imageReason returns why an environment's image can't be had; "": it can, or may.
+func imageReason(t testing.TB, b bed.Bed, environment string) string {
 	t.Helper()
 	var out struct {
 		Environment struct {

@@ -1,4 +1,4 @@
-package bed
+package api
 
 import (
 	"bytes"
@@ -11,26 +11,27 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A Person sits at the terminal of an execution: types, and waits for what must
 // come.
 type Person struct {
-	Bed
+	bed.Bed
 	ID     string
 	events chan client.Event
 	seen   map[client.OutputStream]string // by stream, what wasn't waited for yet
 }
 
-// Sit starts an execution with a terminal and attaches to it.
-func (b Bed) Sit(t *testing.T, input object) *Person {
+// sit starts an execution with a terminal and attaches to it.
+func sit(t *testing.T, b bed.Bed, input object) *Person {
 	t.Helper()
-	return b.Attach(t, b.Start(t, input))
+	return attach(t, b, b.Start(t, input))
 }
 
-// Attach sits down where somebody else may sit already.
-func (b Bed) Attach(t *testing.T, execution string) *Person {
+// attach sits down where somebody else may sit already.
+func attach(t *testing.T, b bed.Bed, execution string) *Person {
 	t.Helper()
 	p := &Person{Bed: b, ID: execution, events: make(chan client.Event), seen: map[client.OutputStream]string{}}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -73,8 +74,8 @@ func (p *Person) Sees(t *testing.T, stream client.OutputStream, text string) {
 	_, p.seen[stream], _ = strings.Cut(p.seen[stream], text)
 }
 
-// EventStream returns the whole answer to a subscription.
-func (b Bed) EventStream(t *testing.T, query string, variables object) string {
+// eventStream returns the whole answer to a subscription.
+func eventStream(t *testing.T, b bed.Bed, query string, variables object) string {
 	t.Helper()
 	body, err := json.Marshal(object{"query": query, "variables": variables})
 	if err != nil {

@@ -1,4 +1,4 @@
-package bed
+package api
 
 import (
 	"cmp"
@@ -17,14 +17,15 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A Scraping is what one scrape brought, by metric.
 type Scraping map[string]*dto.MetricFamily
 
-// Metrics asks the server for them, as who these headers say.
-func (b Bed) Metrics(t testing.TB, method string, as object) (status int, body string) {
+// metrics asks the server for them, as who these headers say.
+func metrics(t testing.TB, b bed.Bed, method string, as object) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, b.Address+"/metrics", nil)
 	if err != nil {
@@ -47,10 +48,10 @@ func (b Bed) Metrics(t testing.TB, method string, as object) (status int, body s
 	return answer.StatusCode, string(text)
 }
 
-// Scrape scrapes the server, and insists on names that follow Prometheus' rules.
-func (b Bed) Scrape(t testing.TB) Scraping {
+// scrape scrapes the server, and insists on names that follow Prometheus' rules.
+func scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
-	status, body := b.Metrics(t, http.MethodGet, nil)
+	status, body := metrics(t, b, http.MethodGet, nil)
 	if status != http.StatusOK {
 		t.Fatalf("%d: %s", status, body)
 	}
@@ -119,8 +120,8 @@ func (s Scraping) Series() (all []string) {
 	return all
 }
 
-// FullWith waits until an environment has one runner, which is claimed.
-func (b Bed) FullWith(t testing.TB, environment, runner string) {
+// fullWith waits until an environment has one runner, which is claimed.
+func fullWith(t testing.TB, b bed.Bed, environment, runner string) {
 	t.Helper()
 	wait.For(t, "only one is left", func() bool {
 		all := b.RunnersOf(t, environment)
@@ -130,10 +131,10 @@ func (b Bed) FullWith(t testing.TB, environment, runner string) {
 
 var documentedMetric = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\|(.*?)\\| .+ \\|$")
 
-// Documented are the metrics of docs/metrics.md, by name: type and labels.
-func Documented(t testing.TB) map[string]string {
+// documented are the metrics of docs/metrics.md, by name: type and labels.
+func documented(t testing.TB) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(Source(t, "docs/metrics.md"))
+	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func Documented(t testing.TB) map[string]string {
 // WantDocumented compares what was scraped with what is documented.
 func (s Scraping) WantDocumented(t testing.TB) {
 	t.Helper()
-	documented := Documented(t)
+	documented := documented(t)
 	for name, f := range s {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 			continue

@@ -1,0 +1,72 @@
+package isolation
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/doctor/attack"
+	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+)
+
+// A Connected is a runner with a network, and the prober in it.
+type Connected struct {
+	*bed.Process
+	ID    string
+	Ports map[int]string // where they are reached
+}
+
+// connect claims a runner and puts the prober into it.
+func connect(t *testing.T, p *bed.Process, environment string) *Connected {
+	t.Helper()
+	c := &Connected{Process: p, ID: p.ClaimLoosely(t, environment)}
+	program, err := attack.Prober()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Client.UploadFile(t.Context(), c.ID, "prober", "0755", int64(len(program)), bytes.NewReader(program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Look(t)
+	return c
+}
+
+// Look reads where the runner's ports are, and returns its state.
+func (c *Connected) Look(t *testing.T) (state string) {
+	t.Helper()
+	out, err := client.GetRunner(t.Context(), c, c.ID)
+	if err != nil || out.Runner == nil {
+		t.Fatalf("look at runner %s: %v", c.ID, err)
+	}
+	c.Ports = map[int]string{}
+	for _, p := range out.Runner.Ports {
+		c.Ports[p.ExposedPort] = p.Address
+	}
+	return string(out.Runner.State)
+}
+
+// Finds has the runner ask at each place ("tcp/20.0.0.2:7777"), and fails the test
+// unless those that are true answer, and the others don't.
+func (c *Connected) Finds(t *testing.T, places map[string]bool) {
+	t.Helper()
+	command := []string{"./prober", "ask"}
+	for place := range places {
+		command = append(command, place)
+	}
+	r := c.Run(t, object{"runnerId": c.ID, "command": command})
+	lines := strings.Split(strings.TrimSpace(r.Stream("STDOUT")), "\n")
+	if len(lines) != len(places) {
+		t.Fatalf("%+v", r)
+	}
+	for i, place := range command[2:] {
+		if strings.HasSuffix(lines[i], " answered") != places[place] {
+			t.Errorf("at %s: %s", place, lines[i])
+		}
+	}
+}
+
+// Link is the name of the runner's link, and in that of its table.
+func (c *Connected) Link() string { return network.Name("/" + c.Cgroups + "/" + c.ID) }
