@@ -130,7 +130,7 @@ var mayImport = map[string][]string{
 	"test/chaos":         {"cli", "client", "config", "runtime"},
 	"test/disk":          {"test/need"},
 	"test/e2e/api":       {},
-	"test/e2e/bed":       {"cli", "client", "config", "doctor/attack", "local/network", "local/sandbox/sandboxtest", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/wait"},
+	"test/e2e/bed":       {"cli", "client", "config", "local/sandbox/sandboxtest", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/wait"},
 	"test/e2e/commands":  {},
 	"test/e2e/isolation": {},
 	"test/e2e/life":      {},
@@ -165,7 +165,7 @@ var onlyIn = map[string][]string{
 	"github.com/alecthomas/kong":             {".", "cli", "config", "test/..."},
 	"github.com/goccy/go-yaml":               {"cli", "config"},
 	"golang.org/x/term":                      {"cli"},
-	"github.com/prometheus":                  {"server/metrics", "test/e2e/..."},
+	"github.com/prometheus":                  {"server/metrics"},
 }
 
 // A listed package is what `go list` says of one of ours.
