@@ -34,14 +34,17 @@ func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	return c
 }
 
-// Look reads where the runner's ports are, and returns its state.
+// Look reads where the runner's ports are, and returns its state; "" once it is gone.
 func (c *Connected) Look(t *testing.T) (state string) {
 	t.Helper()
 	out, err := client.GetRunner(t.Context(), c, c.ID)
-	if err != nil || out.Runner == nil {
+	if err != nil {
 		t.Fatalf("look at runner %s: %v", c.ID, err)
 	}
 	c.Ports = map[int]string{}
+	if out.Runner == nil {
+		return ""
+	}
 	for _, p := range out.Runner.Ports {
 		c.Ports[p.ExposedPort] = p.Address
 	}
