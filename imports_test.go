@@ -119,7 +119,7 @@ var mayImport = map[string][]string{
 
 	"cli": {"client", "runtime"},
 
-	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/engine", "server"},
+	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/engine", "server"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},

@@ -11,15 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func writeSettings(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestSettingsFileIsFound(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, "rockpool"), 0o700); err != nil {

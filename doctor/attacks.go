@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
@@ -53,7 +54,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		class, number := attack.Class(""), 0
 		progress("%d attacks, in isolation %s\n", len(rows), c.Isolation)
 		if around != nil {
-			if tried := tryNetwork(ctx, srv); tried.Status == verdictWarn {
+			if tried := tryNetwork(ctx, srv); tried.Status == finding.Warn {
 				place.NoNetwork = tried.Message
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor/finding"
 )
 
 // A Command is rockpool doctor.
@@ -55,47 +56,17 @@ With --attack it starts a server of its own, and has hostile programs try in its
 Exit codes: 0 without a FAIL, 1 with one.`
 }
 
-// A verdict is how a finding is.
-type verdict string
-
-// The verdicts.
-const (
-	verdictOK   verdict = "OK"
-	verdictWarn verdict = "WARN"
-	verdictFail verdict = "FAIL"
-)
-
-// A finding is one line of what the doctor says.
-type finding struct {
-	Name    string  `json:"name"`
-	Status  verdict `json:"status"`
-	Message string  `json:"message"`
-	Advice  string  `json:"advice,omitempty"` // what to do; "" with OK
-}
-
-func fine(name, format string, args ...any) finding {
-	return finding{Name: name, Status: verdictOK, Message: fmt.Sprintf(format, args...)}
-}
-
-func warn(name, advice, format string, args ...any) finding {
-	return finding{name, verdictWarn, fmt.Sprintf(format, args...), advice}
-}
-
-func bad(name, advice, format string, args ...any) finding {
-	return finding{name, verdictFail, fmt.Sprintf(format, args...), advice}
-}
-
 // Run examines the machine.
 func (c *Command) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	var all []finding
-	tell := func(found ...finding) {
+	var all []finding.Finding
+	tell := func(found ...finding.Finding) {
 		all = append(all, found...)
 		if !c.JSON {
 			for _, f := range found {
-				f.print(s.Out)
+				printFinding(s.Out, f)
 			}
 		}
 	}
@@ -110,7 +81,7 @@ func (c *Command) Run(s cli.Streams) error {
 	}
 	settings, err := config.Private(c.Config)
 	if errors.Is(err, fs.ErrPermission) {
-		tell(warn("settings", "run this as the server's user, for example with sudo", "%v", err))
+		tell(finding.Warning("settings", "run this as the server's user, for example with sudo", "%v", err))
 		settings, err = config.Private(os.DevNull)
 	}
 	if err != nil {
@@ -136,14 +107,14 @@ func (c *Command) Run(s cli.Streams) error {
 	tell(disk(settings.Data)...)
 	tell(listening(ctx, c.Server, served.Token))
 	if os.Geteuid() == 0 {
-		tell(fine("root", "this is root"))
+		tell(finding.Fine("root", "this is root"))
 	} else {
-		tell(fine("root", "this isn't root: what an ordinary user has for runners is tried; sudo rockpool doctor tries what root has"))
+		tell(finding.Fine("root", "this isn't root: what an ordinary user has for runners is tried; sudo rockpool doctor tries what root has"))
 	}
 	tell(kernelParts(ctx, settings.CgroupParent)...)
 	accepted := err == nil && served.AcceptMissing
 	examineSandbox(ctx, settings, accepted, tell)
-	noSandbox := func(f finding) bool { return f.Name == sandboxMade && f.Status == verdictFail }
+	noSandbox := func(f finding.Finding) bool { return f.Name == sandboxMade && f.Status == finding.Fail }
 	if os.Geteuid() == 0 && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
 		tell(c.examineNetwork(ctx)...)
 	}
@@ -154,23 +125,23 @@ func (c *Command) Run(s cli.Streams) error {
 }
 
 // conclude says what it comes to.
-func (c *Command) conclude(out io.Writer, all []finding, subject string) error {
-	count := map[verdict]int{}
+func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string) error {
+	count := map[finding.Status]int{}
 	for _, f := range all {
 		count[f.Status]++
 	}
-	failed := count[verdictFail] > 0
+	failed := count[finding.Fail] > 0
 	var err error
 	switch {
 	case c.JSON:
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(struct {
-			OK       bool      `json:"ok"`
-			Findings []finding `json:"findings"`
+			OK       bool              `json:"ok"`
+			Findings []finding.Finding `json:"findings"`
 		}{!failed, all})
 	case failed:
-		_, err = fmt.Fprintf(out, "\n%s can't isolate programs yet: %d of %d findings failed.\n", subject, count[verdictFail], len(all))
+		_, err = fmt.Fprintf(out, "\n%s can't isolate programs yet: %d of %d findings failed.\n", subject, count[finding.Fail], len(all))
 	default:
 		_, err = fmt.Fprintf(out, "\n%s can isolate programs.\n", subject)
 	}
@@ -180,7 +151,8 @@ func (c *Command) conclude(out io.Writer, all []finding, subject string) error {
 	return err
 }
 
-func (f finding) print(out io.Writer) {
+// printFinding prints one in a line, and below it what to do.
+func printFinding(out io.Writer, f finding.Finding) {
 	_, _ = fmt.Fprintf(out, "%-4s  %-14s %s\n", f.Status, f.Name, f.Message)
 	if f.Advice != "" {
 		_, _ = fmt.Fprintf(out, "%22s-> %s\n", "", strings.ReplaceAll(f.Advice, "\n", "\n"+strings.Repeat(" ", 24)))

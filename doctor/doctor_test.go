@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -27,7 +28,7 @@ func TestDoctorJudgesWhatASandboxShows(t *testing.T) {
 		host[kind] = kind + ":[1]"
 	}
 	for _, f := range judgeInside(tight(), host) {
-		if f.Status != verdictOK {
+		if f.Status != finding.OK {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -58,7 +59,7 @@ func TestDoctorJudgesWhatASandboxShows(t *testing.T) {
 			facts[key] = value
 		}
 		for _, f := range judgeInside(facts, host) {
-			if wrong := f.Status == verdictFail; wrong != (f.Name == test.name) || wrong && f.Advice == "" {
+			if wrong := f.Status == finding.Fail; wrong != (f.Name == test.name) || wrong && f.Advice == "" {
 				t.Errorf("%v: %+v", test.spoil, f)
 			}
 		}
@@ -69,30 +70,30 @@ func TestDoctorJudgesTheMachine(t *testing.T) {
 	gone := errors.New("gone")
 	for _, test := range []struct {
 		name string
-		got  finding
-		want verdict
+		got  finding.Finding
+		want finding.Status
 	}{
-		{"kernel", judgeKernel("6.18.44-x"), verdictOK},
-		{"first kernel", judgeKernel("5.6"), verdictOK},
-		{"old kernel", judgeKernel("5.4.0-150-generic"), verdictFail},
-		{"very old kernel", judgeKernel("4.19.0"), verdictFail},
-		{"odd kernel", judgeKernel("x"), verdictFail},
-		{"room", judgeRoom("/x", 10<<30), verdictOK},
-		{"little room", judgeRoom("/x", 500<<20), verdictWarn},
-		{"no room", judgeRoom("/x", 5<<20), verdictFail},
-		{"limit", judgeLimit("memory", "memory.max", "67108864", 64<<20, 1, nil), verdictOK},
-		{"quota with its period", judgeLimit("cpu", "cpu.max", "19260 100000", 1<<30, 1, nil), verdictOK},
-		{"no limit", judgeLimit("memory", "memory.max", "max", 64<<20, 1, nil), verdictFail},
-		{"no limit in version 1", judgeLimit("memory", "memory.limit_in_bytes", "9223372036854771712", 64<<20, 1, nil), verdictFail},
-		{"no quota in version 1", judgeLimit("cpu", "cpu.cfs_quota_us", "-1", 1<<30, 1, nil), verdictFail},
-		{"nobody in it", judgeLimit("memory", "memory.max", "67108864", 64<<20, 0, nil), verdictFail},
-		{"unreadable", judgeLimit("memory", "memory.max", "", 64<<20, 1, gone), verdictFail},
+		{"kernel", judgeKernel("6.18.44-x"), finding.OK},
+		{"first kernel", judgeKernel("5.6"), finding.OK},
+		{"old kernel", judgeKernel("5.4.0-150-generic"), finding.Fail},
+		{"very old kernel", judgeKernel("4.19.0"), finding.Fail},
+		{"odd kernel", judgeKernel("x"), finding.Fail},
+		{"room", judgeRoom("/x", 10<<30), finding.OK},
+		{"little room", judgeRoom("/x", 500<<20), finding.Warn},
+		{"no room", judgeRoom("/x", 5<<20), finding.Fail},
+		{"limit", judgeLimit("memory", "memory.max", "67108864", 64<<20, 1, nil), finding.OK},
+		{"quota with its period", judgeLimit("cpu", "cpu.max", "19260 100000", 1<<30, 1, nil), finding.OK},
+		{"no limit", judgeLimit("memory", "memory.max", "max", 64<<20, 1, nil), finding.Fail},
+		{"no limit in version 1", judgeLimit("memory", "memory.limit_in_bytes", "9223372036854771712", 64<<20, 1, nil), finding.Fail},
+		{"no quota in version 1", judgeLimit("cpu", "cpu.cfs_quota_us", "-1", 1<<30, 1, nil), finding.Fail},
+		{"nobody in it", judgeLimit("memory", "memory.max", "67108864", 64<<20, 0, nil), finding.Fail},
+		{"unreadable", judgeLimit("memory", "memory.max", "", 64<<20, 1, gone), finding.Fail},
 	} {
-		if test.got.Status != test.want || (test.got.Advice == "") != (test.want == verdictOK) {
+		if test.got.Status != test.want || (test.got.Advice == "") != (test.want == finding.OK) {
 			t.Errorf("%s: %+v", test.name, test.got)
 		}
 	}
-	if found := disk("/proc/nonesuch/data"); found[0].Status != verdictFail {
+	if found := disk("/proc/nonesuch/data"); found[0].Status != finding.Fail {
 		t.Errorf("a data directory without room: %+v", found)
 	}
 }
@@ -109,14 +110,14 @@ func TestJudgeShared(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		most    uint64
-		want    verdict // "": nothing is said
+		want    finding.Status // "": nothing is said
 	}{
 		{"core", 0, ""},
 		{"/var/crash/%e", 1 << 40, ""},
-		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, verdictOK},
-		{"|/usr/lib/systemd/systemd-coredump %P", 0, verdictWarn}, // with 0 the kernel still pipes cores to it
-		{"@/run/cores", 1 << 40, verdictWarn},
-		{"|", 1, verdictOK},
+		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, finding.OK},
+		{"|/usr/lib/systemd/systemd-coredump %P", 0, finding.Warn}, // with 0 the kernel still pipes cores to it
+		{"@/run/cores", 1 << 40, finding.Warn},
+		{"|", 1, finding.OK},
 	} {
 		got := judgeCores(test.pattern, test.most)
 		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || got[0].Status != test.want) {
@@ -143,11 +144,11 @@ func TestJudgeShared(t *testing.T) {
 }
 
 func TestDoctorJudgesANetwork(t *testing.T) {
-	for seen, want := range map[string]verdict{
-		"tcp a answered\ntcp b answered\ntcp c ECONNREFUSED\ntcp d EACCES\n": verdictOK,
-		"tcp a answered\ntcp b answered\ntcp c answered\ntcp d EACCES\n":     verdictFail,
-		"tcp a answered\ntcp b silence\ntcp c silence\ntcp d silence\n":      verdictWarn,
-		"": verdictWarn,
+	for seen, want := range map[string]finding.Status{
+		"tcp a answered\ntcp b answered\ntcp c ECONNREFUSED\ntcp d EACCES\n": finding.OK,
+		"tcp a answered\ntcp b answered\ntcp c answered\ntcp d EACCES\n":     finding.Fail,
+		"tcp a answered\ntcp b silence\ntcp c silence\ntcp d silence\n":      finding.Warn,
+		"": finding.Warn,
 	} {
 		if got := judgeNetwork(seen, 2); got.Status != want {
 			t.Errorf("%q: %+v", seen, got)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
 )
@@ -18,10 +19,10 @@ const doctorImage = "doctor-image"
 // examineImages finds out whether runners can be made from container images, by
 // one that has nothing in it: what there is comes from the server. cache is where
 // the images of the server that others use are.
-func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) finding {
+func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) finding.Finding {
 	const name = "images"
-	failed := func(err error) finding {
-		return warn(name, "environments of the image host work all the same; images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be made from a container image: %v", err)
+	failed := func(err error) finding.Finding {
+		return finding.Warning(name, "environments of the image host work all the same; images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be made from a container image: %v", err)
 	}
 	if err := writeEmptyImage(filepath.Join(srv.Config().Images.Files, doctorImage)); err != nil {
 		return failed(err)
@@ -34,7 +35,7 @@ func examineImages(ctx context.Context, srv *server.Server, p *patient, cache st
 	if _, _, err := p.claim(ctx, doctorImage); err != nil {
 		return failed(err)
 	}
-	return fine(name, "container images can be used; they are kept in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
+	return finding.Fine(name, "container images can be used; they are kept in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
 }
 
 // writeEmptyImage writes an image without layers as docker save does.

@@ -14,60 +14,61 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/server"
 )
 
 // oldestKernel is the first that has time namespaces, which every sandbox has.
 var oldestKernel = [2]int{5, 6}
 
-func kernel() finding {
+func kernel() finding.Finding {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return bad("kernel", "this program is for Linux", "it can't be asked: %v", err)
+		return finding.Failure("kernel", "this program is for Linux", "it can't be asked: %v", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
 	return judgeKernel(release)
 }
 
-func judgeKernel(release string) finding {
+func judgeKernel(release string) finding.Finding {
 	var major, minor int
 	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // what can't be read is 0
 	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
-		return bad("kernel", fmt.Sprintf("use a kernel of version %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
+		return finding.Failure("kernel", fmt.Sprintf("use a kernel of version %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
 	}
-	return fine("kernel", "Linux %s on %s, %d CPUs", release, goruntime.GOARCH, goruntime.NumCPU())
+	return finding.Fine("kernel", "Linux %s on %s, %d CPUs", release, goruntime.GOARCH, goruntime.NumCPU())
 }
 
 // clock looks whether anything sets the clock: claims and executions are stored
 // with times, and clients compare them with their own.
-func clock() finding {
+func clock() finding.Finding {
 	var state unix.Timex
 	status, err := unix.Adjtimex(&state)
 	switch {
 	case err != nil:
-		return warn("clock", "see that it is set, for example by systemd-timesyncd", "the kernel doesn't say whether it is right: %v", err)
+		return finding.Warning("clock", "see that it is set, for example by systemd-timesyncd", "the kernel doesn't say whether it is right: %v", err)
 	case status == unix.TIME_ERROR || state.Status&unix.STA_UNSYNC != 0:
-		return warn("clock", "run something that sets it, for example systemd-timesyncd or chrony, unless the host of this machine does", "nothing sets it: it is %s", time.Now().UTC().Format(time.RFC3339))
+		return finding.Warning("clock", "run something that sets it, for example systemd-timesyncd or chrony, unless the host of this machine does", "nothing sets it: it is %s", time.Now().UTC().Format(time.RFC3339))
 	}
-	return fine("clock", "it is set, within %v", time.Duration(state.Maxerror)*time.Microsecond)
+	return finding.Fine("clock", "it is set, within %v", time.Duration(state.Maxerror)*time.Microsecond)
 }
 
 // manyFiles is what 1,000 runners with a few watchers each need.
 const manyFiles = 16384
 
 // openFiles looks at the hard limit: Go raises the other one to it by itself.
-func openFiles() finding {
+func openFiles() finding.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return warn("open files", "", "their limit can't be read: %v", err)
+		return finding.Warning("open files", "", "their limit can't be read: %v", err)
 	}
 	if limit.Max < manyFiles {
-		return warn("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server may have %d open: a runner takes up to eleven, and a watcher one", limit.Max)
+		return finding.Warning("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server may have %d open: a runner takes up to eleven, and a watcher one", limit.Max)
 	}
-	return fine("open files", "the server may have %d open", limit.Max)
+	return finding.Fine("open files", "the server may have %d open", limit.Max)
 }
 
-func languages() finding {
+func languages() finding.Finding {
 	var there, missing []string
 	for _, s := range server.Starters() {
 		if s.Installed() {
@@ -77,9 +78,9 @@ func languages() finding {
 		}
 	}
 	if len(missing) > 0 {
-		return warn("languages", "install what programs are to be written in; runners see this machine's /usr", "environments can be made for %s; there is no %s", strings.Join(there, ", "), strings.Join(missing, ", "))
+		return finding.Warning("languages", "install what programs are to be written in; runners see this machine's /usr", "environments can be made for %s; there is no %s", strings.Join(there, ", "), strings.Join(missing, ", "))
 	}
-	return fine("languages", "environments can be made for %s", strings.Join(there, ", "))
+	return finding.Fine("languages", "environments can be made for %s", strings.Join(there, ", "))
 }
 
 // Room for what is kept.
@@ -89,7 +90,7 @@ const (
 )
 
 // disk looks at the file system that holds the data, or would.
-func disk(data string) []finding {
+func disk(data string) []finding.Finding {
 	const name = "data"
 	at := data
 	for {
@@ -100,34 +101,34 @@ func disk(data string) []finding {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(at, &stat); err != nil {
-		return []finding{bad(name, "choose another directory with --data", "%s: %v", data, err)}
+		return []finding.Finding{finding.Failure(name, "choose another directory with --data", "%s: %v", data, err)}
 	}
-	found := []finding{judgeRoom(data, int64(stat.Bavail)*stat.Bsize)}
+	found := []finding.Finding{judgeRoom(data, int64(stat.Bavail)*stat.Bsize)}
 	if stat.Flags&unix.ST_NOEXEC != 0 {
-		found = append(found, bad(name, "choose a directory with --data on a file system that isn't mounted noexec", "no program can be executed in %s, but the server's helper must be", at))
+		found = append(found, finding.Failure(name, "choose a directory with --data on a file system that isn't mounted noexec", "no program can be executed in %s, but the server's helper must be", at))
 	}
 	if stat.Flags&unix.ST_RDONLY != 0 {
-		found = append(found, bad(name, "choose another directory with --data", "%s is mounted read-only", at))
+		found = append(found, finding.Failure(name, "choose another directory with --data", "%s is mounted read-only", at))
 	}
 	if stat.Files > 0 && stat.Ffree < 10_000 {
-		found = append(found, warn(name, "remove files there, or choose another directory with --data", "%s has room for %d files only", at, stat.Ffree))
+		found = append(found, finding.Warning(name, "remove files there, or choose another directory with --data", "%s has room for %d files only", at, stat.Ffree))
 	}
 	return found
 }
 
-func judgeRoom(data string, free int64) finding {
+func judgeRoom(data string, free int64) finding.Finding {
 	room := fmt.Sprintf("%.1f GB are free for %s", float64(free)/1e9, data)
 	switch advice := "make room, or choose another directory with --data; output is kept there"; {
 	case free < noRoom:
-		return bad("data", advice, "%s", room)
+		return finding.Failure("data", advice, "%s", room)
 	case free < littleRoom:
-		return warn("data", advice, "%s", room)
+		return finding.Warning("data", advice, "%s", room)
 	}
-	return fine("data", "%s", room)
+	return finding.Fine("data", "%s", room)
 }
 
 // listening looks for the server that the other commands would use.
-func listening(ctx context.Context, url, token string) finding {
+func listening(ctx context.Context, url, token string) finding.Finding {
 	const name = "server"
 	if url == "" {
 		url = cli.DefaultServer
@@ -142,9 +143,9 @@ func listening(ctx context.Context, url, token string) finding {
 	out, err := client.GetHealth(ctx, server)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return warn(name, "start one: rockpool serve", "none listens at %s", url)
+		return finding.Warning(name, "start one: rockpool serve", "none listens at %s", url)
 	case err != nil:
-		return warn(name, "see its log, or whether something else listens there", "%s: %v", url, err)
+		return finding.Warning(name, "see its log, or whether something else listens there", "%s: %v", url, err)
 	case out.Health.Status != client.HealthStatusOk:
 		var why []string
 		for _, c := range out.Health.Components {
@@ -152,7 +153,7 @@ func listening(ctx context.Context, url, token string) finding {
 				why = append(why, fmt.Sprintf("%s is %s (%s)", c.Name, c.Status, c.Message))
 			}
 		}
-		return warn(name, "see its log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
+		return finding.Warning(name, "see its log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
 	}
-	return fine(name, "version %s answers at %s", out.Version, url)
+	return finding.Fine(name, "version %s answers at %s", out.Version, url)
 }

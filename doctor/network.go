@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/server"
 )
@@ -63,15 +64,15 @@ func (c *Command) runApart(ctx context.Context, out, errs io.Writer) (int, error
 
 // examineNetwork finds out whether runners can have a network here: by one that
 // has, in a network namespace that leads nowhere.
-func (c *Command) examineNetwork(ctx context.Context) []finding {
+func (c *Command) examineNetwork(ctx context.Context) []finding.Finding {
 	var out, errs bytes.Buffer
 	code, err := c.runApart(ctx, &out, &errs)
-	var told struct{ Findings []finding }
+	var told struct{ Findings []finding.Finding }
 	if err == nil && json.Unmarshal(out.Bytes(), &told) != nil {
 		err = fmt.Errorf("the try ended with exit code %d: %s", code, strings.TrimSpace(errs.String()))
 	}
 	if err != nil {
-		return []finding{noNetwork(err)}
+		return []finding.Finding{noNetwork(err)}
 	}
 	return told.Findings
 }
@@ -79,20 +80,20 @@ func (c *Command) examineNetwork(ctx context.Context) []finding {
 // Kernel modules that a runner's network is made of.
 const networkModules = "veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf"
 
-func noNetwork(err error) finding {
-	return warn(networkAccess, "programs get no network until this is put right (settings network…); the kernel needs the modules "+networkModules+", which some distributions have in a package of extra modules, and this try needs iproute2",
+func noNetwork(err error) finding.Finding {
+	return finding.Warning(networkAccess, "programs get no network until this is put right (settings network…); the kernel needs the modules "+networkModules+", which some distributions have in a package of extra modules, and this try needs iproute2",
 		"a runner can't be given a network: %v", err)
 }
 
 // probeNetwork is what is done apart: one runner with a network.
-func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (found []finding) {
+func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (found []finding.Finding) {
 	around, err := OfferWorld(ctx, &settings)
 	if err != nil {
-		return []finding{noNetwork(err)}
+		return []finding.Finding{noNetwork(err)}
 	}
 	defer func() { _ = around.Close() }()
 	say := func(format string, args ...any) {
-		found = append(found, warn(networkAccess, "it goes by itself with the next doctor or private run", format, args...))
+		found = append(found, finding.Warning(networkAccess, "it goes by itself with the next doctor or private run", format, args...))
 	}
 	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		found = append(found, tryNetwork(ctx, srv))
@@ -102,7 +103,7 @@ func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (fou
 		found = append(found, noNetwork(err))
 	}
 	if left := RunnersLinks(); len(left) > 0 {
-		found = append(found, bad(networkAccess, "report it with the output of rockpool doctor --json", "of a runner that was removed there is still %s", strings.Join(left, ", ")))
+		found = append(found, finding.Failure(networkAccess, "report it with the output of rockpool doctor --json", "of a runner that was removed there is still %s", strings.Join(left, ", ")))
 	}
 	return found
 }
@@ -154,7 +155,7 @@ func raiseLoopback() error {
 // tryNetwork gives a runner of the server a network, and has a program in it find
 // out what it reaches: that the kernel took link, filter and bandwidth and told
 // them again, is what the server makes sure of before.
-func tryNetwork(ctx context.Context, srv *server.Server) finding {
+func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	reached := srv.Client()
 	defer reached.CloseIdle()
 	const environment = "doctor-network"
@@ -196,7 +197,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding {
 
 // judgeNetwork judges what a program found: the first two of the places that it
 // asked at answer, and the others refuse.
-func judgeNetwork(seen string, denied int) finding {
+func judgeNetwork(seen string, denied int) finding.Finding {
 	lines := strings.Split(strings.TrimSpace(seen), "\n")
 	if len(lines) != 2+denied {
 		return noNetwork(fmt.Errorf("a program in it told %q", seen))
@@ -204,12 +205,12 @@ func judgeNetwork(seen string, denied int) finding {
 	for i, line := range lines {
 		switch answered := strings.HasSuffix(line, " answered"); {
 		case i >= 2 && answered:
-			return bad(networkAccess, "don't start a server with --network here, and report it with the output of rockpool doctor --json", "a program reached what its packet filter should keep from it: %s", line)
+			return finding.Failure(networkAccess, "don't start a server with --network here, and report it with the output of rockpool doctor --json", "a program reached what its packet filter should keep from it: %s", line)
 		case i < 2 && !answered:
 			return noNetwork(fmt.Errorf("a program in it doesn't reach what is public: %s", line))
 		}
 	}
-	return fine(networkAccess, "runners can have it: a link, its packet filter and its bandwidth were made, read back, tried and removed; the settings network… offer it")
+	return finding.Fine(networkAccess, "runners can have it: a link, its packet filter and its bandwidth were made, read back, tried and removed; the settings network… offer it")
 }
 
 // attackApart has this command carry out the attacks where nobody could be

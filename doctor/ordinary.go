@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
@@ -21,26 +22,26 @@ func runnersTrees() (cgroup.Hierarchies, error) {
 
 // judgeLacks judges that an ordinary user's runners go without limits, for which
 // err may be why.
-func (p *patient) judgeLacks(lacks []string, err error) finding {
+func (p *patient) judgeLacks(lacks []string, err error) finding.Finding {
 	const name, advice = "limits", "only run your own programs so; for others' start this, and the server, with systemd-run --user --scope -p Delegate=yes, or as root"
 	err = cmp.Or(err, errors.New("the control group isn't given these controllers"))
 	if p.accepted {
-		return warn(name, advice, "none of %s, which the settings accept: %v", strings.Join(lacks, ", "), err)
+		return finding.Warning(name, advice, "none of %s, which the settings accept: %v", strings.Join(lacks, ", "), err)
 	}
-	return bad(name, advice, "none of %s can be set, so the server doesn't start without --accept-missing-limits: %v", strings.Join(lacks, ", "), err)
+	return finding.Failure(name, advice, "none of %s can be set, so the server doesn't start without --accept-missing-limits: %v", strings.Join(lacks, ", "), err)
 }
 
 // judgeOrdinary judges whom the machine takes an ordinary user's programs for. The
 // map that they see is to the user namespace of who makes runners, where the
 // server's user is 0.
-func judgeOrdinary(facts map[string][]string) finding {
+func judgeOrdinary(facts map[string][]string) finding.Finding {
 	const name = "users"
 	uid, users := strings.Join(facts["uid"], ","), strings.Join(facts["map"], ",")
 	switch {
 	case uid == "1000" && users == "0 1 65536":
-		return fine(name, "programs are users that are nobody else, from /etc/subuid")
+		return finding.Fine(name, "programs are users that are nobody else, from /etc/subuid")
 	case uid == "0" && users == "0 0 1":
-		return warn(name, "install uidmap (newuidmap), and give this user 65536 ids in /etc/subuid and /etc/subgid", "programs are this very user, apart from it by namespaces alone")
+		return finding.Warning(name, "install uidmap (newuidmap), and give this user 65536 ids in /etc/subuid and /etc/subgid", "programs are this very user, apart from it by namespaces alone")
 	}
-	return bad(name, "report this with the output of rockpool doctor --json", "programs run as %q with the map %q", uid, users)
+	return finding.Failure(name, "report this with the output of rockpool doctor --json", "programs run as %q with the map %q", uid, users)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
@@ -32,7 +33,7 @@ type kernelPart struct {
 // kernelParts tries what sandboxes are made of, one by one, each in a throwaway
 // process or thread: where a sandbox can't be made, that says why. What works
 // is told in one line.
-func kernelParts(ctx context.Context, group string) (found []finding) {
+func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 	container := "; in a container, start that with --privileged and --cgroupns=private"
 	all := []kernelPart{
 		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
@@ -53,27 +54,27 @@ func kernelParts(ctx context.Context, group string) (found []finding) {
 		case err == nil:
 			works = append(works, p.name+remark)
 		case p.needed:
-			found = append(found, bad("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+			found = append(found, finding.Failure("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
 		default:
-			found = append(found, warn("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+			found = append(found, finding.Warning("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
 		}
 	}
-	return append([]finding{fine("kernel parts", "tried: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
+	return append([]finding.Finding{finding.Fine("kernel parts", "tried: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
 }
 
 // extras are what isn't needed, but told.
-func extras() []finding {
-	var found []finding
+func extras() []finding.Finding {
+	var found []finding.Finding
 	if version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno == 0 {
-		found = append(found, fine("landlock", "version %d is there; sandboxes don't need it", version))
+		found = append(found, finding.Fine("landlock", "version %d is there; sandboxes don't need it", version))
 	} else {
-		found = append(found, fine("landlock", "there is none; sandboxes don't need it"))
+		found = append(found, finding.Fine("landlock", "there is none; sandboxes don't need it"))
 	}
 	if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER); err == nil {
 		_ = unix.Close(fd)
-		found = append(found, fine("packet filters", "the kernel takes them, which network access of programs needs"))
+		found = append(found, finding.Fine("packet filters", "the kernel takes them, which network access of programs needs"))
 	} else {
-		found = append(found, warn("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they can't be had: %v", err))
+		found = append(found, finding.Warning("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they can't be had: %v", err))
 	}
 	return found
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
@@ -37,29 +38,29 @@ const sandboxMade = "sandbox"
 // examineSandbox starts a server as rockpool serve does, and looks at a runner
 // of it from inside and outside. Without root, limits that can't be set are a
 // failure unless they were accepted.
-func examineSandbox(ctx context.Context, settings config.Config, accepted bool, tell func(...finding)) {
+func examineSandbox(ctx context.Context, settings config.Config, accepted bool, tell func(...finding.Finding)) {
 	const name = sandboxMade
 	cache := filepath.Join(settings.Data, "local", "images")
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
-		tell(bad(name, "make room for temporary files", "%v", err))
+		tell(finding.Failure(name, "make room for temporary files", "%v", err))
 		return
 	}
 	defer os.RemoveAll(files)
 	settings.Images.Files = files
 	began := time.Now()
 	say := func(format string, args ...any) {
-		tell(warn(name, "it goes by itself with the next doctor or private run", format, args...))
+		tell(finding.Warning(name, "it goes by itself with the next doctor or private run", format, args...))
 	}
 	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
-		tell(fine("parts", "cgroups, namespaces and the helper are there; ready in %v", time.Since(began).Round(time.Millisecond)))
+		tell(finding.Fine("parts", "cgroups, namespaces and the helper are there; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
 		if lost := srv.Lost(); lost != "" {
-			tell(warn("without root", "see docs/operations.md, \"An ordinary user\"", "%s", lost))
+			tell(finding.Warning("without root", "see docs/operations.md, \"An ordinary user\"", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
@@ -69,9 +70,9 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 			return err
 		}
 		if took > slowSandbox {
-			tell(warn(name, "pools refill at this pace: see whether the machine is overloaded, or its disk slow", "a runner took %v to start", took))
+			tell(finding.Warning(name, "pools refill at this pace: see whether the machine is overloaded, or its disk slow", "a runner took %v to start", took))
 		} else {
-			tell(fine(name, "a runner started in %v", took.Round(time.Millisecond)))
+			tell(finding.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
 		}
 		if err := p.examine(ctx, tell); err != nil {
 			return err
@@ -85,7 +86,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	}
 	for line := range strings.Lines(err.Error()) {
 		what, advice := splitAdvice(strings.TrimSpace(line))
-		tell(bad(name, advice, "%s", what))
+		tell(finding.Failure(name, advice, "%s", what))
 	}
 }
 
@@ -137,7 +138,7 @@ touch /workspace/probe && echo workspace writable
 set -- /proc/[0-9]*; echo processes $#
 `
 
-func (p *patient) examine(ctx context.Context, tell func(...finding)) error {
+func (p *patient) examine(ctx context.Context, tell func(...finding.Finding)) error {
 	seen, err := p.shell(ctx, look)
 	if err != nil {
 		return err
@@ -166,7 +167,7 @@ func (p *patient) examine(ctx context.Context, tell func(...finding)) error {
 	limits := p.readBack()
 	tell(limits...)
 	for _, f := range limits {
-		if f.Status != verdictOK {
+		if f.Status != finding.OK {
 			return nil // what isn't limited isn't overstepped: it could freeze the machine
 		}
 	}
@@ -177,14 +178,14 @@ var namespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
 // judgeInside judges what a program in the sandbox saw of itself; host are the
 // links of the namespaces outside.
-func judgeInside(facts map[string][]string, host map[string]string) []finding {
+func judgeInside(facts map[string][]string, host map[string]string) []finding.Finding {
 	fact := func(key string) string { return strings.Join(facts[key], ",") }
 	report := "the sandbox isn't tight on this machine: don't run strangers' programs here, and report it with the output of rockpool doctor --json"
-	require := func(ok bool, name, good, wrong string) finding {
+	require := func(ok bool, name, good, wrong string) finding.Finding {
 		if ok {
-			return fine(name, "%s", good)
+			return finding.Fine(name, "%s", good)
 		}
-		return bad(name, report, "%s", wrong)
+		return finding.Failure(name, report, "%s", wrong)
 	}
 	var shared []string
 	for _, kind := range namespaces {
@@ -194,7 +195,7 @@ func judgeInside(facts map[string][]string, host map[string]string) []finding {
 	}
 	zero := func(mask string) bool { return mask != "" && strings.Trim(mask, "0") == "" }
 	count, _ := strconv.Atoi(fact("processes"))
-	return []finding{
+	return []finding.Finding{
 		require(len(shared) == 0, "namespaces", "own "+strings.Join(namespaces, ", "), "shared with the machine: "+strings.Join(shared, ", ")),
 		require(fact("uid") == "1000" && rangeApart(facts["map"]), "users", "programs run as an own user of an own range: "+fact("map"), fmt.Sprintf("programs run as %q with the map %q", fact("uid"), fact("map"))),
 		require(zero(fact("CapEff")) && zero(fact("CapBnd")) && fact("NoNewPrivs") == "1", "privileges", "none, and none can be gained", fmt.Sprintf("capabilities %s, bounding set %s, NoNewPrivs %s", fact("CapEff"), fact("CapBnd"), fact("NoNewPrivs"))),
@@ -221,17 +222,17 @@ func rangeApart(lines []string) bool {
 }
 
 // readBack reads the limits where the kernel keeps them, and who is limited.
-func (p *patient) readBack() []finding {
+func (p *patient) readBack() []finding.Finding {
 	trees, err := runnersTrees()
 	if err != nil && os.Geteuid() == 0 {
-		return []finding{bad("limits", "mount the cgroup file system", "%v", err)}
+		return []finding.Finding{finding.Failure("limits", "mount the cgroup file system", "%v", err)}
 	}
 	if lacks := trees.Lacks(); os.Geteuid() != 0 && len(lacks) > 0 {
-		return []finding{p.judgeLacks(lacks, err)}
+		return []finding.Finding{p.judgeLacks(lacks, err)}
 	}
-	found := []finding{fine("commands", "each has control groups of its own: a limit is known by whom it stopped")}
+	found := []finding.Finding{finding.Fine("commands", "each has control groups of its own: a limit is known by whom it stopped")}
 	if why := trees.Divisible(); why != nil {
-		found[0] = fine("commands", "they share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
+		found[0] = finding.Fine("commands", "they share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
 	}
 	for _, l := range []struct {
 		controller, v1, v2 string
@@ -243,7 +244,7 @@ func (p *patient) readBack() []finding {
 	} {
 		tree, ok := trees.Controller(l.controller)
 		if !ok {
-			found = append(found, bad(l.controller, "boot with the cgroup controller "+l.controller, "the kernel shows no such cgroup controller"))
+			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel shows no such cgroup controller"))
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
@@ -270,23 +271,23 @@ func isDir(path string) bool {
 
 // judgeLimit judges a limit as it was read back, which must be a number up to
 // most.
-func judgeLimit(controller, file, value string, most int64, members int, err error) finding {
+func judgeLimit(controller, file, value string, most int64, members int, err error) finding.Finding {
 	advice := "see that root may write to the cgroup controller " + controller + " (a container needs --privileged and --cgroupns=private)"
 	first, _, _ := strings.Cut(value, " ")
 	number, notNumber := strconv.ParseInt(first, 10, 64)
 	switch {
 	case err != nil:
-		return bad(controller, advice, "the limit can't be read back: %v", err)
+		return finding.Failure(controller, advice, "the limit can't be read back: %v", err)
 	case members == 0:
-		return bad(controller, advice, "the runner isn't in its group")
+		return finding.Failure(controller, advice, "the runner isn't in its group")
 	case notNumber != nil || number <= 0 || number > most:
-		return bad(controller, advice, "%s is %q: the limit didn't take", file, value)
+		return finding.Failure(controller, advice, "%s is %q: the limit didn't take", file, value)
 	}
-	return fine(controller, "%s is %s, and the runner is in that group", file, value)
+	return finding.Fine(controller, "%s is %s, and the runner is in that group", file, value)
 }
 
 // overstep takes more than is allowed, and looks who is stopped.
-func (p *patient) overstep(ctx context.Context, tell func(...finding)) error {
+func (p *patient) overstep(ctx context.Context, tell func(...finding.Finding)) error {
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome
@@ -300,9 +301,9 @@ func (p *patient) overstep(ctx context.Context, tell func(...finding)) error {
 			return err
 		}
 		if got.Outcome == o.outcome {
-			tell(fine(o.name, "%s", o.good))
+			tell(finding.Fine(o.name, "%s", o.good))
 		} else {
-			tell(bad(o.name, "report this with the output of rockpool doctor --json", "a program that overstepped it ended with %s, not %s", got.Outcome, o.outcome))
+			tell(finding.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that overstepped it ended with %s, not %s", got.Outcome, o.outcome))
 		}
 	}
 	return nil

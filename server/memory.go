@@ -92,9 +92,10 @@ type returner struct {
 }
 
 const (
-	SpareMemory = 64 << 20 // isn't worth giving back
-	firstPause  = 2        // looks; each further one is twice as long
-	mostPause   = 24       // looks: two minutes, as Go's own
+	// SpareMemory is how many bytes aren't worth giving back.
+	SpareMemory = 64 << 20
+	firstPause  = 2  // looks; each further one is twice as long
+	mostPause   = 24 // looks: two minutes, as Go's own
 )
 
 // due reports whether memory should be given back now. It reports true in two cases:

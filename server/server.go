@@ -66,7 +66,7 @@ type Server struct {
 	First func() ([]runtime.Environment, error)
 }
 
-// NewServer returns a server for a configuration that was checked.
+// New returns a server for a configuration that was checked.
 func New(config config.Config, logger *zap.Logger) *Server {
 	return &Server{config: config, logger: logger}
 }
