@@ -14,8 +14,8 @@ import (
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/access"
-	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

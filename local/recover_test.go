@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 // runKept lets a cluster run that leaves its runners at its end.

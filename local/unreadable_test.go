@@ -23,12 +23,12 @@ import (
 	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/turns"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 // TestUnreadableCountersAreAProblem: counters that can't be read say nothing about

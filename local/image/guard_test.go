@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/imagetest"
 )
 
 // Secrets that may be seen nowhere.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/nomad/bare"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/bench/bare"
 )
 
 func main() {

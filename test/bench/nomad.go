@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/nomad/bare"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/bench/bare"
 )
 
 // A Nomad is one that runs already, whose clients are on this machine: they

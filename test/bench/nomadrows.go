@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/bare"
+	"github.com/rockpool/rockpool/test/bench/bare"
 )
 
 // agentThere ends the names of rows in which nodes and images have the agent,

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/imagetest"
 )
 
 // As many layers as builders make, where each deletes what the one before had.

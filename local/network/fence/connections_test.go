@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/nftables/expr"
 
-	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/networktest"
 )
 
 func testConnections(t *testing.T, _ *world) {

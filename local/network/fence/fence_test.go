@@ -11,7 +11,7 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

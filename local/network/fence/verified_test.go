@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/networktest"
+	"github.com/rockpool/rockpool/test/networktest"
 )
 
 func testOthers(t *testing.T, w *world) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 // unifiedTree makes a directory that looks like a tree of version 2 with one divided

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/test/networktest"
 )
 
 // Whose the directory of an agent's socket is: who asked for the sandbox, the

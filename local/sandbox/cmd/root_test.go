@@ -9,8 +9,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/test/networktest"
 )
 
 // Where what a sandbox is made around is mounted, only root may put something.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/networktest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 const narrow = `{"egress":true,"narrow":true}`

@@ -11,8 +11,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 func TestNames(t *testing.T) {

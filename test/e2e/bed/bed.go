@@ -20,10 +20,10 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

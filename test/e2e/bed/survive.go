@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -21,11 +21,11 @@ import (
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
-	"github.com/rockpool/rockpool/local/network/networktest"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/networktest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -14,12 +14,12 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

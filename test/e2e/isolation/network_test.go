@@ -13,8 +13,8 @@ import (
 
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/doctor/attack/world"
-	"github.com/rockpool/rockpool/local/network/networktest"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -18,10 +18,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"github.com/rockpool/rockpool/local/image/imagetest"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/test/imagetest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

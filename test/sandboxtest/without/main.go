@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/rockpool/rockpool/local/sandbox/sandboxtest"
+	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
 func main() {
