@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport says which of our packages a package imports: docs/architecture.md draws
 // it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime/engine", "server"},
+	".": {"agent/embedded", "cli", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime/engine", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -107,14 +107,15 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/engine", "runtime/lockfile", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
+	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
 	"client": {"runtime"},
 
 	"cli": {"client", "runtime"},
 
-	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/engine", "server"},
+	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/engine", "server", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},

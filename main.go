@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/server/private"
 )
 
 const description = `Rockpool runs other people's programs, each in an isolated runner that is warm already.
@@ -84,7 +85,7 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", cli.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
-	err = server.RunPrivate(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
+	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
 		if lost := srv.Lost(); lost != "" {
 			say("%s", lost)
 		}

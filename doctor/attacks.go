@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/server/private"
 )
 
 // runAttacks carries out the corpus on a server of its own, tells how it goes,
@@ -48,7 +49,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	}
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var report attack.Report
-	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
+	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		target := srv.Client()
 		defer target.CloseIdle()
 		class, number := attack.Class(""), 0

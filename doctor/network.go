@@ -27,6 +27,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/server/private"
 )
 
 // networkAccess is the name of the finding about it.
@@ -95,7 +96,7 @@ func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (fou
 	say := func(format string, args ...any) {
 		found = append(found, finding.Warning(networkAccess, "it goes by itself with the next doctor or private run", format, args...))
 	}
-	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
+	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		found = append(found, tryNetwork(ctx, srv))
 		return nil
 	})

@@ -54,9 +54,9 @@ func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 		case err == nil:
 			works = append(works, p.name+remark)
 		case p.needed:
-			found = append(found, finding.Failure("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+			found = append(found, finding.Failure("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
 		default:
-			found = append(found, finding.Warning("kernel parts", p.advice, "%s can't be had: %v", p.name, err))
+			found = append(found, finding.Warning("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
 		}
 	}
 	return append([]finding.Finding{finding.Fine("kernel parts", "tried: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
@@ -74,7 +74,7 @@ func extras() []finding.Finding {
 		_ = unix.Close(fd)
 		found = append(found, finding.Fine("packet filters", "the kernel takes them, which network access of programs needs"))
 	} else {
-		found = append(found, finding.Warning("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they can't be had: %v", err))
+		found = append(found, finding.Warning("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they are unavailable: %v", err))
 	}
 	return found
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/server/private"
 )
 
 // The limits of the doctor's sandbox: small where they are going to be
@@ -52,7 +53,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	say := func(format string, args ...any) {
 		tell(finding.Warning(name, "it goes by itself with the next doctor or private run", format, args...))
 	}
-	err = server.RunPrivate(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
+	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		tell(finding.Fine("parts", "cgroups, namespaces and the helper are there; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)

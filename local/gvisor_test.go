@@ -426,7 +426,7 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 			if err := b.Remove(t.Context(), id); err != nil {
 				t.Error(err)
 			}
-			if status, err := b.Status(t.Context()); err != nil || test.all != nil && !strings.Contains(status.Remark, "GVISOR can't be had: ") {
+			if status, err := b.Status(t.Context()); err != nil || test.all != nil && !strings.Contains(status.Remark, "GVISOR is unavailable: ") {
 				t.Errorf("%+v, %v", status, err)
 			}
 		})

@@ -63,7 +63,7 @@ func (t Tier) String() string {
 		name += " with the runtime " + t.Runtime
 	}
 	if t.Err != nil {
-		return fmt.Sprintf("%s can't be had: %v", name, t.Err)
+		return fmt.Sprintf("%s is unavailable: %v", name, t.Err)
 	}
 	if t.NoTime {
 		return fmt.Sprintf("%s can be had (%s), but without time namespaces: programs see since when this machine runs", name, t.Version)

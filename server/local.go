@@ -60,7 +60,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 	}
 	opened, err := local.New(ctx, local.Config{
 		Config: host.Config{
-			Dir: localDir(c.Data), Logger: s.logger.Named("local"),
+			Dir: LocalDir(c.Data), Logger: s.logger.Named("local"),
 			Agent: with.Agent, Helper: with.Helper, ImageWorker: ImageWorker, HelperSocket: c.SandboxHelper, MissingLimits: c.AcceptMissing, CgroupParent: c.CgroupParent,
 			Runtimes: runtimes, DiskRead: DiskRead(c.Disk),
 		},
@@ -77,7 +77,8 @@ func (s *Server) openLocal(ctx context.Context) error {
 	return nil
 }
 
-func localDir(data string) string { return filepath.Join(data, "local") }
+// LocalDir returns the directory of this machine's cluster, in a data directory.
+func LocalDir(data string) string { return filepath.Join(data, "local") }
 
 // checkLocal refuses to start on a machine that can't run programs, and makes the first
 // environments.
@@ -88,9 +89,7 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	here, ok := s.cluster.(interface {
-		PutFirst(ctx context.Context, environments []runtime.Environment) error
-	})
+	here, ok := s.cluster.(starter)
 	if !ok || s.First == nil {
 		return nil
 	}

@@ -40,6 +40,18 @@ type cluster interface {
 	Close()
 }
 
+// What some clusters can beside that.
+type (
+	lossReporter interface{ Lost() string }
+	tiered       interface {
+		Tiers(ctx context.Context) []local.Tier
+	}
+	counted interface{ Stats() local.Stats }
+	starter interface {
+		PutFirst(ctx context.Context, environments []runtime.Environment) error
+	}
+)
+
 // A Server is the whole of Rockpool: store, cluster, engine and the API over HTTP. Open it, then Run it, once each.
 type Server struct {
 	Engine *engine.Engine // there after Open; answers once it is restored
@@ -113,7 +125,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 
 // Lost says what runners of this machine lack, since the server isn't root; "": nothing.
 func (s *Server) Lost() string {
-	if here, ok := s.cluster.(interface{ Lost() string }); ok {
+	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Lost()
 	}
 	return ""
@@ -122,9 +134,7 @@ func (s *Server) Lost() string {
 // Tiers tries the isolation tiers and runtimes that the settings name for runners of this
 // machine. The result is empty on Nomad.
 func (s *Server) Tiers(ctx context.Context) []local.Tier {
-	if here, ok := s.cluster.(interface {
-		Tiers(ctx context.Context) []local.Tier
-	}); ok {
+	if here, ok := s.cluster.(tiered); ok {
 		return here.Tiers(ctx)
 	}
 	return nil
@@ -158,8 +168,8 @@ func (s *Server) openCluster(ctx context.Context) (err error) {
 	return s.openLocal(ctx)
 }
 
-// Discard is for who doesn't Open: it removes the runners that another server
-// left in the data directory, and returns nil if nothing of them is left.
+// Discard removes the runners that another server left in the data directory, and returns
+// nil if nothing of them is left. Call it instead of Open.
 func (s *Server) Discard(ctx context.Context) error {
 	err := s.openCluster(context.WithoutCancel(ctx))
 	if err == nil {
@@ -232,11 +242,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.agents != nil {
 		options.Agents = s.agents
 	}
-	counted := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: peers.Usage, Logger: s.logger.Named("metrics")}
-	if here, ok := s.cluster.(interface{ Stats() local.Stats }); ok {
-		counted.Local = here.Stats
+	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: peers.Usage, Logger: s.logger.Named("metrics")}
+	if here, ok := s.cluster.(counted); ok {
+		sources.Local = here.Stats
 	}
-	options.Metrics = metrics.Handler(counted)
+	options.Metrics = metrics.Handler(sources)
 	requests := newRequests()
 	httpServer := &http.Server{
 		Handler:           graph.BoundUnread(requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options))))),

@@ -145,7 +145,7 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 		return result
 	}
 	if a.Reach != Offline && c.NoNetwork != "" {
-		result.Skipped = "it is for runners with network access, which can't be had here: " + c.NoNetwork
+		result.Skipped = "it is for runners with network access, which is unavailable here: " + c.NoNetwork
 		return result
 	}
 	if a.Disk && c.Bait.Reads == "" {

@@ -22,7 +22,7 @@ func (a *Access) Supported(n runtime.Network) error {
 		field, must = "network.access", "be false"
 	}
 	if a.err != nil {
-		return runtime.Invalid(field, "must %s, since a network can't be had: %v", must, a.err)
+		return runtime.Invalid(field, "must %s, since a network is unavailable: %v", must, a.err)
 	}
 	if n.Access && !forwards() {
 		return runtime.Invalid(field, "must %s, since this machine passes no packets on: set its sysctl net.ipv4.ip_forward to 1, and for IPv6 net.ipv6.conf.all.forwarding", must)

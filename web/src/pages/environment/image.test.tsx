@@ -20,7 +20,7 @@ test("a pull shows its layers and bytes", () => {
 
 test("a failure shows its reason, and what is here its digest", () => {
   const { container, rerender } = render(<ImageState image={{ ...image, state: "FAILED", reason: "no such thing" }} served={false} />);
-  expect(container.textContent).toContain("can't be had: no such thing.");
+  expect(container.textContent).toContain("is unavailable: no such thing.");
   expect(container.textContent).not.toContain("meanwhile");
   rerender(<ImageState image={{ ...image, state: "READY" }} served={false} />);
   expect(container.textContent).toContain("sha256:abc");

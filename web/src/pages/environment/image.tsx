@@ -6,7 +6,7 @@ import { Notice } from "../../ui/parts";
 export function ImageState({ image, served }: { image: Pool["image"]; served: boolean }) {
   if (!image) return null;
   const instead = served ? " The revision before is served meanwhile." : "";
-  if (image.state === "FAILED") return <Notice kind="bad">{`The image can't be had: ${image.reason}.${instead}`}</Notice>;
+  if (image.state === "FAILED") return <Notice kind="bad">{`The image is unavailable: ${image.reason}.${instead}`}</Notice>;
   if (image.state === "READY") {
     return (
       <p className="soft small">

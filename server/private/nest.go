@@ -1,4 +1,4 @@
-package server
+package private
 
 import (
 	"cmp"
@@ -14,12 +14,12 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/runtime/lockfile"
+	"github.com/rockpool/rockpool/server"
 )
 
-// A nest is the directory of one private server. Who locked it is alive; what
-// nobody has locked was left by one that was killed, or that could not clean
-// up, and the next to make a nest cleans it up. It is deleted only when nothing
-// uses it any more, since it is what leads to its runners and their user ids.
+// A nest is the directory of one private server, which holds its lock. A nest without a
+// lock was left by a server that was killed, or that could not clean up; the next server
+// cleans it up. A nest is deleted last, since it leads to its runners and their user ids.
 type nest struct {
 	config config.Config
 	dir    *os.File // locked
@@ -49,8 +49,8 @@ func makeNest(ctx context.Context, c config.Config, say Sayer) (*nest, error) {
 	return &nest{config: nestConfig(c, path), dir: dir}, nil
 }
 
-// socket is where its server listens: only who may enter the nest reaches it.
-// It goes by the descriptor, since a socket's address holds 108 bytes.
+// socket is where its server listens: only its owner may enter the nest. The path goes by
+// the descriptor, since a socket's address holds 108 bytes.
 func (n *nest) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.sock", n.dir.Fd()) }
 
 func nestConfig(c config.Config, path string) config.Config {
@@ -59,8 +59,8 @@ func nestConfig(c config.Config, path string) config.Config {
 	return c
 }
 
-// lockNests makes the directory of all nests, and locks it. It may be removed,
-// by who had the lock before, between the two.
+// lockNests makes the directory of all nests, and locks it. The last holder of the lock may
+// remove it between the two.
 func lockNests(ctx context.Context, path string, say Sayer) (*os.File, error) {
 	const silence = 300 * time.Millisecond
 	quiet, cancel := context.WithTimeout(ctx, silence)
@@ -156,10 +156,10 @@ func (n *nest) empty(ctx context.Context, clean bool, say Sayer) {
 	defer n.dir.Close()
 	var err error
 	if !clean {
-		err = New(n.config, zap.NewNop()).Discard(ctx)
+		err = server.New(n.config, zap.NewNop()).Discard(ctx)
 	}
 	if err == nil && os.Geteuid() != 0 {
-		err = local.RemoveImages(ctx, localDir(n.config.Data), ImageWorker)
+		err = local.RemoveImages(ctx, server.LocalDir(n.config.Data), server.ImageWorker)
 	}
 	if err == nil {
 		err = os.RemoveAll(n.config.Data)

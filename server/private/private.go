@@ -1,4 +1,7 @@
-package server
+// Package private runs a server for one process alone: on a Unix socket that nobody else
+// reaches, with a directory of its own, of which nothing stays. What a killed process left
+// is removed by the next.
+package private
 
 import (
 	"context"
@@ -7,19 +10,20 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/server"
 )
 
-// RunPrivate runs a server with a directory of its own while use runs, and leaves
+// Run runs a server with a directory of its own while use runs, and leaves
 // nothing of it, or reports with say what it leaves. The context of use ends with ctx,
 // and if the server ends before.
-func RunPrivate(ctx context.Context, c config.Config, logger *zap.Logger, say Sayer, use func(ctx context.Context, server *Server) error) (err error) {
+func Run(ctx context.Context, c config.Config, logger *zap.Logger, say Sayer, use func(ctx context.Context, server *server.Server) error) (err error) {
 	nest, err := makeNest(ctx, c, say)
 	if err != nil {
 		return err
 	}
 	clean := false
 	defer func() { nest.remove(context.WithoutCancel(ctx), clean, say) }()
-	srv := New(nest.config, logger)
+	srv := server.New(nest.config, logger)
 	srv.Socket = nest.socket()
 	if err := srv.Open(ctx); err != nil {
 		return err
