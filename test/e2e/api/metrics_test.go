@@ -24,38 +24,9 @@ import (
 
 const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
 
-// TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
-// server, and compares.
-func TestE2EMetricsSayWhatHappened(t *testing.T) {
-	t.Parallel()
-	data := bed.DataDir(t)
-	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
-	for _, starter := range []string{"shell", "python", "node", "c"} {
-		p.Full(t, starter, 2)
-	}
-	p.Call(t, `mutation { putEnvironment(input: {id: "m", poolSize: 0}) { created } }`, nil, nil)
-	p.Refused(t, claimOf, object{"in": object{"environmentId": "m"}}, runtime.CodeNoRunnerAvailable, "")
-	p.Refused(t, claimOf, object{"in": object{"environmentId": "made up"}}, runtime.CodeEnvironmentNotFound, "")
-	a, b, c := p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m")
-	p.Shell(t, a, "printf 0123456789")
-	p.Shell(t, b, "head -c 100000 /dev/zero; printf err >&2; exit 3")
-	p.Run(t, object{"runnerId": a, "shell": "printf last; sleep 60", "timeLimit": 1})
-	endless := p.Start(t, object{"runnerId": c, "shell": "printf on; sleep 1000"})
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	var watching sync.WaitGroup
-	seen := make(chan string, 10)
-	watching.Go(func() { _ = p.Follow(ctx, endless, nil, func(e client.Event) error { seen <- e.Type; return nil }) })
-	for wait.Receive(t, seen, "the program's output") != "ExecutionOutput" {
-	}
-
-	const starts = 2*4 + 3
-	var s Scraping
-	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
-		s = scrape(t, p.Bed)
-		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
-	})
-	s.Want(t, map[string]float64{
+// afterUse is what is shown after the first part of TestE2EMetricsSayWhatHappened.
+func afterUse(starts float64) map[string]float64 {
+	return map[string]float64{
 		`rockpool_claims_total{environment="m",result="CLAIMED"}`:              3,
 		`rockpool_claims_total{environment="m",result="NO_RUNNER_AVAILABLE"}`:  1,
 		`rockpool_claims_total{environment="",result="ENVIRONMENT_NOT_FOUND"}`: 1,
@@ -89,7 +60,41 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 		`rockpool_scheduler_step_duration_seconds{type="PLACE",step="ACK"}`: starts,
 		`rockpool_scheduler_evaluations`:                                    0,
 		`rockpool_build_info`:                                               1,
+	}
+}
+
+// TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
+// server, and compares.
+func TestE2EMetricsSayWhatHappened(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
+	for _, starter := range []string{"shell", "python", "node", "c"} {
+		p.Full(t, starter, 2)
+	}
+	p.Call(t, `mutation { putEnvironment(input: {id: "m", poolSize: 0}) { created } }`, nil, nil)
+	p.Refused(t, claimOf, object{"in": object{"environmentId": "m"}}, runtime.CodeNoRunnerAvailable, "")
+	p.Refused(t, claimOf, object{"in": object{"environmentId": "made up"}}, runtime.CodeEnvironmentNotFound, "")
+	a, b, c := p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m")
+	p.Shell(t, a, "printf 0123456789")
+	p.Shell(t, b, "head -c 100000 /dev/zero; printf err >&2; exit 3")
+	p.Run(t, object{"runnerId": a, "shell": "printf last; sleep 60", "timeLimit": 1})
+	endless := p.Start(t, object{"runnerId": c, "shell": "printf on; sleep 1000"})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var watching sync.WaitGroup
+	seen := make(chan string, 10)
+	watching.Go(func() { _ = p.Follow(ctx, endless, nil, func(e client.Event) error { seen <- e.Type; return nil }) })
+	for wait.Receive(t, seen, "the program's output") != "ExecutionOutput" {
+	}
+
+	const starts = 2*4 + 3
+	var s Scraping
+	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
+		s = scrape(t, p.Bed)
+		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
+	s.Want(t, afterUse(starts))
 	if kept := s.Value("rockpool_executions_kept_bytes"); kept < 100000 || kept > 1<<20 {
 		t.Errorf("%v bytes are kept", kept)
 	}

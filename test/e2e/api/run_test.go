@@ -116,41 +116,58 @@ func TestE2EWordsArriveVerbatim(t *testing.T) {
 	}
 }
 
-func TestE2EFiles(t *testing.T) {
+// A workspace is that of a claimed runner.
+type workspace struct {
+	bed.Bed
+	runner string
+}
+
+func openWorkspace(t *testing.T) workspace {
+	t.Helper()
 	b := bed.Open(t)
-	runner := b.Claim(t, "shell")
-	update := func(input object) (out struct {
-		UpdateFiles struct {
-			Written, Deleted []string
-			Failed           []struct{ Path, Message string }
-		}
-	}) {
-		t.Helper()
-		input["runnerId"] = runner
-		b.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted failed { path message } } }`, object{"in": input}, &out)
-		return out
+	return workspace{b, b.Claim(t, "shell")}
+}
+
+type updated struct {
+	UpdateFiles struct {
+		Written, Deleted []string
+		Failed           []struct{ Path, Message string }
 	}
-	list := func() (paths []string) {
-		t.Helper()
-		var out struct {
-			Runner struct {
-				Files struct{ Nodes []struct{ Path string } }
-			}
+}
+
+func (w workspace) update(t *testing.T, input object) (out updated) {
+	t.Helper()
+	input["runnerId"] = w.runner
+	w.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted failed { path message } } }`, object{"in": input}, &out)
+	return out
+}
+
+// list returns the paths of all files.
+func (w workspace) list(t *testing.T) (paths []string) {
+	t.Helper()
+	var out struct {
+		Runner struct {
+			Files struct{ Nodes []struct{ Path string } }
 		}
-		b.Call(t, `query($id: ID!) { runner(id: $id) { files(recursive: true, first: 1000) { nodes { path } } } }`, object{"id": runner}, &out)
-		for _, n := range out.Runner.Files.Nodes {
-			paths = append(paths, n.Path)
-		}
-		return paths
 	}
+	w.Call(t, `query($id: ID!) { runner(id: $id) { files(recursive: true, first: 1000) { nodes { path } } } }`, object{"id": w.runner}, &out)
+	for _, n := range out.Runner.Files.Nodes {
+		paths = append(paths, n.Path)
+	}
+	return paths
+}
+
+func TestE2EFiles(t *testing.T) {
+	w := openWorkspace(t)
+	b, runner := w.Bed, w.runner
 	odd := []string{`"quoted"`, "new\nline", "a -> b", "-rf", "$(touch ran)", "'", "back`tick`", "ünï🐟", "sub dir/deep/x"}
 	var write []object
 	for _, path := range odd {
 		write = append(write, object{"path": path, "text": "in " + path})
 	}
-	update(object{"write": write})
+	w.update(t, object{"write": write})
 	want := append(slices.Clone(odd), "sub dir", "sub dir/deep")
-	got := list()
+	got := w.list(t)
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -174,18 +191,24 @@ func TestE2EFiles(t *testing.T) {
 		r := b.Shell(t, runner, `for p in /proc/[0-9]*; do readlink $p/fd/3; done 2>/dev/null`)
 		return strings.Contains(r.Stream("STDOUT"), "/workspace/-rf")
 	})
-	update(object{"write": []object{{"path": "-rf", "text": " replaced"}}})
+	w.update(t, object{"write": []object{{"path": "-rf", "text": " replaced"}}})
 	b.Call(t, feed, object{"in": object{"executionId": reading, "text": "\n", "close": true}}, nil)
 	if r := b.Await(t, reading); r.Stream("STDOUT") != "in -rf replaced" {
 		t.Errorf("after a replacement: %q", r.Stream("STDOUT"))
 	}
 	// Delete, then write, of one path leaves it there.
-	update(object{"delete": []string{"-rf"}, "write": []object{{"path": "-rf", "text": "new"}}})
+	w.update(t, object{"delete": []string{"-rf"}, "write": []object{{"path": "-rf", "text": "new"}}})
 	if r := b.Shell(t, runner, "cat ./-rf"); r.Stream("STDOUT") != "new" {
 		t.Errorf("after delete and write: %q", r.Stream("STDOUT"))
 	}
-	// All is checked before anything is touched.
-	before := list()
+}
+
+// TestE2EFilesAreCheckedFirst: all is checked before anything is touched.
+func TestE2EFilesAreCheckedFirst(t *testing.T) {
+	w := openWorkspace(t)
+	b, runner := w.Bed, w.runner
+	w.update(t, object{"write": []object{{"path": "sub dir/x", "text": "x"}, {"path": "-rf", "text": "x"}}})
+	before := w.list(t)
 	for _, bad := range []object{
 		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x"}, {"path": "", "text": "x"}}},
 		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x", "base64": "eA=="}}},
@@ -199,22 +222,27 @@ func TestE2EFiles(t *testing.T) {
 		if err := b.Ask(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
-		if diff := cmp.Diff(before, list()); diff != "" {
+		if diff := cmp.Diff(before, w.list(t)); diff != "" {
 			t.Fatalf("%v was refused, but changed: %s", bad, diff)
 		}
 	}
 	b.Shell(t, runner, "mkdir mine; touch mine/x .hidden")
-	update(object{"delete": []string{"./*"}})
-	if left := list(); len(left) != 0 {
+	w.update(t, object{"delete": []string{"./*"}})
+	if left := w.list(t); len(left) != 0 {
 		t.Errorf("./* left %q", left)
 	}
 	if r := b.Shell(t, runner, "pwd; stat -c %a ."); r.Stream("STDOUT") != "/workspace\n1777\n" {
 		t.Errorf("the workspace is %q", r.Stream("STDOUT"))
 	}
-	// A full workspace keeps what was there.
-	update(object{"write": []object{{"path": "small", "text": "old"}}})
+}
+
+// TestE2EAFullWorkspaceKeepsWhatWasThere, where a file can't be written.
+func TestE2EAFullWorkspaceKeepsWhatWasThere(t *testing.T) {
+	w := openWorkspace(t)
+	b, runner := w.Bed, w.runner
+	w.update(t, object{"write": []object{{"path": "small", "text": "old"}}})
 	b.Shell(t, runner, "head -c 1G /dev/zero > filler")
-	full := update(object{"write": []object{{"path": "small", "text": strings.Repeat("x", 1<<20)}}})
+	full := w.update(t, object{"write": []object{{"path": "small", "text": strings.Repeat("x", 1<<20)}}})
 	if len(full.UpdateFiles.Failed) != 1 || full.UpdateFiles.Failed[0].Path != "small" {
 		t.Errorf("on a full disk: %+v", full)
 	}
