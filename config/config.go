@@ -170,7 +170,7 @@ const leastToken = 16
 // port.
 func (c *Config) checkListen() (host string, err error) {
 	if c.TokenFile == "" {
-		return Loopback("listen", c.Listen, " without a --token-file: whoever reaches the server can run programs on it")
+		return Loopback("listen", c.Listen, " without a --token-file: every client that reaches the server can run programs on it")
 	}
 	if c.Token, err = readToken("token-file", c.TokenFile, leastToken); err != nil {
 		return "", err
