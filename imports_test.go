@@ -37,13 +37,15 @@ var mayImport = map[string][]string{
 	"agent/serve":            {"agent"},
 
 	"runtime":             {},
+	"runtime/attacks":     {"runtime"},
 	"runtime/backoff":     {},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
-	"runtime/engine":      {"agent", "runtime", "runtime/backoff", "runtime/output", "runtime/pool", "runtime/probe", "runtime/session", "runtime/store", "runtime/timing"},
+	"runtime/engine":      {"agent", "runtime", "runtime/attacks", "runtime/backoff", "runtime/logdir", "runtime/output", "runtime/pool", "runtime/session", "runtime/store", "runtime/timing"},
 	"runtime/execution":   {"runtime"},
 	"runtime/hints":       {"runtime"},
 	"runtime/latest":      {},
 	"runtime/lockfile":    {},
+	"runtime/logdir":      {"runtime", "runtime/output", "runtime/probe", "runtime/store"},
 	"runtime/output":      {"runtime"},
 	"runtime/past":        {"runtime"},
 	"runtime/pool":        {"runtime", "runtime/backoff", "runtime/latest", "runtime/turns"},
@@ -98,7 +100,7 @@ var mayImport = map[string][]string{
 	"graph":            {"graph/download", "graph/feed", "graph/generated", "graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/engine"},
 	"graph/download":   {"runtime", "runtime/engine"},
 	"graph/feed":       {"runtime", "runtime/engine"},
-	"graph/generated":  {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/engine"},
+	"graph/generated":  {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/attacks", "runtime/engine"},
 	"graph/model":      {"graph/pagination", "runtime", "runtime/engine"},
 	"graph/pagination": {"runtime"},
 	"graph/transport":  {"runtime"},
@@ -107,7 +109,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
@@ -115,7 +117,7 @@ var mayImport = map[string][]string{
 
 	"cli": {"client", "runtime"},
 
-	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/engine", "server", "server/private"},
+	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},
@@ -125,6 +127,7 @@ var mayImport = map[string][]string{
 	"test/bench":               {"cli", "client", "config", "local/scheduler", "runtime", "runtime/engine", "runtime/store", "server", "test/bench/bare"},
 	"test/bench/bare":          {},
 	"test/chaos":               {"cli", "client", "config", "runtime"},
+	"test/descriptors":         {},
 	"test/disk":                {"test/need"},
 	"test/e2e/api":             {},
 	"test/e2e/bed":             {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},

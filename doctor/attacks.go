@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -150,8 +150,8 @@ func AttackServer(ctx context.Context, settings config.Config, target *client.Cl
 }
 
 // Record returns what the server shows of a report in its health.
-func Record(report attack.Report) *engine.Attacks {
-	all := &engine.Attacks{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
+func Record(report attack.Report) *attacks.Record {
+	all := &attacks.Record{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
 	for _, r := range report.Results {
 		if !r.Held && r.Skipped == "" {
 			all.Failed = append(all.Failed, r.Name)

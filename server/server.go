@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -144,11 +145,11 @@ func (s *Server) Tiers(ctx context.Context) []local.Tier {
 func (s *Server) Config() config.Config { return s.config }
 
 // lastAttacks is of [engine.Config]: attacks are on runners of this machine.
-func (s *Server) lastAttacks() func() (*engine.Attacks, error) {
+func (s *Server) lastAttacks() func() (*attacks.Record, error) {
 	if s.config.Cluster == config.ClusterNomad {
 		return nil
 	}
-	return func() (*engine.Attacks, error) { return engine.LastAttacks(s.config.Data) }
+	return func() (*attacks.Record, error) { return attacks.Last(s.config.Data) }
 }
 
 // openCluster opens the data directory and takes over what is left there.

@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -6545,7 +6546,7 @@ func (ec *executionContext) fieldContext_AllocationEdge_node(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _Attacks_at(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_at(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6568,7 +6569,7 @@ func (ec *executionContext) fieldContext_Attacks_at(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_version(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_version(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6591,7 +6592,7 @@ func (ec *executionContext) fieldContext_Attacks_version(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_isolation(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_isolation(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6614,7 +6615,7 @@ func (ec *executionContext) fieldContext_Attacks_isolation(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Isolation does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_tried(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_tried(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6637,7 +6638,7 @@ func (ec *executionContext) fieldContext_Attacks_tried(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_held(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_held(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6660,7 +6661,7 @@ func (ec *executionContext) fieldContext_Attacks_held(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.CollectedField, obj *engine.Attacks) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -10103,8 +10104,8 @@ func (ec *executionContext) _Health_attacks(ctx context.Context, field graphql.C
 			return obj.Attacks, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *engine.Attacks) graphql.Marshaler {
-			return ec.marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐAttacks(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *attacks.Record) graphql.Marshaler {
+			return ec.marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋattacksᚐRecord(ctx, selections, v)
 		},
 		true,
 		false,
@@ -16439,7 +16440,7 @@ func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.Selecti
 
 var attacksImplementors = []string{"Attacks"}
 
-func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, obj *engine.Attacks) graphql.Marshaler {
+func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, obj *attacks.Record) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, attacksImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -23289,7 +23290,7 @@ func (ec *executionContext) marshalOAllocationStatus2ᚕgithubᚗcomᚋrockpool�
 	return ret
 }
 
-func (ec *executionContext) marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐAttacks(ctx context.Context, sel ast.SelectionSet, v *engine.Attacks) graphql.Marshaler {
+func (ec *executionContext) marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋattacksᚐRecord(ctx context.Context, sel ast.SelectionSet, v *attacks.Record) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

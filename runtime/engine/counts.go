@@ -13,11 +13,10 @@ import (
 
 // counts is what an engine counts, with atomics: it waits for nobody.
 type counts struct {
-	started, resumed, collected atomic.Int64 // executions
-	finished                    map[runtime.Outcome]*atomic.Int64
-	starting                    *timing.Histogram
-	output, outputLost          atomic.Int64 // bytes
-	watchers                    map[WatchKind]*atomic.Int64
+	started, resumed atomic.Int64 // executions
+	finished         map[runtime.Outcome]*atomic.Int64
+	starting         *timing.Histogram
+	watchers         map[WatchKind]*atomic.Int64
 
 	claims  sync.Map     // runtime.EnvironmentID → *claimCounts, while there is a pool
 	strange *claimCounts // of environments that there aren't

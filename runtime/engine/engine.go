@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/probe"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -33,34 +33,27 @@ type Config struct {
 
 	// Attacks returns what came of the last attacks that were carried out on this
 	// machine, for Health; nil if there were none. Nil: nobody knows.
-	Attacks func() (*Attacks, error)
+	Attacks func() (*attacks.Record, error)
 }
 
 // An Engine serves environments, runners and executions.
 type Engine struct {
 	cluster  runtime.Cluster
 	store    *store.Store
-	dir      string
 	logger   *zap.Logger
 	alert    pool.AlertRule
-	keep     time.Duration
-	quota    *output.Quota              // nil: none
-	attacks  func() (*Attacks, error)   // nil: nobody knows
-	room     chan roomRequest           // to the collector
-	jobs     chan func(context.Context) // what Run is to run beside itself
+	logs     *logdir.Dir
+	attacks  func() (*attacks.Record, error) // nil: nobody knows
+	jobs     chan func(context.Context)      // what Run is to run beside itself
 	restored chan struct{}
 	stopped  chan struct{}
 	counts   *counts
 	host     session.Host // of all sessions
 
-	listings     chan struct{} // holds a token for each list of files under way
-	changing     chan struct{} // holds a token while an environment is changed
-	outputs      outputs
-	orphans      orphans
-	sweepFailing bool                          // the last sweep failed; the collector's
-	listed       bool                          // unremoved has what an earlier server left; the collector's
-	unremoved    map[runtime.ExecutionID]int64 // the collector's: output of deleted executions that is still on the disk, and what the quota counts of it
+	listings chan struct{} // holds a token for each list of files under way
+	changing chan struct{} // holds a token while an environment is changed
 
+	health     healthBook
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
 	runnerFeed runnerFeed
 
@@ -72,30 +65,18 @@ type Engine struct {
 	sessionsIn   map[runtime.RunnerID][]*session.Session
 	claims       map[string]*keyedClaim // by key, while the runner lives
 	flights      map[string]*flight     // by key, while they are under way
-	health       map[string]ComponentHealth
-	attacked     *Attacks // as Health last read it
-	inspections  int64    // that Health has begun
-	inspected    int64    // which of them health and attacked are from
-	unrestored   []string // what could not be brought back, and why
+	unrestored   []string               // what could not be brought back, and why
 }
 
 // New returns an engine over a cluster and a store, which stay the caller's to
 // close, after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
-	var quota *output.Quota
-	if config.KeepBytes > 0 {
-		quota = output.NewQuota(config.KeepBytes)
-	}
 	e := &Engine{
 		cluster:      cluster,
 		store:        store,
-		dir:          config.Dir,
 		logger:       config.Logger,
 		alert:        config.Alert,
-		keep:         config.Keep,
-		quota:        quota,
 		attacks:      config.Attacks,
-		room:         make(chan roomRequest),
 		runnerFeed:   runnerFeed{watchers: map[*runnerWatcher]bool{}},
 		changing:     make(chan struct{}, 1),
 		listings:     make(chan struct{}, maxListings),
@@ -110,12 +91,13 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		sessionsIn:   map[runtime.RunnerID][]*session.Session{},
 		claims:       map[string]*keyedClaim{},
 		flights:      map[string]*flight{},
-		health:       map[string]ComponentHealth{},
-		unremoved:    map[runtime.ExecutionID]int64{},
+		health:       healthBook{parts: map[string]ComponentHealth{}},
 	}
-	e.outputs.check = probe.New(e.tryOutput)
+	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
+		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
+	})
 	e.host = session.Host{
-		Cluster: cluster, Store: store, Disk: e, Quota: quota, Logger: config.Logger,
+		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
 		Began: e.counts.starting.Add, Ended: e.forgetSession,
 	}
 	return e
@@ -131,7 +113,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer close(e.stopped)
-	defer e.outputs.check.Close()
+	defer e.logs.Close()
 	defer cancel()
 
 	failed := make(chan error, 1)
@@ -141,7 +123,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	group.Go(func() { e.watch(ctx) })
-	group.Go(func() { e.collect(ctx) })
+	group.Go(func() {
+		select {
+		case <-e.restored:
+			e.logs.Collect(ctx)
+		case <-ctx.Done():
+		}
+	})
 	group.Go(func() { e.sample(ctx) })
 	for {
 		select {
@@ -244,9 +232,4 @@ func (e *Engine) observe(r runtime.Runner) {
 	for _, s := range e.sessionsOf(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}
-}
-
-func (e *Engine) logPath(id runtime.ExecutionID) string {
-	// By the last two digits, which are random: no directory grows too large.
-	return filepath.Join(e.outputDir(), string(id[max(0, len(id)-2):]), string(id))
 }

@@ -80,7 +80,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}
-	s := e.host.New(runner, x, begin, output.New(e.logPath(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logs.Path(x.ID)))
 	e.addSession(s)
 	e.counts.started.Add(1)
 	if err := e.background(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
@@ -177,7 +177,7 @@ func (e *Engine) openLog(s *session.Session, id runtime.ExecutionID, position in
 	if s != nil {
 		return s.Log().Reader(position)
 	}
-	return output.OpenReader(e.logPath(id), position)
+	return output.OpenReader(e.logs.Path(id), position)
 }
 
 // execution checks the input.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/logdir"
 )
 
 // poolComponent begins the names of the pools' components.
@@ -19,35 +21,85 @@ const poolComponent = "pool "
 // healthWithin is how long Health waits for the cluster.
 const healthWithin = 5 * time.Second
 
-// Health returns the state of the whole and of its parts. Where ctx ends first, the
-// answer isn't kept: a caller that left says nothing of the parts. Neither is what was
-// found by an inspection that began before another one that has answered already.
-func (e *Engine) Health(ctx context.Context) Health {
-	e.mu.Lock()
-	e.inspections++
-	inspection, attacks := e.inspections, e.attacked
-	e.mu.Unlock()
-	found, attacks := e.inspect(ctx, attacks)
-	now := time.Now()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if inspection < e.inspected {
-		found, attacks = nil, e.attacked
+// A Health is the state of the whole and of its parts.
+type Health struct {
+	Status     HealthStatus // the worst of the components
+	Components []ComponentHealth
+	Attacks    *attacks.Record // what came of the last ones on this machine; nil: there were none
+}
+
+// ComponentHealth is the state of one part, since when, and why.
+type ComponentHealth struct {
+	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "attacks", "pool ID"
+	Status  HealthStatus
+	Since   time.Time
+	Message string
+}
+
+// HealthStatus is a verdict.
+type HealthStatus string
+
+// The verdicts, from good to bad.
+const (
+	HealthOK       HealthStatus = "OK"
+	HealthDegraded HealthStatus = "DEGRADED"
+	HealthDown     HealthStatus = "DOWN"
+)
+
+func (s HealthStatus) worseThan(other HealthStatus) bool {
+	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
+	return slices.Index(order, s) > slices.Index(order, other)
+}
+
+// A healthBook remembers how each part was, and so since when it is as it is.
+type healthBook struct {
+	mu       sync.Mutex // guards what follows
+	parts    map[string]ComponentHealth
+	attacks  *attacks.Record // as last read
+	begun    int64           // inspections
+	answered int64           // which of them parts and attacks are from
+}
+
+// note notes a part's state.
+func (b *healthBook) note(name string, status HealthStatus, message string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.parts[name]
+	if c.Status != status {
+		c.Since = time.Now()
 	}
-	all := maps.Clone(e.health)
+	c.Name, c.Status, c.Message = name, status, message
+	b.parts[name] = c
+}
+
+// begin begins an inspection, and returns what the last one read of attacks.
+func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun++
+	return b.begun, b.attacks
+}
+
+// answer returns the whole with what an inspection found, and keeps it if keep. Where a
+// younger one has answered already, that one's answer holds. A part is left out that
+// has no Status, or that isn't there.
+func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *attacks.Record, there func(name string) bool, keep bool) Health {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if inspection < b.answered {
+		found, attacks = nil, b.attacks
+	}
+	all := maps.Clone(b.parts)
 	for _, c := range found {
 		if c.Since = now; all[c.Name].Status == c.Status {
 			c.Since = all[c.Name].Since
 		}
 		all[c.Name] = c
 	}
-	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool {
-		id, isPool := strings.CutPrefix(name, poolComponent)
-		_, exists := e.environments[runtime.EnvironmentID(id)]
-		return c.Status == "" || isPool && !exists
-	})
-	if ctx.Err() == nil {
-		e.health, e.attacked, e.inspected = all, attacks, max(e.inspected, inspection)
+	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool { return c.Status == "" || !there(name) })
+	if keep {
+		b.parts, b.attacks, b.answered = all, attacks, max(b.answered, inspection)
 	}
 	health := Health{Status: HealthOK, Attacks: attacks}
 	for _, c := range all {
@@ -60,13 +112,27 @@ func (e *Engine) Health(ctx context.Context) Health {
 	return health
 }
 
+// Health returns the state of the whole and of its parts. Where ctx ends first, the
+// answer isn't kept: a caller that left says nothing of the parts. Neither is what was
+// found by an inspection that began before another one that has answered already.
+func (e *Engine) Health(ctx context.Context) Health {
+	inspection, attacks := e.health.begin()
+	found, attacks := e.inspect(ctx, attacks)
+	there := func(name string) bool {
+		id, isPool := strings.CutPrefix(name, poolComponent)
+		_, exists := e.Environment(runtime.EnvironmentID(id))
+		return !isPool || exists
+	}
+	return e.health.answer(inspection, found, attacks, there, ctx.Err() == nil)
+}
+
 // inspect returns the state of the parts that say it only when they are asked. One
 // without a Status isn't there. attacks are the last that are known.
-func (e *Engine) inspect(ctx context.Context, attacks *Attacks) ([]ComponentHealth, *Attacks) {
+func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]ComponentHealth, *attacks.Record) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
-	output := ComponentHealth{Name: "output"}
+	output := ComponentHealth{Name: "output", Status: HealthOK}
 	var checks sync.WaitGroup // at once: one that hangs takes no time from the others
 	checks.Go(func() { cluster.Status, cluster.Message = e.clusterHealth(ctx) })
 	checks.Go(func() {
@@ -74,14 +140,21 @@ func (e *Engine) inspect(ctx context.Context, attacks *Attacks) ([]ComponentHeal
 			store.Status, store.Message = HealthDown, err.Error()
 		}
 	})
-	stalls := false
-	checks.Go(func() { output.Status, output.Message, stalls = e.outputHealth(ctx) })
+	var fault logdir.Fault
+	checks.Go(func() { fault = e.logs.Check(ctx) })
 	checks.Wait()
+	switch {
+	case fault.Down:
+		output.Status = HealthDown
+	case fault.Message != "":
+		output.Status = HealthDegraded
+	}
+	output.Message = fault.Message
 	found := []ComponentHealth{cluster, store, output}
 
-	if !stalls { // else they would hang; what was found the last time stays
-		orphaned := ComponentHealth{Name: orphanedComponent}
-		if orphaned.Message = e.orphans.found(e.store.Fresh()); orphaned.Message != "" {
+	if !fault.Stalls { // else they would hang; what was found the last time stays
+		orphaned := ComponentHealth{Name: "orphaned output"}
+		if orphaned.Message = e.logs.Orphaned(); orphaned.Message != "" {
 			orphaned.Status = HealthDegraded
 		}
 		var attacked ComponentHealth
@@ -125,7 +198,7 @@ func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 
 // lastAttacks returns what came of the last attacks. That there were none is no
 // fault, and no part either.
-func (e *Engine) lastAttacks() (*Attacks, ComponentHealth) {
+func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
 	c := ComponentHealth{Name: "attacks"}
 	if e.attacks == nil {
 		return nil, c
@@ -168,19 +241,12 @@ func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 	return status, err
 }
 
-// setHealth notes a component's state, and since when it is so.
-func (e *Engine) setHealth(name string, status HealthStatus, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.health[name]
-	if c.Status != status {
-		c.Since = time.Now()
+// retentionFails notes that finished executions can't be collected, or with nil that they
+// can again.
+func (e *Engine) retentionFails(err error) {
+	if err != nil {
+		e.health.note("retention", HealthDegraded, "finished executions can't be collected: "+err.Error())
+		return
 	}
-	c.Name, c.Status, c.Message = name, status, message
-	e.health[name] = c
-}
-
-func (s HealthStatus) worseThan(other HealthStatus) bool {
-	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
-	return slices.Index(order, s) > slices.Index(order, other)
+	e.health.note("retention", HealthOK, "")
 }

@@ -4,22 +4,25 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/clustertest"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/test/wait"
+	"golang.org/x/sys/unix"
 )
 
 // stored returns the part of the answers to all callers that has this name.
 func (e *Engine) stored(name string) ComponentHealth {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.health[name]
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	return e.health.parts[name]
 }
 
 // TestCallerThatLeaves says nothing of the store for others.
@@ -126,17 +129,21 @@ func TestInspectionThatIsOvertaken(t *testing.T) {
 func TestHealthOfADiskThatStalls(t *testing.T) {
 	b := newBed(t)
 	b.stop()
-	last := &Attacks{Tried: 2, Held: 2}
-	b.attacks = func() (*Attacks, error) { return last, nil }
-	b.outputs.check = probe.New(func() error { return nil })
+	last := &attacks.Record{Tried: 2, Held: 2}
+	b.attacks = func() (*attacks.Record, error) { return last, nil }
+	dir := t.TempDir()
+	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
 	if h := b.Health(t.Context()); h.Attacks != last {
 		t.Errorf("%+v", h)
 	}
-	b.outputs.check.Close()
+	b.logs.Close()
 
-	release := make(chan struct{})
-	b.outputs.check = probe.New(func() error { <-release; return nil })
-	b.attacks = func() (*Attacks, error) { t.Error("a file is read"); return nil, nil }
+	fifo := filepath.Join(dir, "check") // opening it stalls until it is read
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
+	b.attacks = func() (*attacks.Record, error) { t.Error("a file is read"); return nil, nil }
 	h := b.Health(t.Context())
 	if c := b.stored("output"); c.Status != HealthDown {
 		t.Errorf("%+v", c)
@@ -144,6 +151,10 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 	if c := b.stored("attacks"); c.Status != HealthOK || h.Attacks != last {
 		t.Errorf("%+v, and %+v", c, h.Attacks)
 	}
-	close(release)
-	b.outputs.check.Close()
+	reader, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	b.logs.Close()
 }

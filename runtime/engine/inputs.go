@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -122,28 +121,3 @@ type FilesUpdated struct {
 	Deleted []string
 	Failed  []runtime.FileFailure
 }
-
-// A Health is the state of the whole and of its parts.
-type Health struct {
-	Status     HealthStatus // the worst of the components
-	Components []ComponentHealth
-	Attacks    *Attacks // what came of the last ones on this machine; nil: there were none
-}
-
-// ComponentHealth is the state of one part, since when, and why.
-type ComponentHealth struct {
-	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "attacks", "pool ID"
-	Status  HealthStatus
-	Since   time.Time
-	Message string
-}
-
-// HealthStatus is a verdict.
-type HealthStatus string
-
-// The verdicts, from good to bad.
-const (
-	HealthOK       HealthStatus = "OK"
-	HealthDegraded HealthStatus = "DEGRADED"
-	HealthDown     HealthStatus = "DOWN"
-)

@@ -41,7 +41,7 @@ func (r *Events) damage(x runtime.Execution) runtime.LossCause {
 	if x.LogBytes != nil {
 		had = *x.LogBytes
 	}
-	info, err := os.Stat(r.engine.logPath(r.id))
+	info, err := os.Stat(r.engine.logs.Path(r.id))
 	switch {
 	case had == 0:
 		return ""

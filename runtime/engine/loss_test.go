@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/descriptors"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -61,7 +62,7 @@ func TestWhatBecameOfALog(t *testing.T) {
 			b := newBed(t)
 			b.environment(t, "a", 1)
 			x := b.run(t, b.claim(t, "a").ID, "zeros", "100000")
-			if err := test.change(b.logPath(x.ID)); err != nil {
+			if err := test.change(b.logs.Path(x.ID)); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -103,12 +104,12 @@ func TestFullAtTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.Stats().OutputLost
-	b.quota.Add(limit)
+	b.logs.Quota().Add(limit)
 	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Data: []byte("lost")}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "it is lost", func() bool { return b.Stats().OutputLost > before })
-	b.quota.Add(-limit)
+	b.logs.Quota().Add(-limit)
 	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Close: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +164,11 @@ func powerCut(t *testing.T, all bool) {
 		}
 		wait.For(t, text, func() bool { return counted() == before+int64(len(text)) })
 	}
-	b.quota.Add(limit)
-	prints("lost", b.counts.outputLost.Load)
-	b.quota.Add(-limit)
-	prints("kept", b.counts.output.Load)
-	info, err := os.Stat(b.logPath(x.ID))
+	b.logs.Quota().Add(limit)
+	prints("lost", func() int64 { return b.Stats().OutputLost })
+	b.logs.Quota().Add(-limit)
+	prints("kept", func() int64 { return b.Stats().Output })
+	info, err := os.Stat(b.logs.Path(x.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func powerCut(t *testing.T, all bool) {
 	if all {
 		left, size, gone = "", 0, gone+int64(len("kept"))
 	}
-	prints("cut off", b.counts.output.Load)
+	prints("cut off", func() int64 { return b.Stats().Output })
 	wait.For(t, "the agent has forgotten it", func() bool {
 		conn, err := b.fake.Dial(t.Context(), r.ID)
 		if err != nil {
@@ -185,7 +186,7 @@ func powerCut(t *testing.T, all bool) {
 		return err == nil && len(answer.Executions) == 1 && answer.Executions[0].Held == int64(len("lost"+"kept"+"cut off"))
 	})
 	b.stop()
-	if err := os.Truncate(b.logPath(x.ID), size); err != nil {
+	if err := os.Truncate(b.logs.Path(x.ID), size); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t)
@@ -207,7 +208,7 @@ func TestLossThatEndedUnstored(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
 		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
-		s := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logPath(x.ID), b.notRestored)
+		s := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logs.Path(x.ID), b.notRestored)
 		if cause, _ := s.Execution().LossAt(2); cause != want {
 			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
 		}
@@ -271,14 +272,14 @@ func TestUnwritableForAWhile(t *testing.T) {
 		}
 	}
 	printed("before\n", false)
-	wait.For(t, "it has a log", func() bool { _, err := os.Stat(b.logPath(x.ID)); return err == nil })
-	d.Lock(t, b.logPath(x.ID))
+	wait.For(t, "it has a log", func() bool { _, err := os.Stat(b.logs.Path(x.ID)); return err == nil })
+	d.Lock(t, b.logs.Path(x.ID))
 	d.Lock(t, d.Dir)
 	printed("lost\n", false)
 	wait.For(t, "the loss is counted", func() bool { return b.Stats().OutputLost == 5 })
 	wait.For(t, "it is told", func() bool { return b.component(t, "output").Status != HealthOK })
 	d.Unlock(t, d.Dir)
-	d.Unlock(t, b.logPath(x.ID))
+	d.Unlock(t, b.logs.Path(x.ID))
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 	printed("after\n", true)
 	b.await(t, x.ID)
@@ -317,7 +318,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() }) // it can't write its end
 	fake := clustertest.NewFake()
 	b := &bed{Engine: New(fake, s, Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
-	defer b.outputs.check.Close()
+	defer b.logs.Close()
 	wait.For(t, "all is well", func() bool { return b.Health(t.Context()).Status == HealthOK })
 	d.Error(t)
 	wait.For(t, "the store is DOWN, and nothing else", func() bool { // a busy disk takes its time
@@ -344,32 +345,15 @@ func TestLogOfAnOlderServer(t *testing.T) {
 	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossDeleted}) {
 		t.Errorf("without a file: %q", causes)
 	}
-	if err := os.MkdirAll(filepath.Dir(b.logPath(x.ID)), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(b.logs.Path(x.ID)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(b.logPath(x.ID), nil, fs.FileMode(0o600)); err != nil {
+	if err := os.WriteFile(b.logs.Path(x.ID), nil, fs.FileMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossUnknown}) {
 		t.Errorf("with an empty one: %q", causes)
 	}
-}
-
-// descriptors lets the process open no file more, and then all again.
-func descriptors(t *testing.T) (none, all func()) {
-	t.Helper()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	set := func(cur uint64) {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
-			t.Error(err)
-		}
-	}
-	all = func() { set(limit.Cur) }
-	t.Cleanup(all)
-	return func() { set(0) }, all
 }
 
 // TestStartThatWaitsSaysWhy: in its log, since the API doesn't answer yet.
@@ -379,12 +363,12 @@ func TestStartThatWaitsSaysWhy(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	core, logs := observer.New(zap.WarnLevel)
 	b.host.Logger = zap.New(core)
-	none, all := descriptors(t)
+	none, all := descriptors.Limit(t)
 	none()
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		if log := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logPath(x.ID), b.notRestored).Log(); log.Next() != 2 {
+		if log := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logs.Path(x.ID), b.notRestored).Log(); log.Next() != 2 {
 			t.Errorf("%+v", log)
 		}
 	}()

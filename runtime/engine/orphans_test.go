@@ -10,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -153,7 +150,7 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 	}
 	b.stop()
 	b.loseDatabase(t)
-	bad := filepath.Join(b.outputDir(), "!!") // it comes first, and isn't a directory
+	bad := filepath.Join(b.dir, "output", "!!") // it comes first, and isn't a directory
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -163,30 +160,6 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 		c := b.component(t, "restore")
 		return c.Status == HealthDegraded && strings.Contains(c.Message, bad)
 	})
-
-	dir, there := filepath.Join(b.outputDir(), "??"), filepath.Join(t.TempDir(), "orphaned")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(filepath.Join(there, "??", "1"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"1", "2"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
-		t.Error("where one file can't be moved:", err)
-	}
-	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
-		t.Error("the other one isn't moved:", err)
-	}
-	// Neither does what can't be put back.
-	if err := os.WriteFile(filepath.Join(there, "!!"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := &orphaned{path: there}
-	if _, err := b.putAllBack(t.Context(), o); err == nil || o.files != 2 {
-		t.Errorf("%d are counted, %v", o.files, err)
-	}
 }
 
 // TestKilledWhileCollecting: the execution is deleted, its output not yet.
@@ -207,94 +180,8 @@ func TestKilledWhileCollecting(t *testing.T) {
 		}
 		return len(left) == 0
 	})
-	if _, err := os.Stat(b.logPath(x.ID)); !errors.Is(err, fs.ErrNotExist) || len(b.orphaned(t)) > 0 {
+	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, fs.ErrNotExist) || len(b.orphaned(t)) > 0 {
 		t.Errorf("what was to be removed is kept: %v, %q", err, b.orphaned(t))
 	}
 	b.wantOutput(t, kept.ID, "kept\n")
-}
-
-// TestOrphansAreBounded by how long, and how much, finished executions are kept.
-func TestOrphansAreBounded(t *testing.T) {
-	for name, test := range map[string]struct {
-		config Config
-		stays  int
-	}{
-		"time":       {Config{Keep: time.Hour}, 1},
-		"bytes":      {Config{KeepBytes: 20 << 10}, 1},
-		"few bytes":  {Config{KeepBytes: 4 << 10}, 1}, // the newest stays
-		"many bytes": {Config{KeepBytes: 1 << 20}, 2},
-		"neither":    {Config{}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, _ := keeping(t, test.config)
-			b.stop()
-			now := time.Now().UTC()
-			for _, at := range []time.Time{now, now.Add(-2 * time.Hour)} {
-				for _, shard := range []string{"aa", "bb"} {
-					dir := filepath.Join(b.dir, "output", "orphaned-"+at.Format(orphanedTime), shard)
-					err := os.MkdirAll(dir, 0o700)
-					if err == nil {
-						err = os.WriteFile(filepath.Join(dir, "log-"+shard), make([]byte, 8<<10), 0o600)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			b.start(t)
-			for range 20 { // more than there are parts to remove
-				if err := b.boundOrphans(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			wait.For(t, "what is kept no longer is removed", func() bool {
-				left, err := filepath.Glob(filepath.Join(b.dir, "output", "orphaned-*"))
-				return err == nil && len(left) == test.stays
-			})
-			if left := b.orphaned(t); len(left) != 2*test.stays {
-				t.Errorf("%q are left", left)
-			}
-			if left, _ := filepath.Glob(filepath.Join(b.dir, "output", "orphaned-"+now.Format(orphanedTime))); len(left) != 1 {
-				t.Error("the newest is gone")
-			}
-		})
-	}
-}
-
-// TestUnreadableOutputIsNotEmpty: neither is what can't be removed gone.
-func TestUnreadableOutputIsNotEmpty(t *testing.T) {
-	d := disk.New(t)
-	b, _ := keeping(t, Config{Keep: time.Hour})
-	b.stop()
-	if err := os.RemoveAll(b.outputDir()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(d.Dir, b.outputDir()); err != nil {
-		t.Fatal(err)
-	}
-	none, all := descriptors(t)
-	none()
-	if err := b.findOrphans(t.Context()); !errors.Is(err, unix.EMFILE) {
-		t.Error("nothing was found, and", err)
-	}
-	all()
-
-	dir := filepath.Join(b.outputDir(), orphanedPrefix+time.Now().UTC().Add(-2*time.Hour).Format(orphanedTime))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	d.Lock(t, dir)
-	if err := b.findOrphans(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.boundOrphans(); !errors.Is(err, unix.EPERM) {
-		t.Error("it was removed:", err)
-	}
-	d.Unlock(t, dir)
-	if err := b.boundOrphans(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is forgotten, and there:", err)
-	}
 }

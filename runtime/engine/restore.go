@@ -32,14 +32,12 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	if err := e.findOrphans(ctx); err != nil {
+	if err := e.logs.PutBack(ctx); err != nil {
 		e.notRestored("orphaned output: %v", err)
 	}
-	kept, err := e.store.FinishedBytes(ctx)
-	if err != nil {
+	if err := e.logs.Count(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	e.quota.Add(kept)
 
 	e.mu.Lock()
 	known := map[runtime.EnvironmentID][]runtime.Runner{}
@@ -84,7 +82,12 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	close(e.restored)
-	if err := e.background(e.moveOrphans); err != nil {
+	err = e.background(func(ctx context.Context) {
+		if err := e.logs.MoveOrphans(ctx); err != nil {
+			e.notRestored("%v", err)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	return e.background(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
@@ -101,7 +104,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.host.Resume(ctx, u, runner, e.logPath(u.Execution.ID), e.notRestored)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Path(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}

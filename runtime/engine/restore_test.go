@@ -409,7 +409,7 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := b.logPath(x.ID)
+	log := b.logs.Path(x.ID)
 	b.stop()
 	db := b.database(t)
 	if _, err := db.Exec(`UPDATE executions SET value = x'7b' WHERE id = ?`, y.ID); err != nil {
@@ -463,7 +463,7 @@ func TestLogCutBehindAReader(t *testing.T) {
 		cursor = next
 		return err == nil && len(chunks) > 0
 	})
-	log := b.logPath(x.ID)
+	log := b.logs.Path(x.ID)
 	b.stop()
 	if err := b.fake.Remove(t.Context(), r.ID); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,6 @@ const (
 	maxLabels         = 32
 	maxLabelBytes     = 256
 	maxKeyBytes       = 255
-	spentKeyLife      = 24 * time.Hour
 )
 
 // Runners returns those that aren't gone, sorted by id, which is by age: the
@@ -200,7 +199,7 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	}
 	now := time.Now()
 	err := e.store.PutSpentKey(ctx, store.SpentKey{
-		Key: r.Claim.Key, Input: r.Claim.Input, Runner: r.ID, Expires: now.Add(spentKeyLife),
+		Key: r.Claim.Key, Input: r.Claim.Input, Runner: r.ID, Expires: now.Add(store.SpentKeyLife),
 	}, now)
 	if err != nil {
 		return err

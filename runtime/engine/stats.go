@@ -49,10 +49,11 @@ func (e *Engine) Stats() Stats {
 	c := e.counts
 	s := Stats{
 		Claims: map[runtime.EnvironmentID]ClaimStats{"": c.strange.read()}, Pools: e.poolStats(),
-		Started: c.started.Load(), Resumed: c.resumed.Load(), Finished: loadAll(c.finished), Collected: c.collected.Load(), Starting: c.starting.Read(),
-		Output: c.output.Load(), OutputLost: c.outputLost.Load(), Watchers: loadAll(c.watchers), Skipped: len(e.skipped()),
+		Started: c.started.Load(), Resumed: c.resumed.Load(), Finished: loadAll(c.finished), Starting: c.starting.Read(),
+		Watchers: loadAll(c.watchers), Skipped: len(e.skipped()),
 	}
-	s.Kept, s.KeepLimit = e.quota.Used()
+	logs := e.logs.Figures()
+	s.Collected, s.Output, s.OutputLost, s.Kept, s.KeepLimit = logs.Collected, logs.Written, logs.Lost, logs.Kept, logs.Limit
 	for id, of := range c.claims.Range {
 		s.Claims[id.(runtime.EnvironmentID)] = of.(*claimCounts).read()
 	}

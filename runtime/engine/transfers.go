@@ -163,7 +163,7 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 		x = s.Execution()
 		content, err = s.Log().Content(ctx, stream)
 	} else {
-		content, err = output.OpenContent(ctx, e.logPath(id), stream)
+		content, err = output.OpenContent(ctx, e.logs.Path(id), stream)
 	}
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func TestOutputTellsWhatIsLost(t *testing.T) {
 	if text, lost := read(); text != "hello\n" || lost != 0 {
 		t.Errorf("%q, %d lost", text, lost)
 	}
-	if err := os.Remove(b.logPath(x.ID)); err != nil {
+	if err := os.Remove(b.logs.Path(x.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if text, lost := read(); text != "" || lost != 6 {

@@ -51,6 +51,12 @@ type terminal struct {
 // are not bounded by what a program may print.
 const MaxSizes = 100_000
 
+// FlushBytes is how much output a log's writer has written at once.
+const FlushBytes = 64 << 10
+
+// Unreadable ends the names of files that were to be logs and can't be recovered.
+const Unreadable = ".unreadable"
+
 // New returns the log of a new execution. Its file is made with the first
 // record: one that prints nothing costs none.
 func New(path string) *Log {

@@ -15,9 +15,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// FlushBytes is how much output is written at once.
-const FlushBytes = 64 << 10
-
 // A record is what is kept of an execution: its output in the log, the times of what
 // happened, and what was lost. One goroutine at a time has it, as Session.change says.
 type record struct {
@@ -85,7 +82,7 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 	}
 	r.received = record.End()
 	r.unwritten += int64(len(record.Data))
-	if !stream.Buffered() || r.log.Pending() >= FlushBytes {
+	if !stream.Buffered() || r.log.Pending() >= output.FlushBytes {
 		r.flush(ctx, stream)
 	}
 }

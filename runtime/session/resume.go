@@ -107,9 +107,6 @@ func (r *record) recall() {
 	}
 }
 
-// Unreadable ends the names of logs that could not be recovered.
-const Unreadable = ".unreadable"
-
 // recoverLog recovers an execution's log, or puts it aside, for a person to look at, and
 // returns a new one.
 func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, path string, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
@@ -127,7 +124,7 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, path stri
 	case ctx.Err() != nil: // the server is stopping: the log is of no use
 		return output.New(path), false
 	}
-	aside := os.Rename(path, path+Unreadable)
+	aside := os.Rename(path, path+output.Unreadable)
 	skipped("output of execution %s, which is now lost: %v", id, errors.Join(err, aside))
 	return output.New(path), true
 }

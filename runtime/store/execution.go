@@ -198,6 +198,9 @@ func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge 
 	return seen, last, typed(rows.Err(), "list executions")
 }
 
+// SpentKeyLife is how long the key stays spent of what is gone.
+const SpentKeyLife = 24 * time.Hour
+
 // A SpentKey is the idempotency key of a claim whose runner is gone.
 type SpentKey struct {
 	Key     string

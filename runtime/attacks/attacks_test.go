@@ -1,4 +1,4 @@
-package engine
+package attacks
 
 import (
 	"os"
@@ -10,23 +10,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestAttacksAreStored: links that the data directory's owner planted lead root
+// TestRecordsAreStored: links that the data directory's owner planted lead root
 // nowhere, and a report replaces that of its own tier only.
-func TestAttacksAreStored(t *testing.T) {
+func TestRecordsAreStored(t *testing.T) {
 	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := attacksFile(data, runtime.IsolationNamespaces)
+	at := file(data, runtime.IsolationNamespaces)
 	for _, link := range []string{at, at + ".new", filepath.Join(data, "attacks.json.new")} {
 		if err := os.Symlink(victim, link); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	failed := Attacks{At: now, Isolation: runtime.IsolationNamespaces, Tried: 2, Held: 1, Failed: []string{"other"}}
-	clean := Attacks{At: now.Add(time.Hour), Isolation: runtime.IsolationGVisor, Tried: 1, Held: 1}
-	for _, report := range []Attacks{failed, clean} {
+	failed := Record{At: now, Isolation: runtime.IsolationNamespaces, Tried: 2, Held: 1, Failed: []string{"other"}}
+	clean := Record{At: now.Add(time.Hour), Isolation: runtime.IsolationGVisor, Tried: 1, Held: 1}
+	for _, report := range []Record{failed, clean} {
 		if err := report.Store(data); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestAttacksAreStored(t *testing.T) {
 	if info, err := os.Lstat(at); err != nil || info.Mode() != 0o644 {
 		t.Errorf("the report is %v, %v", info, err)
 	}
-	last, err := LastAttacks(data)
+	last, err := Last(data)
 	if err != nil || last == nil || last.Isolation != runtime.IsolationNamespaces || !slices.Equal(last.Failed, []string{"other"}) {
 		t.Errorf("with one tier not held and the other held later, it comes to %+v, %v", last, err)
 	}
@@ -45,7 +45,7 @@ func TestAttacksAreStored(t *testing.T) {
 	if err := failed.Store(data); err != nil {
 		t.Fatal(err)
 	}
-	if last, err := LastAttacks(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
+	if last, err := Last(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
 		t.Errorf("with both held, it comes to %+v, %v, not the last", last, err)
 	}
 	if entries, err := os.ReadDir(data); err != nil || len(entries) != 4 {

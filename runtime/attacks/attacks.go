@@ -1,4 +1,6 @@
-package engine
+// Package attacks keeps the record of the last attacks that were carried out on this machine.
+// The doctor writes it, and the server reads it.
+package attacks
 
 import (
 	"encoding/json"
@@ -15,9 +17,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Attacks records what came of carrying out the corpus of attacks. Its file in the data
-// directory is written by the doctor and read by the server.
-type Attacks struct {
+// A Record is what came of carrying out the corpus of attacks. It is a file in the data
+// directory.
+type Record struct {
 	At        time.Time         `json:"at"`
 	Version   string            `json:"version"` // of the server that was attacked
 	Isolation runtime.Isolation `json:"tier"`
@@ -27,42 +29,42 @@ type Attacks struct {
 }
 
 // failed reports whether not all were held off, or none was tried.
-func (a *Attacks) failed() bool { return a.Tried == 0 || a.Held < a.Tried }
+func (r *Record) failed() bool { return r.Tried == 0 || r.Held < r.Tried }
 
-// attacksFile is where the last record of a tier is kept, in the data directory.
-func attacksFile(data string, tier runtime.Isolation) string {
+// file is where the last record of a tier is kept, in the data directory.
+func file(data string, tier runtime.Isolation) string {
 	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
 }
 
 // Store writes the record into a data directory. The directory's owner, who may be less
 // than root, can't have it written elsewhere: a link that is in its place is replaced.
-func (a *Attacks) Store(data string) error {
-	text, err := json.Marshal(a)
+func (r *Record) Store(data string) error {
+	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	const mode = 0o644 // the server may be another user
-	return renameio.WriteFile(attacksFile(data, a.Isolation), text, mode, renameio.WithTempDir(data), renameio.WithStaticPermissions(mode))
+	return renameio.WriteFile(file(data, r.Isolation), text, mode, renameio.WithTempDir(data), renameio.WithStaticPermissions(mode))
 }
 
-// LastAttacks returns the record of the tier where not all was held off, else of the one
+// Last returns the record of the tier where not all was held off, else of the one
 // that was attacked last; nil if there is none.
-func LastAttacks(data string) (*Attacks, error) {
-	var last *Attacks
+func Last(data string) (*Record, error) {
+	var last *Record
 	for _, tier := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationGVisor} {
-		text, err := os.ReadFile(attacksFile(data, tier))
+		text, err := os.ReadFile(file(data, tier))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		attacks := &Attacks{}
+		record := &Record{}
 		if err == nil {
-			err = json.Unmarshal(text, attacks)
+			err = json.Unmarshal(text, record)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the report of the last attacks: %w", err)
 		}
-		if last == nil || attacks.failed() && !last.failed() || attacks.failed() == last.failed() && attacks.At.After(last.At) {
-			last = attacks
+		if last == nil || record.failed() && !last.failed() || record.failed() == last.failed() && record.At.After(last.At) {
+			last = record
 		}
 	}
 	return last, nil

@@ -1,4 +1,4 @@
-package engine
+package logdir
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/runtime/output"
 )
 
 // Orphaned output is that of executions which the database doesn't know: it was
@@ -27,15 +27,14 @@ import (
 // Decision 35 says why.
 
 const (
-	orphanedComponent = "orphaned output"
-	orphanedPrefix    = "orphaned-"
-	orphanedTime      = "20060102T150405Z"
+	orphanedPrefix = "orphaned-"
+	orphanedTime   = "20060102T150405Z"
 )
 
 // boundOrphans removes a part of what is kept no longer.
-func (e *Engine) boundOrphans() error {
-	_, most := e.quota.Used()
-	o := e.orphans.outdated(e.keep, most)
+func (d *Dir) boundOrphans() error {
+	_, most := d.quota.Used()
+	o := d.orphans.outdated(d.keep, most)
 	if o == nil {
 		return nil
 	}
@@ -49,7 +48,7 @@ func (e *Engine) boundOrphans() error {
 	if err := os.RemoveAll(o.path); err != nil {
 		return err
 	}
-	e.orphans.drop(o)
+	d.orphans.drop(o)
 	return nil
 }
 
@@ -74,10 +73,11 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 	return all, nil
 }
 
-// findOrphans finds what earlier starts have moved away, and puts back what the
-// database knows again. One directory's error doesn't keep it from the others.
-func (e *Engine) findOrphans(ctx context.Context) error {
-	paths, err := namesIn(e.outputDir(), func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
+// PutBack finds what earlier starts have moved away, and puts back what the database
+// knows again. It comes first, and once. One directory's error doesn't keep it from the
+// others.
+func (d *Dir) PutBack(ctx context.Context) error {
+	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
 	failed := []error{err}
 	for _, path := range paths {
 		at, err := time.Parse(orphanedTime, strings.TrimPrefix(filepath.Base(path), orphanedPrefix))
@@ -85,15 +85,15 @@ func (e *Engine) findOrphans(ctx context.Context) error {
 			continue // it isn't ours
 		}
 		o := &orphaned{path: path, at: at}
-		back, err := e.putAllBack(ctx, o)
+		back, err := d.putAllBack(ctx, o)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
 		}
 		if back > 0 {
-			e.logger.Info("output of executions that the database knows again was put back", zap.Int("executions", back), zap.String("from", path))
+			d.logger.Info("output of executions that the database knows again was put back", zap.Int("executions", back), zap.String("from", path))
 		}
 		if os.Remove(path) != nil { // it isn't empty
-			e.orphans.add(o)
+			d.orphans.add(o)
 		}
 	}
 	return errors.Join(failed...)
@@ -101,18 +101,18 @@ func (e *Engine) findOrphans(ctx context.Context) error {
 
 // putAllBack puts back what the database knows of o, and counts the rest. It returns
 // the first error.
-func (e *Engine) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
+func (d *Dir) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
 	dirs, err := shards(o.path)
 	for _, dir := range dirs {
-		n, failed := e.putBack(ctx, o, dir)
+		n, failed := d.putBack(ctx, o, dir)
 		back, err = back+n, cmp.Or(err, failed)
 	}
 	return back, err
 }
 
 // putBack puts back what the database knows of one directory, and counts the rest.
-func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int, err error) {
-	unknown, files, err := e.unknownIn(ctx, dir)
+func (d *Dir) putBack(ctx context.Context, o *orphaned, dir string) (back int, err error) {
+	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +122,7 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 			o.count(bytesOf(file))
 			continue
 		}
-		to := e.logPath(runtime.ExecutionID(file.Name()))
+		to := d.Path(runtime.ExecutionID(file.Name()))
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return back, err
 		}
@@ -141,20 +141,20 @@ func (e *Engine) putBack(ctx context.Context, o *orphaned, dir string) (back int
 
 // unknownIn returns the files in a directory, and the names of those that are of no
 // execution that the database knows.
-func (e *Engine) unknownIn(ctx context.Context, dir string) (unknown map[string]bool, files []fs.DirEntry, err error) {
+func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]bool, files []fs.DirEntry, err error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	var ids []runtime.ExecutionID
 	for _, file := range all {
-		if strings.HasSuffix(file.Name(), session.Unreadable) || !utf8.ValidString(file.Name()) {
+		if strings.HasSuffix(file.Name(), output.Unreadable) || !utf8.ValidString(file.Name()) {
 			continue // that a person looks at, or of nobody's making
 		}
 		files = append(files, file)
 		ids = append(ids, runtime.ExecutionID(file.Name()))
 	}
-	found, err := e.store.Unknown(ctx, ids)
+	found, err := d.store.Unknown(ctx, ids)
 	unknown = make(map[string]bool, len(found))
 	for _, id := range found {
 		unknown[string(id)] = true
@@ -167,36 +167,41 @@ func rename(from, to string) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 }
 
-// moveOrphans moves away the output that no execution is known of. An execution is
+// MoveOrphans moves away the output that no execution is known of. An execution is
 // stored before its output is, so what is being made isn't mistaken for it. Each file
-// is moved at once or not at all, so a server that is killed meanwhile loses none.
-func (e *Engine) moveOrphans(ctx context.Context) {
-	dirs, err := shards(e.outputDir())
+// is moved at once or not at all, so a server that is killed meanwhile loses none. What
+// can't be moved stays where it is until the next start, and is the error.
+func (d *Dir) MoveOrphans(ctx context.Context) error {
+	dirs, err := shards(d.path)
 	failed := []error{err}
 	var o *orphaned
 	for _, dir := range dirs {
-		o, err = e.moveUnknown(ctx, o, dir)
+		o, err = d.moveUnknown(ctx, o, dir)
 		failed = append(failed, err)
 	}
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
-	if len(failed) > 0 && ctx.Err() == nil {
-		e.notRestored("output of unknown executions can't be moved away and stays where it is until the next start; errors: %d; the first: %v", len(failed), failed[0])
+	if found := d.Orphaned(); found != "" {
+		d.logger.Error(found)
 	}
-	if found := e.orphans.found(e.store.Fresh()); found != "" {
-		e.logger.Error(found)
+	if len(failed) == 0 || ctx.Err() != nil {
+		return nil
 	}
+	return fmt.Errorf("output of unknown executions can't be moved away and stays where it is until the next start; errors: %d; the first: %w", len(failed), failed[0])
 }
+
+// Orphaned tells what is kept that no execution is known of; "": nothing.
+func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new one. One
 // file's error doesn't keep it from the others; it returns the first.
-func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
-	unknown, files, err := e.unknownIn(ctx, dir)
+func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
+	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil || len(unknown) == 0 {
 		return o, err
 	}
 	if o == nil {
 		now := time.Now().UTC()
-		o = e.orphans.add(&orphaned{path: filepath.Join(e.outputDir(), orphanedPrefix+now.Format(orphanedTime)), at: now})
+		o = d.orphans.add(&orphaned{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
 	}
 	to := filepath.Join(o.path, filepath.Base(dir))
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -212,7 +217,7 @@ func (e *Engine) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orp
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // collected meanwhile
 		case err == nil:
-			e.orphans.grow(o, bytes)
+			d.orphans.grow(o, bytes)
 		case failed == nil:
 			failed = fmt.Errorf("move %s: %w", from, err)
 		}

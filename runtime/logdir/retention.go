@@ -1,4 +1,4 @@
-package engine
+package logdir
 
 import (
 	"context"
@@ -25,40 +25,36 @@ type roomRequest struct {
 	done  chan struct{} // closed when there is, or when nothing is left to collect
 }
 
-// collect keeps what is finished within its bounds, oldest first, until ctx
-// ends. Each tick's work is bounded, and so is that for a request.
-func (e *Engine) collect(ctx context.Context) {
-	select {
-	case <-e.restored:
-	case <-ctx.Done():
-		return
-	}
-	e.sweepFailed(ctx, e.removeLogs(ctx))
+// Collect keeps what is finished within its bounds, oldest first, until ctx
+// ends. Each tick's work is bounded, and so is that for a request. It is called once,
+// after Restore.
+func (d *Dir) Collect(ctx context.Context) {
+	d.sweepFailed(ctx, d.removeLogs(ctx))
 	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-e.room:
-			e.sweepFailed(ctx, e.sweep(ctx, r.bytes))
+		case r := <-d.room:
+			d.sweepFailed(ctx, d.sweep(ctx, r.bytes))
 			close(r.done)
 		case <-tick.C:
-			e.sweepFailed(ctx, errors.Join(e.sweep(ctx, 0), e.boundOrphans()))
+			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans()))
 		}
 	}
 }
 
 // MakeRoom has room for n bytes of output made, where there isn't any: as far
 // as finished executions can make it.
-func (e *Engine) MakeRoom(ctx context.Context, n int64) {
-	n += e.quota.Reserve()
-	if e.quota.Over(n) <= 0 {
+func (d *Dir) MakeRoom(ctx context.Context, n int64) {
+	n += d.quota.Reserve()
+	if d.quota.Over(n) <= 0 {
 		return
 	}
 	r := roomRequest{bytes: n + collectAhead, done: make(chan struct{})}
 	select {
-	case e.room <- r:
+	case d.room <- r:
 	case <-ctx.Done():
 		return
 	}
@@ -67,74 +63,74 @@ func (e *Engine) MakeRoom(ctx context.Context, n int64) {
 
 // sweep collects what is too old, and what stands in the way of n bytes more. It
 // collects nothing more while much of what it collected can't be removed.
-func (e *Engine) sweep(ctx context.Context, n int64) error {
-	err := e.removeLogs(ctx)
-	if len(e.unremoved) >= collectBatch || e.keep == 0 && e.quota == nil {
+func (d *Dir) sweep(ctx context.Context, n int64) error {
+	err := d.removeLogs(ctx)
+	if len(d.unremoved) >= collectBatch || d.keep == 0 && d.quota == nil {
 		return err
 	}
 	for range collectMost {
-		oldest, err := e.store.Oldest(ctx, collectBatch)
+		oldest, err := d.store.Oldest(ctx, collectBatch)
 		if err != nil {
 			return err
 		}
 		var old []store.Finished
-		over := e.quota.Over(n)
+		over := d.quota.Over(n)
 		for _, f := range oldest {
-			if over <= 0 && (e.keep == 0 || time.Since(f.At) < e.keep) {
+			if over <= 0 && (d.keep == 0 || time.Since(f.At) < d.keep) {
 				break
 			}
 			over -= f.Bytes
 			old = append(old, f)
 		}
-		if err := e.forget(ctx, old); err != nil || len(old) < collectBatch {
+		if err := d.forget(ctx, old); err != nil || len(old) < collectBatch {
 			return err
 		}
 	}
 	return nil
 }
 
-// sweepFailed notes in Health how a sweep went.
-func (e *Engine) sweepFailed(ctx context.Context, err error) {
+// sweepFailed tells how a sweep went.
+func (d *Dir) sweepFailed(ctx context.Context, err error) {
 	switch {
 	case err != nil && ctx.Err() == nil:
-		e.sweepFailing = true
-		e.setHealth("retention", HealthDegraded, "finished executions can't be collected: "+err.Error())
-	case err == nil && e.sweepFailing:
-		e.sweepFailing = false
-		e.setHealth("retention", HealthOK, "")
+		d.failed = true
+		d.failing(err)
+	case err == nil && d.failed:
+		d.failed = false
+		d.failing(nil)
 	}
 }
 
 // forget deletes executions and then their output: a reader that still has one
 // gets the rest as lost. If the server is killed first, the next start removes it.
-func (e *Engine) forget(ctx context.Context, old []store.Finished) error {
+func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	ids := make([]runtime.ExecutionID, len(old))
 	for i, f := range old {
 		ids[i] = f.ID
 	}
-	if err := e.store.DeleteExecutions(ctx, ids, time.Now().Add(spentKeyLife)); err != nil {
+	if err := d.store.DeleteExecutions(ctx, ids, time.Now().Add(store.SpentKeyLife)); err != nil {
 		return err
 	}
-	e.counts.collected.Add(int64(len(old)))
+	d.counts.collected.Add(int64(len(old)))
 	for _, f := range old {
-		e.unremoved[f.ID] = f.Bytes
+		d.unremoved[f.ID] = f.Bytes
 	}
-	return e.removeLogs(ctx)
+	return d.removeLogs(ctx)
 }
 
 // listRemovals learns, once, which output an earlier server didn't come to remove.
-func (e *Engine) listRemovals(ctx context.Context) error {
-	if e.listed {
+func (d *Dir) listRemovals(ctx context.Context) error {
+	if d.listed {
 		return nil
 	}
-	ids, err := e.store.Removals(ctx)
+	ids, err := d.store.Removals(ctx)
 	if err != nil {
 		return err
 	}
-	e.listed = true
+	d.listed = true
 	for _, id := range ids {
-		if _, ours := e.unremoved[id]; !ours {
-			e.unremoved[id] = 0 // the quota counts only what the store knows
+		if _, ours := d.unremoved[id]; !ours {
+			d.unremoved[id] = 0 // the quota counts only what the store knows
 		}
 	}
 	return nil
@@ -143,27 +139,27 @@ func (e *Engine) listRemovals(ctx context.Context) error {
 // removeLogs removes the output of executions that were deleted, also by an earlier
 // server. The quota counts what can't be removed. The next call tries it again, and
 // so does the next start.
-func (e *Engine) removeLogs(ctx context.Context) error {
-	unlisted := e.listRemovals(ctx)
+func (d *Dir) removeLogs(ctx context.Context) error {
+	unlisted := d.listRemovals(ctx)
 	var removed []runtime.ExecutionID
 	var failed error
-	for id, bytes := range e.unremoved {
-		if err := os.Remove(e.logPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for id, bytes := range d.unremoved {
+		if err := os.Remove(d.Path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = err
 			continue
 		}
-		e.quota.Add(-bytes)
-		e.unremoved[id] = 0
+		d.quota.Add(-bytes)
+		d.unremoved[id] = 0
 		removed = append(removed, id)
 	}
-	if err := e.store.Removed(ctx, removed); err != nil {
+	if err := d.store.Removed(ctx, removed); err != nil {
 		return errors.Join(unlisted, failed, err)
 	}
 	for _, id := range removed {
-		delete(e.unremoved, id)
+		delete(d.unremoved, id)
 	}
 	if failed != nil {
-		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(e.unremoved), errors.Join(failed, unlisted))
+		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(d.unremoved), errors.Join(failed, unlisted))
 	}
 	return unlisted
 }

@@ -1,0 +1,183 @@
+package logdir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/descriptors"
+	"github.com/rockpool/rockpool/test/disk"
+	"github.com/rockpool/rockpool/test/wait"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open returns a directory of logs beside a new store.
+func open(t *testing.T, path string, o Options) *Dir {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Store, o.Logger = s, zap.NewNop()
+	d := New(path, o)
+	t.Cleanup(func() {
+		d.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// write writes a file and makes its directory.
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finished adds an execution that has ended to the store.
+func finished(t *testing.T, d *Dir) runtime.ExecutionID {
+	t.Helper()
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	if _, _, err := d.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Now()
+	if _, err := d.store.FinishExecution(t.Context(), x, 0); err != nil {
+		t.Fatal(err)
+	}
+	return x.ID
+}
+
+// TestRemovalsThatCannotBeListed at the start are listed, and carried out, later.
+func TestRemovalsThatCannotBeListed(t *testing.T) {
+	var failing atomic.Bool
+	d := open(t, t.TempDir(), Options{Failing: func(err error) { failing.Store(err != nil) }})
+	id := finished(t, d)
+	write(t, d.Path(id), []byte("x"))
+	if err := d.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{id}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	none, all := descriptors.Limit(t)
+	none()
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { d.Collect(ctx) })
+	defer group.Wait()
+	defer cancel()
+	wait.For(t, "it is told", failing.Load)
+	all()
+	wait.For(t, "all is well", func() bool { return !failing.Load() })
+	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("its output is there:", err)
+	}
+	if left, err := d.store.Removals(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+}
+
+// TestOneFileKeepsNoOther where it is.
+func TestOneFileKeepsNoOther(t *testing.T) {
+	d := open(t, t.TempDir(), Options{})
+	dir, there := filepath.Join(d.path, "??"), filepath.Join(t.TempDir(), "orphaned")
+	write(t, filepath.Join(there, "??", "1", "in the way"), nil)
+	for _, name := range []string{"1", "2"} {
+		write(t, filepath.Join(dir, name), nil)
+	}
+	if _, err := d.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+		t.Error("where one file can't be moved:", err)
+	}
+	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
+		t.Error("the other one isn't moved:", err)
+	}
+	// Neither does what can't be put back.
+	write(t, filepath.Join(there, "!!"), nil)
+	o := &orphaned{path: there}
+	if _, err := d.putAllBack(t.Context(), o); err == nil || o.files != 2 {
+		t.Errorf("%d are counted, %v", o.files, err)
+	}
+}
+
+// TestOrphansAreBounded by how long, and how much, finished executions are kept.
+func TestOrphansAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		options Options
+		stays   int
+	}{
+		"time":       {Options{Keep: time.Hour}, 1},
+		"bytes":      {Options{KeepBytes: 20 << 10}, 1},
+		"few bytes":  {Options{KeepBytes: 4 << 10}, 1}, // the newest stays
+		"many bytes": {Options{KeepBytes: 1 << 20}, 2},
+		"neither":    {Options{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, t.TempDir(), test.options)
+			now := time.Now().UTC()
+			for _, at := range []time.Time{now, now.Add(-2 * time.Hour)} {
+				for _, shard := range []string{"aa", "bb"} {
+					write(t, filepath.Join(d.path, orphanedPrefix+at.Format(orphanedTime), shard, "log-"+shard), make([]byte, 8<<10))
+				}
+			}
+			if err := d.PutBack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 { // more than there are parts to remove
+				if err := d.boundOrphans(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			left, err := filepath.Glob(filepath.Join(d.path, "orphaned-*"))
+			if err != nil || len(left) != test.stays || filepath.Base(left[len(left)-1]) != orphanedPrefix+now.Format(orphanedTime) {
+				t.Errorf("%q are left, %v", left, err)
+			}
+			if logs, _ := filepath.Glob(filepath.Join(d.path, "orphaned-*", "??", "*")); len(logs) != 2*test.stays {
+				t.Errorf("%q are left", logs)
+			}
+		})
+	}
+}
+
+// TestUnreadableOutputIsNotEmpty: neither is what can't be removed gone.
+func TestUnreadableOutputIsNotEmpty(t *testing.T) {
+	disk := disk.New(t)
+	d := open(t, disk.Dir, Options{Keep: time.Hour})
+	none, all := descriptors.Limit(t)
+	none()
+	if err := d.PutBack(t.Context()); !errors.Is(err, unix.EMFILE) {
+		t.Error("nothing was found, and", err)
+	}
+	all()
+
+	dir := filepath.Join(d.path, orphanedPrefix+time.Now().UTC().Add(-2*time.Hour).Format(orphanedTime))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk.Lock(t, dir)
+	if err := d.PutBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.boundOrphans(); !errors.Is(err, unix.EPERM) {
+		t.Error("it was removed:", err)
+	}
+	disk.Unlock(t, dir)
+	if err := d.boundOrphans(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("it is forgotten, and there:", err)
+	}
+}
