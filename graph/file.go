@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 // workspace is where paths of runners begin.
@@ -71,12 +71,12 @@ func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file tr
 	return generated.UploadFilePayload{File: written}, err
 }
 
-func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput) (engine.FilesUpdated, error) {
+func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput) (files.Updated, error) {
 	writes, err := fileWrites("write", in.Write)
 	if err != nil {
-		return engine.FilesUpdated{}, err
+		return files.Updated{}, err
 	}
-	return r.engine.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, writes)
+	return r.engine.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, "write", writes)
 }
 
 // fileWrites converts files, and returns INVALID_INPUT below field for one that

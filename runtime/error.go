@@ -96,3 +96,6 @@ func CodeOf(err error) Code {
 	}
 	return CodeInternal
 }
+
+// Gone returns the error of a runner that isn't there.
+func Gone(id RunnerID) error { return Errorf(CodeRunnerGone, "runner %q isn't there (any more)", id) }

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -608,7 +609,7 @@ type MutationResolver interface {
 	ClaimRunner(ctx context.Context, input ClaimRunnerInput) (ClaimRunnerPayload, error)
 	RenewRunner(ctx context.Context, id string) (RenewRunnerPayload, error)
 	ReleaseRunner(ctx context.Context, id string) (ReleaseRunnerPayload, error)
-	UpdateFiles(ctx context.Context, input UpdateFilesInput) (engine.FilesUpdated, error)
+	UpdateFiles(ctx context.Context, input UpdateFilesInput) (files.Updated, error)
 	UploadFile(ctx context.Context, runnerID string, path string, file transport.Upload, mode *string) (UploadFilePayload, error)
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
@@ -10656,8 +10657,8 @@ func (ec *executionContext) _Mutation_updateFiles(ctx context.Context, field gra
 			return ec.Resolvers.Mutation().UpdateFiles(ctx, fc.Args["input"].(UpdateFilesInput))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.FilesUpdated) graphql.Marshaler {
-			return ec.marshalNUpdateFilesPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐFilesUpdated(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v files.Updated) graphql.Marshaler {
+			return ec.marshalNUpdateFilesPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋfilesᚐUpdated(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13780,7 +13781,7 @@ func (ec *executionContext) fieldContext_TaskEvent_message(_ context.Context, fi
 	return graphql.NewScalarFieldContext("TaskEvent", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UpdateFilesPayload_written(ctx context.Context, field graphql.CollectedField, obj *engine.FilesUpdated) (ret graphql.Marshaler) {
+func (ec *executionContext) _UpdateFilesPayload_written(ctx context.Context, field graphql.CollectedField, obj *files.Updated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13803,7 +13804,7 @@ func (ec *executionContext) fieldContext_UpdateFilesPayload_written(_ context.Co
 	return graphql.NewScalarFieldContext("UpdateFilesPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UpdateFilesPayload_deleted(ctx context.Context, field graphql.CollectedField, obj *engine.FilesUpdated) (ret graphql.Marshaler) {
+func (ec *executionContext) _UpdateFilesPayload_deleted(ctx context.Context, field graphql.CollectedField, obj *files.Updated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13826,7 +13827,7 @@ func (ec *executionContext) fieldContext_UpdateFilesPayload_deleted(_ context.Co
 	return graphql.NewScalarFieldContext("UpdateFilesPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UpdateFilesPayload_failed(ctx context.Context, field graphql.CollectedField, obj *engine.FilesUpdated) (ret graphql.Marshaler) {
+func (ec *executionContext) _UpdateFilesPayload_failed(ctx context.Context, field graphql.CollectedField, obj *files.Updated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -21129,7 +21130,7 @@ func (ec *executionContext) _TaskEvent(ctx context.Context, sel ast.SelectionSet
 
 var updateFilesPayloadImplementors = []string{"UpdateFilesPayload"}
 
-func (ec *executionContext) _UpdateFilesPayload(ctx context.Context, sel ast.SelectionSet, obj *engine.FilesUpdated) graphql.Marshaler {
+func (ec *executionContext) _UpdateFilesPayload(ctx context.Context, sel ast.SelectionSet, obj *files.Updated) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, updateFilesPayloadImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -23056,7 +23057,7 @@ func (ec *executionContext) unmarshalNUpdateFilesInput2githubᚗcomᚋrockpool�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNUpdateFilesPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐFilesUpdated(ctx context.Context, sel ast.SelectionSet, v engine.FilesUpdated) graphql.Marshaler {
+func (ec *executionContext) marshalNUpdateFilesPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋfilesᚐUpdated(ctx context.Context, sel ast.SelectionSet, v files.Updated) graphql.Marshaler {
 	return ec._UpdateFilesPayload(ctx, sel, &v)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/session"
@@ -38,6 +39,8 @@ type Config struct {
 
 // An Engine serves environments, runners and executions.
 type Engine struct {
+	*files.Access
+
 	cluster  runtime.Cluster
 	store    *store.Store
 	logger   *zap.Logger
@@ -50,7 +53,6 @@ type Engine struct {
 	counts   *counts
 	host     session.Host // of all sessions
 
-	listings chan struct{} // holds a token for each list of files under way
 	changing chan struct{} // holds a token while an environment is changed
 
 	health     healthBook
@@ -79,7 +81,6 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		attacks:      config.Attacks,
 		runnerFeed:   runnerFeed{watchers: map[*runnerWatcher]bool{}},
 		changing:     make(chan struct{}, 1),
-		listings:     make(chan struct{}, maxListings),
 		jobs:         make(chan func(context.Context)),
 		restored:     make(chan struct{}),
 		stopped:      make(chan struct{}),
@@ -93,6 +94,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		flights:      map[string]*flight{},
 		health:       healthBook{parts: map[string]ComponentHealth{}},
 	}
+	e.Access = files.New(e)
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})

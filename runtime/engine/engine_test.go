@@ -20,7 +20,7 @@ func TestWholePath(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
+	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, "write", []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
 		t.Fatal(err)
 	}
 	if f, found, err := b.File(t.Context(), r.ID, "x"); err != nil || !found || f.Size != 4 {
@@ -465,9 +465,9 @@ func TestBadInput(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
-	_, err = b.UpdateFiles(t.Context(), r.ID, []string{"a", ""}, nil)
+	_, err = b.UpdateFiles(t.Context(), r.ID, []string{"a", ""}, "write", nil)
 	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
-	_, err = b.UpdateFiles(t.Context(), r.ID, nil, []runtime.FileWrite{{Path: "x\x00"}})
+	_, err = b.UpdateFiles(t.Context(), r.ID, nil, "write", []runtime.FileWrite{{Path: "x\x00"}})
 	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
 	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	if err := validateUpdate("files", nil, in.Files); err != nil {
+	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
 		return runtime.Execution{}, err
 	}
 	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
@@ -114,7 +115,7 @@ func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Clai
 // fillAndStart writes the files, starts the command and has its stdin fed.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if len(in.Files) > 0 {
-		updated, err := e.updateFiles(ctx, "files", x.RunnerID, nil, in.Files)
+		updated, err := e.UpdateFiles(ctx, x.RunnerID, nil, "files", in.Files)
 		if err != nil {
 			return x, err
 		}

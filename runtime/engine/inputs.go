@@ -114,10 +114,3 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 
 // ExecutionFilter selects executions; a zero field selects all.
 type ExecutionFilter = store.ExecutionFilter
-
-// FilesUpdated tells what UpdateFiles did.
-type FilesUpdated struct {
-	Written []string
-	Deleted []string
-	Failed  []runtime.FileFailure
-}

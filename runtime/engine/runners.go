@@ -124,7 +124,7 @@ func (e *Engine) claimOnce(ctx context.Context, id runtime.EnvironmentID, claim 
 		if r, ok := e.Runner(k.runner); ok && r.State == runtime.RunnerClaimed {
 			return r, nil
 		}
-		return runtime.Runner{}, goneError(k.runner)
+		return runtime.Runner{}, runtime.Gone(k.runner)
 	}
 }
 
@@ -174,7 +174,7 @@ func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID,
 	case spent.Input != claim.Claim.Input:
 		return runtime.Runner{}, keyConflict()
 	default:
-		return runtime.Runner{}, goneError(spent.Runner)
+		return runtime.Runner{}, runtime.Gone(spent.Runner)
 	}
 }
 
@@ -256,11 +256,7 @@ func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
 			return p, nil
 		}
 	}
-	return nil, goneError(id)
-}
-
-func goneError(id runtime.RunnerID) error {
-	return runtime.Errorf(runtime.CodeRunnerGone, "runner %q isn't there (any more)", id)
+	return nil, runtime.Gone(id)
 }
 
 // claim checks the input.

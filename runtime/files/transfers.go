@@ -1,16 +1,14 @@
-package engine
+package files
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/output"
 )
 
 // OpenFile opens a regular file of a claimed runner, from offset on, which is
@@ -18,28 +16,28 @@ import (
 // from the runner as fast as the caller reads; a reader error says that fewer
 // came. It counts as a use of the runner until it is closed. Ctx bounds the
 // whole, reading too.
-func (e *Engine) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
+func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, nil, err
 	}
 	if offset < 0 {
 		return runtime.File{}, nil, runtime.Invalid("offset", "must not be negative")
 	}
-	conn, done, err := e.dialAgent(ctx, id)
+	conn, done, err := a.runners.DialAgent(ctx, id)
 	if err != nil {
-		return runtime.File{}, nil, err
+		return runtime.File{}, nil, a.translate(id, err)
 	}
 	info, content, err := agent.OpenFile(ctx, conn, path, offset)
 	if err != nil {
 		done()
-		return runtime.File{}, nil, e.agentError(id, err)
+		return runtime.File{}, nil, a.translate(id, err)
 	}
-	return file(id, info), &download{engine: e, id: id, content: content, done: done}, nil
+	return file(id, info), &download{access: a, id: id, content: content, done: done}, nil
 }
 
 // A download is what OpenFile returns.
 type download struct {
-	engine  *Engine
+	access  *Access
 	id      runtime.RunnerID
 	content io.ReadCloser
 	done    func() // nil once closed
@@ -48,7 +46,7 @@ type download struct {
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.content.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = d.engine.agentError(d.id, err)
+		err = d.access.translate(d.id, err)
 	}
 	return n, err
 }
@@ -70,7 +68,7 @@ func (d *download) Close() error {
 // from the start (0: 0744); missing parents are made. STORAGE_FULL
 // comes as soon as it is known: at the latest when more was read than a runner's
 // workspace holds, however much is still to come.
-func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
+func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, err
 	}
@@ -80,7 +78,7 @@ func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	if mode > 0o7777 {
 		return runtime.File{}, runtime.Invalid("mode", "must be octal, 0 to 7777")
 	}
-	if r, ok := e.Runner(id); ok {
+	if r, ok := a.runners.Runner(id); ok {
 		room := int64(r.Environment.Resources.WorkspaceMiB) << 20
 		full := runtime.Errorf(runtime.CodeStorageFull, "the file is larger than the runner's workspace, which has %d MiB; nothing was changed", room>>20)
 		if size > room {
@@ -91,7 +89,7 @@ func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	update := agent.Update{Write: []agent.Write{{Path: path, Size: size, Mode: mode}}}
 	counted := &countedReader{Reader: content}
 	var updated agent.Updated
-	err := e.useAgent(ctx, id, func(conn net.Conn) (err error) {
+	err := a.use(ctx, id, func(conn net.Conn) (err error) {
 		updated, err = agent.UpdateFiles(ctx, conn, update, func(int) io.Reader { return counted })
 		if err == nil && len(updated.Failed) > 0 {
 			failed := updated.Failed[0]
@@ -116,7 +114,7 @@ func (e *Engine) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	}
 	// An agent of protocol 1 has to be asked. The file is in place by now, so not
 	// even that may fail any more.
-	if uploaded, found, err := e.File(ctx, id, path); err == nil && found {
+	if uploaded, found, err := a.File(ctx, id, path); err == nil && found {
 		return uploaded, nil
 	}
 	return runtime.File{
@@ -135,44 +133,6 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.n += int64(n)
 	return n, err
-}
-
-// A Record is what Output.Next returns.
-type Record = output.Record
-
-// An Output is what an execution had printed when it was opened, as bytes. It
-// is for one goroutine. Close it.
-type Output struct {
-	*output.Content
-	Execution runtime.Execution
-	lost      int64
-}
-
-// Lost returns how many bytes it printed that aren't kept, on either stream.
-func (o *Output) Lost() int64 { return o.lost }
-
-// OpenOutput opens what an execution has printed until now, on one stream; 0
-// stands for both, in the order in which they were printed.
-func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*Output, error) {
-	s, x, err := e.find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	var content *output.Content
-	if s != nil {
-		x = s.Execution()
-		content, err = s.Log().Content(ctx, stream)
-	} else {
-		content, err = output.OpenContent(ctx, e.logs.Path(id), stream)
-	}
-	if err != nil {
-		return nil, err
-	}
-	o := &Output{Content: content, Execution: x, lost: content.Lost()}
-	if x.State == runtime.ExecutionFinished {
-		o.lost += max(0, x.Usage.OutputBytes-content.End())
-	}
-	return o, nil
 }
 
 // A boundedReader fails with tooMuch once more than left bytes were read.
@@ -198,22 +158,4 @@ func contentError(broken *agent.ContentError) error {
 		return typed
 	}
 	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "file", Message: "the upload ended early; nothing was changed", Err: broken}
-}
-
-// dialAgent opens a stream to the agent of a claimed runner, as a use of the
-// claim until done is called.
-func (e *Engine) dialAgent(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error) {
-	p, err := e.poolOf(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := p.Use(ctx, id); err != nil {
-		return nil, nil, err
-	}
-	done = func() { p.Done(ctx, id) }
-	if conn, err = e.cluster.Dial(ctx, id); err != nil {
-		done()
-		return nil, nil, e.agentError(id, fmt.Errorf("dial: %w", err))
-	}
-	return conn, done, nil
 }

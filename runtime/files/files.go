@@ -1,4 +1,5 @@
-package engine
+// Package files reads and writes the files of claimed runners, through their agents.
+package files
 
 import (
 	"bytes"
@@ -22,28 +23,52 @@ const (
 	maxListedBytes = 16 << 20 // of paths and entries in one list
 	maxListings    = 4        // at once
 	maxNameBytes   = 255      // as the kernel has it
-	maxPaths       = 10_000   // of one update
+	maxPathBytes   = 4096
+	maxPaths       = 10_000 // of one update
 )
+
+// Runners are where the files are.
+type Runners interface {
+	// Runner returns one, and whether it is there.
+	Runner(id runtime.RunnerID) (runtime.Runner, bool)
+	// DialAgent opens a stream to the agent of a claimed runner: a use of the claim until
+	// done is called.
+	DialAgent(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error)
+}
+
+// Access is to the files of runners. Its methods are safe for concurrent use, and return
+// errors of type runtime.Error.
+type Access struct {
+	runners  Runners
+	listings chan struct{} // holds a token for each list under way
+}
+
+// New returns the access to the files of runners.
+func New(runners Runners) *Access {
+	return &Access{runners, make(chan struct{}, maxListings)}
+}
+
+// Updated tells what UpdateFiles did.
+type Updated struct {
+	Written []string
+	Deleted []string
+	Failed  []runtime.FileFailure
+}
 
 // UpdateFiles deletes paths, then writes files, in a claimed runner. All paths
 // are checked first: after an error nothing was touched. What could not be
 // written although nothing spoke against it (a full workspace) is in Failed,
-// and is as it was.
-func (e *Engine) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (FilesUpdated, error) {
-	if err := validateUpdate("write", remove, write); err != nil {
-		return FilesUpdated{}, err
+// and is as it was. Errors name field as the input of the files to be written.
+func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
+	if err := ValidateUpdate(remove, field, write); err != nil {
+		return Updated{}, err
 	}
-	return e.updateFiles(ctx, "write", id, remove, write)
-}
-
-// updateFiles updates; field is what the input calls the files to be written.
-func (e *Engine) updateFiles(ctx context.Context, field string, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (FilesUpdated, error) {
 	update := agent.Update{Delete: remove}
 	for _, w := range write {
 		update.Write = append(update.Write, agent.Write{Path: w.Path, Size: int64(len(w.Data)), Directory: w.Directory, Mode: w.Mode})
 	}
 	var updated agent.Updated
-	err := e.useAgent(ctx, id, func(conn net.Conn) (err error) {
+	err := a.use(ctx, id, func(conn net.Conn) (err error) {
 		updated, err = agent.UpdateFiles(ctx, conn, update, func(i int) io.Reader { return bytes.NewReader(write[i].Data) })
 		var refused *agent.Error
 		if errors.As(err, &refused) && refused.Code == agent.ErrInvalid && refused.Field == "write" {
@@ -52,18 +77,17 @@ func (e *Engine) updateFiles(ctx context.Context, field string, id runtime.Runne
 		return err
 	})
 	if err != nil {
-		return FilesUpdated{}, err
+		return Updated{}, err
 	}
-	result := FilesUpdated{Written: updated.Written, Deleted: updated.Deleted}
+	result := Updated{Written: updated.Written, Deleted: updated.Deleted}
 	for _, f := range updated.Failed {
 		result.Failed = append(result.Failed, runtime.FileFailure{Path: f.Path, Message: f.Message})
 	}
 	return result, nil
 }
 
-// validateUpdate checks what can be checked without the runner; field is what
-// the input calls the files to be written.
-func validateUpdate(field string, remove []string, write []runtime.FileWrite) error {
+// ValidateUpdate checks what UpdateFiles can check without the runner.
+func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) error {
 	if len(remove)+len(write) > maxPaths {
 		return runtime.Invalid(field, "must be at most %d paths in all", maxPaths)
 	}
@@ -119,21 +143,21 @@ func validatePath(field, p string) error {
 
 // Files returns the entries of a directory, sorted by path; "" is the
 // workspace. With recursive also those below.
-func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
+func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if dir != "" {
 		if err := validatePath("path", dir); err != nil {
 			return nil, err
 		}
 	}
 	select { // a program can make a list large: few of them are held at once
-	case e.listings <- struct{}{}:
-		defer func() { <-e.listings }()
+	case a.listings <- struct{}{}:
+		defer func() { <-a.listings }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	var files []runtime.File
 	held := 0
-	err := e.useAgent(ctx, id, func(conn net.Conn) error {
+	err := a.use(ctx, id, func(conn net.Conn) error {
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
 			entry := file(id, info)
 			if dir != "" {
@@ -151,11 +175,11 @@ func (e *Engine) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 }
 
 // File returns one entry, and whether it is there.
-func (e *Engine) File(ctx context.Context, id runtime.RunnerID, at string) (entry runtime.File, found bool, err error) {
+func (a *Access) File(ctx context.Context, id runtime.RunnerID, at string) (entry runtime.File, found bool, err error) {
 	if err := validatePath("path", at); err != nil {
 		return runtime.File{}, false, err
 	}
-	err = e.useAgent(ctx, id, func(conn net.Conn) error {
+	err = a.use(ctx, id, func(conn net.Conn) error {
 		info, err := agent.StatFile(ctx, conn, at)
 		entry = file(id, info)
 		return err
@@ -167,20 +191,20 @@ func (e *Engine) File(ctx context.Context, id runtime.RunnerID, at string) (entr
 	return entry, err == nil, err
 }
 
-// useAgent calls f with a new stream to the agent of a claimed runner, as a use
+// use calls f with a new stream to the agent of a claimed runner, as a use
 // of the claim.
-func (e *Engine) useAgent(ctx context.Context, id runtime.RunnerID, f func(net.Conn) error) error {
-	conn, done, err := e.dialAgent(ctx, id)
+func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) error) error {
+	conn, done, err := a.runners.DialAgent(ctx, id)
 	if err != nil {
-		return err
+		return a.translate(id, err)
 	}
 	defer done()
-	return e.agentError(id, f(conn))
+	return a.translate(id, f(conn))
 }
 
-// agentError turns what an agent, or the way to it, failed with into an error
+// translate turns what an agent, or the way to it, failed with into an error
 // of ours.
-func (e *Engine) agentError(id runtime.RunnerID, err error) error {
+func (a *Access) translate(id runtime.RunnerID, err error) error {
 	var typed *runtime.Error
 	var broken *agent.ContentError
 	var refused *agent.Error
@@ -192,8 +216,8 @@ func (e *Engine) agentError(id runtime.RunnerID, err error) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	if r, ok := e.Runner(id); !ok || r.State != runtime.RunnerClaimed {
-		return goneError(id)
+	if r, ok := a.runners.Runner(id); !ok || r.State != runtime.RunnerClaimed {
+		return runtime.Gone(id)
 	}
 	return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s doesn't answer", id)
 }
