@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-const events = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
+const watchExecution = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
 	__typename cursor
 	... on ExecutionStarted { at }
 	... on ExecutionOutput { stream text base64 }
@@ -38,7 +38,7 @@ func TestWholePath(t *testing.T) {
 	runner := b.claim("python")
 	id := b.start(in{"runnerId": runner, "command": []string{"echo", "héllo \t\"$(x)\""}})
 
-	watcher := b.watch(events, in{"id": id})
+	watcher := b.watch(watchExecution, in{"id": id})
 	var output bytes.Buffer
 	var last event
 	for last.ExecutionEvents.Typename != "ExecutionFinished" {
@@ -56,7 +56,7 @@ func TestWholePath(t *testing.T) {
 	}
 
 	var again event // the end is a state: it comes on every resume
-	late := b.watch(events, in{"id": id, "after": last.ExecutionEvents.Cursor})
+	late := b.watch(watchExecution, in{"id": id, "after": last.ExecutionEvents.Cursor})
 	late.next(&again)
 	if again.ExecutionEvents.Typename != "ExecutionFinished" {
 		t.Errorf("after the end comes %+v", again)
@@ -110,7 +110,7 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 	b.environment("python", 1)
 	id := b.start(in{"runnerId": b.claim("python"), "command": []string{"cat"}, "stdin": true})
 	sent := []byte("a\xff\xfe\xe2\x82 \x1b[31m\x00é")
-	watcher := b.watch(events, in{"id": id})
+	watcher := b.watch(watchExecution, in{"id": id})
 	write := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
 	var written struct{ WriteStdin struct{ Offset int } }
 	for range 2 { // the second is a repetition, and changes nothing
@@ -138,14 +138,14 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	id := b.start(in{"runnerId": b.claim("python"), "command": []string{"cat"}, "stdin": true})
-	standing := b.watch(events, in{"id": id})
+	standing := b.watch(watchExecution, in{"id": id})
 	b.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "x"}) { offset } }`, in{"id": id}, &struct{}{})
 	for e := (event{}); e.ExecutionEvents.Text != "x"; { // then all that the execution needs is running
 		standing.next(&e)
 	}
 	before := goleak.IgnoreCurrent()
 	for range 20 {
-		watcher := b.watch(events, in{"id": id})
+		watcher := b.watch(watchExecution, in{"id": id})
 		var started event
 		watcher.next(&started)
 		if err := watcher.conn.CloseNow(); err != nil {
@@ -223,7 +223,7 @@ func TestErrorsOfTheEngineAreTyped(t *testing.T) {
 	if none.Environment != nil || none.Runner != nil {
 		t.Errorf("%+v", none)
 	}
-	watcher := b.watch(events, in{"id": "nope"})
+	watcher := b.watch(watchExecution, in{"id": "nope"})
 	often := b.watch(`subscription($id: ID!) { executionEvents(executionId: $id) { ... on ExecutionOutput { text base64 ...f } } } fragment f on ExecutionOutput { again: base64 text }`, in{"id": "none"})
 	if got := string(often.receive("next").Payload); !strings.Contains(got, "LIMIT_EXCEEDED") {
 		t.Errorf("base64 twice: %s", got)

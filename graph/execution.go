@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // The size of a page of output, in bytes.
@@ -156,7 +157,7 @@ func (r subscription) ExecutionEvents(ctx context.Context, id string, after *str
 	return out, nil
 }
 
-func sendEvents(ctx context.Context, events *engine.Events, out chan<- model.ExecutionEvent) {
+func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.ExecutionEvent) {
 	for {
 		event, err := events.Next(ctx)
 		if err != nil {

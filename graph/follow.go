@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // A follower serves executionEvents to transports. It encodes output, of which there
@@ -181,7 +182,7 @@ func (e *outputEncoder) selection() string {
 	return text.String()
 }
 
-func (e *outputEncoder) encode(event engine.Event) []byte {
+func (e *outputEncoder) encode(event events.Event) []byte {
 	size := len(e.start) + 256
 	for _, field := range e.fields {
 		switch field.name {
@@ -204,7 +205,7 @@ func (e *outputEncoder) encode(event engine.Event) []byte {
 	return append(to, "}}}"...)
 }
 
-func appendField(to []byte, name string, event engine.Event) []byte {
+func appendField(to []byte, name string, event events.Event) []byte {
 	switch name {
 	case "__typename":
 		return append(to, `"ExecutionOutput"`...)

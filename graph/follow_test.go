@@ -15,12 +15,12 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // encoded is an event of output as a subscription gets it.
-func encoded(t *testing.T, query string, variables map[string]any, event engine.Event) map[string]any {
+func encoded(t *testing.T, query string, variables map[string]any, event events.Event) map[string]any {
 	t.Helper()
 	doc, errs := gqlparser.LoadQueryWithRules(schema(), query, rules.NewDefaultRules())
 	if errs != nil {
@@ -41,13 +41,13 @@ func encoded(t *testing.T, query string, variables map[string]any, event engine.
 }
 
 // output is an event of which every field has a value.
-var output = engine.Event{
-	Kind: engine.EventOutput, Cursor: "c-_1", Stream: runtime.Stderr, Data: []byte("a\xff\"\n"),
+var output = events.Event{
+	Kind: events.Output, Cursor: "c-_1", Stream: runtime.Stderr, Data: []byte("a\xff\"\n"),
 	At: time.Date(2026, 11, 20, 22, 27, 0, 120, time.FixedZone("CET", 3600)),
 }
 
 // encodedByExecutor is the event as gqlgen encodes it.
-func encodedByExecutor(t *testing.T, query string, event engine.Event) map[string]any {
+func encodedByExecutor(t *testing.T, query string, event events.Event) map[string]any {
 	t.Helper()
 	events := make(chan model.ExecutionEvent, 1)
 	exec := presenter{}.executor(generated.Config{Resolvers: followed{&resolver{}, events}})

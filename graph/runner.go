@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
 func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
@@ -83,6 +84,6 @@ func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskE
 	return r.engine.TaskEvents(ctx, of.ID)
 }
 
-func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan engine.RunnerEvent, error) {
+func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runnerfeed.Event, error) {
 	return r.engine.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }

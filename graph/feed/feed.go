@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// A Source is what is read: engine.Events.
+// A Source is what is read: events.Reader.
 type Source interface {
-	Next(ctx context.Context) (engine.Event, error)
-	TryNext() (engine.Event, error)
+	Next(ctx context.Context) (events.Event, error)
+	TryNext() (events.Event, error)
 	Until(cursor string)
 	Ended() <-chan struct{}
 	Close() error
@@ -31,7 +31,7 @@ type Source interface {
 // An Item is an event. Encoded is there for output only; it is shared, so
 // nobody changes it.
 type Item struct {
-	Event   engine.Event
+	Event   events.Event
 	Encoded []byte
 }
 
@@ -67,7 +67,7 @@ type Feeds struct {
 type feed struct {
 	feeds   *Feeds
 	source  Source
-	encode  func(engine.Event) []byte
+	encode  func(events.Event) []byte
 	cancel  context.CancelFunc
 	done    chan struct{}
 	moved   chan struct{} // capacity 1: the fastest member took one
@@ -96,7 +96,7 @@ type node struct {
 func (n *node) cost() int { return extra + len(n.item.Encoded) }
 
 // newFeed starts a feed after a cursor that its source is at.
-func newFeed(feeds *Feeds, source Source, cursor string, encode func(engine.Event) []byte) *feed {
+func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Event) []byte) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	start := &node{ready: make(chan struct{})}
 	f := &feed{
@@ -119,7 +119,7 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		next := &node{item: Item{Event: event}, err: err, ready: make(chan struct{})}
-		if err == nil && event.Kind == engine.EventOutput {
+		if err == nil && event.Kind == events.Output {
 			next.item.Encoded = f.encode(event)
 			next.item.Event.Data = nil
 		}
@@ -127,7 +127,7 @@ func (f *feed) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if event.Kind == engine.EventOutput && len(event.Data) < engine.MaxEvent/2 {
+		if event.Kind == events.Output && len(event.Data) < events.MaxBytes/2 {
 			f.pause(ctx)
 		}
 	}
@@ -176,7 +176,7 @@ func (f *feed) append(next *node) {
 	f.bytes += next.cost()
 	// The end has the cursor of what was before it, and comes again to whom
 	// resumes there.
-	if next.err == nil && next.item.Event.Kind != engine.EventFinished {
+	if next.err == nil && next.item.Event.Kind != events.Finished {
 		f.newest = next.item.Event.Cursor
 		f.places[f.newest] = next
 	}
@@ -225,7 +225,7 @@ type Watcher struct {
 	feeds  *Feeds
 	key    Key
 	open   func(after string) (Source, error)
-	encode func(engine.Event) []byte
+	encode func(events.Event) []byte
 	cursor string // after what was read
 	over   bool
 
@@ -236,7 +236,7 @@ type Watcher struct {
 
 // Watch opens a watcher after a cursor. encode must be the same for all with
 // this key. open is called again whenever the watcher falls behind.
-func (f *Feeds) Watch(key Key, after string, open func(after string) (Source, error), encode func(engine.Event) []byte) (*Watcher, error) {
+func (f *Feeds) Watch(key Key, after string, open func(after string) (Source, error), encode func(events.Event) []byte) (*Watcher, error) {
 	source, err := open(after)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (w *Watcher) Next(ctx context.Context) (Item, error) {
 	item, err := w.next(ctx)
 	if err == nil {
 		w.cursor = item.Event.Cursor
-		w.over = item.Event.Kind == engine.EventFinished
+		w.over = item.Event.Kind == events.Finished
 	}
 	return item, err
 }
@@ -280,7 +280,7 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 			}
 		}
 		event, err := w.source.TryNext()
-		if errors.Is(err, engine.ErrWait) {
+		if errors.Is(err, events.ErrWait) {
 			if err := w.wait(ctx); err != nil {
 				return Item{}, err
 			}
@@ -290,7 +290,7 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 			return Item{}, err
 		}
 		item := Item{Event: event}
-		if event.Kind == engine.EventOutput {
+		if event.Kind == events.Output {
 			item.Encoded = w.encode(event)
 			item.Event.Data = nil
 		}

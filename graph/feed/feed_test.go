@@ -12,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime/events"
 	"go.uber.org/goleak"
-
-	"github.com/rockpool/rockpool/runtime/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,20 +64,20 @@ type reader struct {
 	done    bool
 }
 
-func (r *reader) TryNext() (engine.Event, error) {
+func (r *reader) TryNext() (events.Event, error) {
 	event, _, err := r.try()
 	return event, err
 }
 
-func (r *reader) try() (engine.Event, <-chan struct{}, error) {
+func (r *reader) try() (events.Event, <-chan struct{}, error) {
 	p := r.program
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.done {
-		return engine.Event{}, nil, io.EOF
+		return events.Event{}, nil, io.EOF
 	}
-	event := engine.Event{Kind: engine.EventOutput}
-	for r.at < len(p.pieces) && len(event.Data)+len(p.pieces[r.at]) <= engine.MaxEvent {
+	event := events.Event{Kind: events.Output}
+	for r.at < len(p.pieces) && len(event.Data)+len(p.pieces[r.at]) <= events.MaxBytes {
 		event.Data = append(event.Data, p.pieces[r.at]...)
 		if r.at++; r.at == r.until {
 			break
@@ -90,22 +89,22 @@ func (r *reader) try() (engine.Event, <-chan struct{}, error) {
 		return event, nil, nil
 	case p.over:
 		r.done = true
-		event.Kind = engine.EventFinished
+		event.Kind = events.Finished
 		return event, nil, nil
 	}
-	return engine.Event{}, p.changed, engine.ErrWait
+	return events.Event{}, p.changed, events.ErrWait
 }
 
-func (r *reader) Next(ctx context.Context) (engine.Event, error) {
+func (r *reader) Next(ctx context.Context) (events.Event, error) {
 	for {
 		event, changed, err := r.try()
-		if !errors.Is(err, engine.ErrWait) {
+		if !errors.Is(err, events.ErrWait) {
 			return event, err
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return engine.Event{}, ctx.Err()
+			return events.Event{}, ctx.Err()
 		}
 	}
 }
@@ -114,7 +113,7 @@ func (r *reader) Until(cursor string)    { r.until, _ = strconv.Atoi(cursor) }
 func (r *reader) Ended() <-chan struct{} { return r.program.ended }
 func (r *reader) Close() error           { return nil }
 
-func encode(e engine.Event) []byte { return append([]byte(nil), e.Data...) }
+func encode(e events.Event) []byte { return append([]byte(nil), e.Data...) }
 
 // read reads to the end, and counts the ends.
 func read(t *testing.T, w *Watcher, slow func()) []byte {
@@ -126,7 +125,7 @@ func read(t *testing.T, w *Watcher, slow func()) []byte {
 			t.Error(err)
 			return nil
 		}
-		if item.Event.Kind == engine.EventFinished {
+		if item.Event.Kind == events.Finished {
 			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
 				t.Errorf("after the end comes %v", err)
 			}
@@ -149,7 +148,7 @@ func TestEveryWatcherGetsEveryByteOnce(t *testing.T) {
 			pieces := make([][]byte, 400)
 			for i := range pieces {
 				pieces[i] = bytes.Repeat([]byte(strconv.Itoa(i)+" "), 1+random.IntN(1+6000*random.IntN(2)))
-				pieces[i] = pieces[i][:min(len(pieces[i]), engine.MaxEvent)]
+				pieces[i] = pieces[i][:min(len(pieces[i]), events.MaxBytes)]
 				all = append(all, pieces[i]...)
 				starts = append(starts, len(all))
 			}
@@ -226,7 +225,7 @@ func TestPiecesAreGathered(t *testing.T) {
 		}
 		began = time.Now()
 		p.end()
-		if item := <-next; item.Event.Kind != engine.EventFinished || time.Since(began) != 0 {
+		if item := <-next; item.Event.Kind != events.Finished || time.Since(began) != 0 {
 			t.Errorf("%v after %v", item.Event.Kind, time.Since(began))
 		}
 		<-next
@@ -240,7 +239,7 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 		var feeds Feeds
 		var mu sync.Mutex
 		encoded := 0
-		count := func(e engine.Event) []byte {
+		count := func(e events.Event) []byte {
 			mu.Lock()
 			defer mu.Unlock()
 			encoded++
@@ -280,8 +279,8 @@ func TestSlowMembersHoldNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			for range 4 * keep / engine.MaxEvent {
-				p.print(make([]byte, engine.MaxEvent))
+			for range 4 * keep / events.MaxBytes {
+				p.print(make([]byte, events.MaxBytes))
 			}
 			p.end()
 		}()
@@ -319,7 +318,7 @@ func TestManyFeedsShare(t *testing.T) {
 				}
 			}()
 			synctest.Wait() // it is at the end
-			p.print(make([]byte, engine.MaxEvent))
+			p.print(make([]byte, events.MaxBytes))
 			synctest.Wait()
 			kept := 0
 			for _, f := range feeds.live {
@@ -341,7 +340,7 @@ func TestEventsWithoutOutputAreNotKeptForEver(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
 	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {
-		size := engine.Event{Kind: engine.EventResized, Cursor: strconv.Itoa(i)}
+		size := events.Event{Kind: events.Resized, Cursor: strconv.Itoa(i)}
 		f.append(&node{item: Item{Event: size}, ready: make(chan struct{})})
 	}
 	if len(f.places) > keep/extra || f.bytes > keep || f.places["99999"] != f.tail {

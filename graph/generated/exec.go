@@ -20,7 +20,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -652,7 +654,7 @@ type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
-	RunnerEvents(ctx context.Context, environmentID *string) (<-chan engine.RunnerEvent, error)
+	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
 }
 type UsageResolver interface {
 	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
@@ -11155,7 +11157,7 @@ func (ec *executionContext) fieldContext_Network_bandwidthMbit(_ context.Context
 	return graphql.NewScalarFieldContext("Network", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _OutputChunk_stream(ctx context.Context, field graphql.CollectedField, obj *engine.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _OutputChunk_stream(ctx context.Context, field graphql.CollectedField, obj *events.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11178,7 +11180,7 @@ func (ec *executionContext) fieldContext_OutputChunk_stream(_ context.Context, f
 	return graphql.NewScalarFieldContext("OutputChunk", field, false, false, errors.New("field of type OutputStream does not have child fields"))
 }
 
-func (ec *executionContext) _OutputChunk_text(ctx context.Context, field graphql.CollectedField, obj *engine.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _OutputChunk_text(ctx context.Context, field graphql.CollectedField, obj *events.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11201,7 +11203,7 @@ func (ec *executionContext) fieldContext_OutputChunk_text(_ context.Context, fie
 	return graphql.NewScalarFieldContext("OutputChunk", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _OutputChunk_base64(ctx context.Context, field graphql.CollectedField, obj *engine.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _OutputChunk_base64(ctx context.Context, field graphql.CollectedField, obj *events.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11224,7 +11226,7 @@ func (ec *executionContext) fieldContext_OutputChunk_base64(_ context.Context, f
 	return graphql.NewScalarFieldContext("OutputChunk", field, false, false, errors.New("field of type Base64 does not have child fields"))
 }
 
-func (ec *executionContext) _OutputChunk_at(ctx context.Context, field graphql.CollectedField, obj *engine.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _OutputChunk_at(ctx context.Context, field graphql.CollectedField, obj *events.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11259,8 +11261,8 @@ func (ec *executionContext) _OutputPage_chunks(ctx context.Context, field graphq
 			return obj.Chunks, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []engine.Event) graphql.Marshaler {
-			return ec.marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐEventᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []events.Event) graphql.Marshaler {
+			return ec.marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐEventᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13302,7 +13304,7 @@ func (ec *executionContext) fieldContext_RunnerEdge_node(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerEvent_runner(ctx context.Context, field graphql.CollectedField, obj *engine.RunnerEvent) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEvent_runner(ctx context.Context, field graphql.CollectedField, obj *runnerfeed.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13334,7 +13336,7 @@ func (ec *executionContext) fieldContext_RunnerEvent_runner(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.CollectedField, obj *engine.RunnerEvent) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.CollectedField, obj *runnerfeed.Event) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13681,8 +13683,8 @@ func (ec *executionContext) _Subscription_runnerEvents(ctx context.Context, fiel
 			return ec.Resolvers.Subscription().RunnerEvents(ctx, fc.Args["environmentId"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.RunnerEvent) graphql.Marshaler {
-			return ec.marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐRunnerEvent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runnerfeed.Event) graphql.Marshaler {
+			return ec.marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋrunnerfeedᚐEvent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -19411,7 +19413,7 @@ func (ec *executionContext) _Network(ctx context.Context, sel ast.SelectionSet, 
 
 var outputChunkImplementors = []string{"OutputChunk"}
 
-func (ec *executionContext) _OutputChunk(ctx context.Context, sel ast.SelectionSet, obj *engine.Event) graphql.Marshaler {
+func (ec *executionContext) _OutputChunk(ctx context.Context, sel ast.SelectionSet, obj *events.Event) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, outputChunkImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -20879,7 +20881,7 @@ func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSe
 
 var runnerEventImplementors = []string{"RunnerEvent"}
 
-func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionSet, obj *engine.RunnerEvent) graphql.Marshaler {
+func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionSet, obj *runnerfeed.Event) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runnerEventImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -22674,15 +22676,15 @@ func (ec *executionContext) marshalNNetwork2githubᚗcomᚋrockpoolᚋrockpool�
 	return ec._Network(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNOutputChunk2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐEvent(ctx context.Context, sel ast.SelectionSet, v engine.Event) graphql.Marshaler {
+func (ec *executionContext) marshalNOutputChunk2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐEvent(ctx context.Context, sel ast.SelectionSet, v events.Event) graphql.Marshaler {
 	return ec._OutputChunk(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐEventᚄ(ctx context.Context, sel ast.SelectionSet, v []engine.Event) graphql.Marshaler {
+func (ec *executionContext) marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐEventᚄ(ctx context.Context, sel ast.SelectionSet, v []events.Event) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNOutputChunk2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐEvent(ctx, sel, v[i])
+		return ec.marshalNOutputChunk2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐEvent(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -22895,7 +22897,7 @@ func (ec *executionContext) marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐRunnerEvent(ctx context.Context, sel ast.SelectionSet, v engine.RunnerEvent) graphql.Marshaler {
+func (ec *executionContext) marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋrunnerfeedᚐEvent(ctx context.Context, sel ast.SelectionSet, v runnerfeed.Event) graphql.Marshaler {
 	return ec._RunnerEvent(ctx, sel, &v)
 }
 

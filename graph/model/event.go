@@ -2,7 +2,7 @@ package model
 
 import (
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // An ExecutionEvent is one of the five types below. Their fields are those of
@@ -10,20 +10,20 @@ import (
 // cost nothing to whom asks for the other.
 type ExecutionEvent interface{ IsExecutionEvent() }
 
-// ExecutionStarted is an engine.EventStarted.
-type ExecutionStarted struct{ engine.Event }
+// ExecutionStarted is an events.Started.
+type ExecutionStarted struct{ events.Event }
 
-// ExecutionOutput is an engine.EventOutput.
-type ExecutionOutput struct{ engine.Event }
+// ExecutionOutput is an events.Output.
+type ExecutionOutput struct{ events.Event }
 
-// ExecutionOutputLost is an engine.EventLost.
-type ExecutionOutputLost struct{ engine.Event }
+// ExecutionOutputLost is an events.Lost.
+type ExecutionOutputLost struct{ events.Event }
 
-// ExecutionResized is an engine.EventResized.
-type ExecutionResized struct{ engine.Event }
+// ExecutionResized is an events.Resized.
+type ExecutionResized struct{ events.Event }
 
-// ExecutionFinished is an engine.EventFinished.
-type ExecutionFinished struct{ engine.Event }
+// ExecutionFinished is an events.Finished.
+type ExecutionFinished struct{ events.Event }
 
 // IsExecutionEvent marks a type of event.
 func (ExecutionStarted) IsExecutionEvent() {}
@@ -47,15 +47,15 @@ func (e ExecutionResized) Columns() int { return e.Size.Columns }
 func (e ExecutionResized) Rows() int { return e.Size.Rows }
 
 // NewExecutionEvent returns an event as the type that tells its kind.
-func NewExecutionEvent(event engine.Event) ExecutionEvent {
+func NewExecutionEvent(event events.Event) ExecutionEvent {
 	switch event.Kind {
-	case engine.EventStarted:
+	case events.Started:
 		return ExecutionStarted{event}
-	case engine.EventOutput:
+	case events.Output:
 		return ExecutionOutput{event}
-	case engine.EventLost:
+	case events.Lost:
 		return ExecutionOutputLost{event}
-	case engine.EventResized:
+	case events.Resized:
 		return ExecutionResized{event}
 	default:
 		return ExecutionFinished{event}
@@ -64,7 +64,7 @@ func NewExecutionEvent(event engine.Event) ExecutionEvent {
 
 // An OutputPage is a part of an execution's output.
 type OutputPage struct {
-	Chunks    []engine.Event
+	Chunks    []events.Event
 	LostBytes int64
 	LostCause *runtime.LossCause // of the first of them
 	Cursor    string
@@ -72,10 +72,10 @@ type OutputPage struct {
 }
 
 // NewOutputPage returns a page of events of output, and of its loss.
-func NewOutputPage(events []engine.Event, cursor string, end bool) OutputPage {
-	page := OutputPage{Chunks: make([]engine.Event, 0, len(events)), Cursor: cursor, End: end}
-	for _, event := range events {
-		if event.Kind == engine.EventLost {
+func NewOutputPage(all []events.Event, cursor string, end bool) OutputPage {
+	page := OutputPage{Chunks: make([]events.Event, 0, len(all)), Cursor: cursor, End: end}
+	for _, event := range all {
+		if event.Kind == events.Lost {
 			if page.LostCause == nil {
 				page.LostCause = &event.Cause
 			}

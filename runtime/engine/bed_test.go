@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/wait"
@@ -136,7 +137,7 @@ func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
 }
 
 // events reads an execution's events to the end.
-func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output string, all []Event) {
+func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output string, all []events.Event) {
 	t.Helper()
 	r, err := b.Events(t.Context(), id, after)
 	if err != nil {

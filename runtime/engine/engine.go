@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -57,7 +58,7 @@ type Engine struct {
 
 	health     healthBook
 	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
-	runnerFeed runnerFeed
+	runnerFeed *runnerfeed.Feed
 
 	mu           sync.Mutex // guards what follows; never held across I/O
 	environments map[runtime.EnvironmentID]runtime.Environment
@@ -79,7 +80,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		logger:       config.Logger,
 		alert:        config.Alert,
 		attacks:      config.Attacks,
-		runnerFeed:   runnerFeed{watchers: map[*runnerWatcher]bool{}},
+		runnerFeed:   runnerfeed.New(),
 		changing:     make(chan struct{}, 1),
 		jobs:         make(chan func(context.Context)),
 		restored:     make(chan struct{}),
@@ -226,7 +227,7 @@ func (e *Engine) observe(r runtime.Runner) {
 		e.runners.Store(r.ID, r)
 	}
 	if old.State != r.State || old.Message != r.Message {
-		e.runnerFeed.tell(r, !known)
+		e.runnerFeed.Tell(r, !known)
 	}
 	if r.State.Before(runtime.RunnerStopping) {
 		return

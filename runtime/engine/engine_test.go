@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -33,12 +34,12 @@ func TestWholePath(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeExited || x.Usage.OutputBytes != 12 {
 		t.Errorf("%+v", x)
 	}
-	output, events := b.events(t, x.ID, "")
-	var kinds []EventKind
-	for _, e := range events {
+	output, all := b.events(t, x.ID, "")
+	var kinds []events.Kind
+	for _, e := range all {
 		kinds = append(kinds, e.Kind)
 	}
-	if diff := cmp.Diff([]EventKind{EventStarted, EventOutput, EventFinished}, kinds); diff != "" || output != "Hello World\n" {
+	if diff := cmp.Diff([]events.Kind{events.Started, events.Output, events.Finished}, kinds); diff != "" || output != "Hello World\n" {
 		t.Error(output, diff)
 	}
 	if released, err := b.Release(t.Context(), r.ID); err != nil || !released {
@@ -262,26 +263,26 @@ func TestLateAndResumingWatchers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, events := b.events(t, x.ID, "") // from its start, while it runs
-	late, _ := b.events(t, x.ID, "")       // after its end
+	whole, all := b.events(t, x.ID, "") // from its start, while it runs
+	late, _ := b.events(t, x.ID, "")    // after its end
 	if len(whole) != size || late != whole {
 		t.Errorf("%d and %d bytes, want %d", len(whole), len(late), size)
 	}
-	var last Event
-	for i, cut := range events {
-		if i%7 != 0 && i != len(events)-1 {
+	var last events.Event
+	for i, cut := range all {
+		if i%7 != 0 && i != len(all)-1 {
 			continue
 		}
 		rest, tail := b.events(t, x.ID, cut.Cursor)
 		got := 0
-		for _, e := range events[:i+1] {
+		for _, e := range all[:i+1] {
 			got += len(e.Data)
 		}
 		if got+len(rest) != size {
 			t.Errorf("cut after event %d: %d + %d bytes, want %d", i, got, len(rest), size)
 		}
 		last = tail[len(tail)-1]
-		if diff := cmp.Diff(events[len(events)-1], last); diff != "" {
+		if diff := cmp.Diff(all[len(all)-1], last); diff != "" {
 			t.Errorf("another end: %s", diff)
 		}
 	}

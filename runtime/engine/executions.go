@@ -172,14 +172,6 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 	return page, err
 }
 
-// openLog returns a reader of an execution's output.
-func (e *Engine) openLog(s *session.Session, id runtime.ExecutionID, position int64) (*output.Reader, error) {
-	if s != nil {
-		return s.Log().Reader(position)
-	}
-	return output.OpenReader(e.logs.Path(id), position)
-}
-
 // execution checks the input.
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{

@@ -195,8 +195,8 @@ func TestEndThatCannotBeStored(t *testing.T) {
 	if _, err := db.Exec("DROP TRIGGER refuse"); err != nil {
 		t.Fatal(err)
 	}
-	if output, events := b.events(t, x.ID, ""); output != "x\n" || events[len(events)-1].Execution.End.Outcome != runtime.OutcomeExited {
-		t.Errorf("%q, %+v", output, events)
+	if output, all := b.events(t, x.ID, ""); output != "x\n" || all[len(all)-1].Execution.End.Outcome != runtime.OutcomeExited {
+		t.Errorf("%q, %+v", output, all)
 	}
 	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", x)

@@ -2,12 +2,84 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
 )
+
+// Events opens an execution's events after a cursor; "" is the beginning.
+func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error) {
+	at, err := events.Parse(id, after)
+	if err != nil {
+		return nil, err
+	}
+	s, x, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := events.Open(at, events.Source{Session: s, Ended: x, Log: e.logs.Path(id), Known: e.store.HasExecution})
+	if errors.Is(err, fs.ErrNotExist) { // collected just now
+		return nil, store.NotFound(id)
+	}
+	return r, err
+}
+
+// Bounds of a page of output.
+const (
+	maxPageBytes = 16 << 20
+	maxChunks    = 4096
+	chunkBytes   = 100 // what a chunk costs beside its data: a program can make them small
+)
+
+// Output returns what is there now after a cursor: events of output, and of its
+// loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
+// whether the execution has ended and this is its last output. It calls charge with the data of each event of output: an
+// error ends the page, and is returned only where that is empty.
+func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
+	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
+		return nil, "", false, err
+	}
+	r, err := e.Events(ctx, id, after)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer r.Close()
+	next = r.At()
+	for size := 0; ; {
+		event, err := r.TryNext()
+		switch {
+		case errors.Is(err, output.ErrWait):
+			return chunks, next, false, nil
+		case err != nil:
+			return nil, "", false, err
+		case event.Kind == events.Finished:
+			return chunks, event.Cursor, true, nil
+		case event.Kind == events.Output:
+			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
+				return chunks, next, false, nil
+			}
+			if err := charge(event.Data); err != nil {
+				if len(chunks) > 0 {
+					return chunks, next, false, nil
+				}
+				return nil, "", false, err
+			}
+			chunks = append(chunks, event)
+		case event.Kind == events.Lost:
+			if len(chunks) == maxChunks {
+				return chunks, next, false, nil
+			}
+			chunks = append(chunks, event)
+		}
+		next = event.Cursor
+	}
+}
 
 // A Record is what Output.Next returns.
 type Record = output.Record

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/wait"
@@ -139,8 +140,8 @@ func TestAgentForgotIt(t *testing.T) {
 	c.agent.Store(&other)
 	b.start(t)
 	end := b.await(t, x.ID)
-	output, events := b.events(t, x.ID, "")
-	if end.End.Outcome != runtime.OutcomeLost || !strings.HasPrefix(output, "0\n1\n") || end.Usage.OutputBytes != int64(len(output)) || len(events) < 3 {
+	output, all := b.events(t, x.ID, "")
+	if end.End.Outcome != runtime.OutcomeLost || !strings.HasPrefix(output, "0\n1\n") || end.Usage.OutputBytes != int64(len(output)) || len(all) < 3 {
 		t.Errorf("%+v, %q", end, output)
 	}
 }
@@ -363,10 +364,10 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1000", "100"}})
-	output, events := "", []Event(nil)
+	output, all := "", []events.Event(nil)
 	wait.For(t, "it prints", func() bool {
 		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
-		events = chunks
+		all = chunks
 		return err == nil && len(chunks) > 0
 	})
 	b.stop()
@@ -389,7 +390,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	for _, c := range chunks {
 		output += string(c.Data)
 	}
-	if err != nil || end || !strings.HasPrefix(output, string(events[0].Data)) {
+	if err != nil || end || !strings.HasPrefix(output, string(all[0].Data)) {
 		t.Errorf("%q, %v, %v", output, end, err)
 	}
 }
@@ -437,13 +438,13 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", end)
 	}
-	output, events := b.events(t, x.ID, cursor)
-	if events[len(events)-1].Kind != EventFinished || !strings.HasSuffix(output, "\n39\n") {
-		t.Errorf("%q, %+v", output, events)
+	output, all := b.events(t, x.ID, cursor)
+	if all[len(all)-1].Kind != events.Finished || !strings.HasSuffix(output, "\n39\n") {
+		t.Errorf("%q, %+v", output, all)
 	}
-	output, events = b.events(t, x.ID, "")
-	if want := (&follower{lines: 40}).want(); events[1].Kind != EventLost || int(events[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
-		t.Errorf("%q, %+v", output, events)
+	output, all = b.events(t, x.ID, "")
+	if want := (&follower{lines: 40}).want(); all[1].Kind != events.Lost || int(all[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
+		t.Errorf("%q, %+v", output, all)
 	}
 	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, "", unbounded); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)
@@ -472,10 +473,10 @@ func TestLogCutBehindAReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	if output, events := b.events(t, x.ID, cursor); output != "" || len(events) != 1 || events[0].Execution.End.Outcome != runtime.OutcomeLost {
-		t.Errorf("%q, %+v", output, events)
+	if output, all := b.events(t, x.ID, cursor); output != "" || len(all) != 1 || all[0].Execution.End.Outcome != runtime.OutcomeLost {
+		t.Errorf("%q, %+v", output, all)
 	}
-	if output, events := b.events(t, x.ID, ""); output != "" || events[len(events)-1].Kind != EventFinished {
-		t.Errorf("%q, %+v", output, events)
+	if output, all := b.events(t, x.ID, ""); output != "" || all[len(all)-1].Kind != events.Finished {
+		t.Errorf("%q, %+v", output, all)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -61,18 +62,18 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
 	wait.For(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 
-	var kinds []EventKind
+	var kinds []events.Kind
 	for {
 		event, err := reading.Next(t.Context())
 		if err != nil {
 			break
 		}
 		kinds = append(kinds, event.Kind)
-		if event.Kind == EventLost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason != "it was collected") {
+		if event.Kind == events.Lost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason != "it was collected") {
 			t.Errorf("%+v", event)
 		}
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint([]EventKind{EventStarted, EventLost, EventFinished}) {
+	if fmt.Sprint(kinds) != fmt.Sprint([]events.Kind{events.Started, events.Lost, events.Finished}) {
 		t.Errorf("a reader in the middle got %v", kinds)
 	}
 	_, err = b.Events(t.Context(), x.ID, "")
@@ -118,8 +119,8 @@ func TestOutputMakesRoomForOutput(t *testing.T) {
 		if x.End.Outcome != runtime.OutcomeExited {
 			t.Fatalf("%+v", x.End)
 		}
-		if output, events := b.events(t, x.ID, ""); len(output) != 2000000 {
-			t.Errorf("%d bytes in %d events", len(output), len(events))
+		if output, all := b.events(t, x.ID, ""); len(output) != 2000000 {
+			t.Errorf("%d bytes in %d events", len(output), len(all))
 		}
 		if size := b.outputBytes(t); size > limit {
 			t.Errorf("%d bytes of output are kept", size)
@@ -149,8 +150,8 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 		t.Fatal(err)
 	}
 	lossAndData := func(id runtime.ExecutionID) (lost, data int64) {
-		output, events := b.events(t, id, "")
-		for _, e := range events {
+		output, all := b.events(t, id, "")
+		for _, e := range all {
 			lost += e.Bytes
 		}
 		return lost, int64(len(output))
@@ -162,9 +163,9 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
 		t.Errorf("%d lost and %d there of %d; %d on the disk", lost, data, size, b.outputBytes(t))
 	}
-	events, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
+	all, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
 	lost, data = 0, 0
-	for _, e := range events {
+	for _, e := range all {
 		lost, data = lost+e.Bytes, data+int64(len(e.Data))
 	}
 	if lost+data != size || lost == 0 || !end || err != nil {
@@ -210,13 +211,13 @@ func TestLossIsKnownAfterARestart(t *testing.T) {
 		t.Fatalf("%+v", end)
 	}
 	want, at := (&follower{lines: lines}).want(), int64(0)
-	_, events := b.events(t, x.ID, "")
+	_, all := b.events(t, x.ID, "")
 	losses := 0
-	for _, e := range events {
-		if e.Kind == EventLost {
+	for _, e := range all {
+		if e.Kind == events.Lost {
 			losses++
 		}
-		if e.Kind == EventOutput && !strings.HasPrefix(want[at:], string(e.Data)) {
+		if e.Kind == events.Output && !strings.HasPrefix(want[at:], string(e.Data)) {
 			t.Fatalf("at %d: %q", at, e.Data)
 		}
 		at += e.Bytes + int64(len(e.Data))

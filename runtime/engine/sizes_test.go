@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -33,7 +34,7 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 			t.Fatal(err)
 		}
 		printed += event.Text()
-		if event.Kind == EventResized {
+		if event.Kind == events.Resized {
 			sizes = append(sizes, fmt.Sprintf("%dx%d after %q", event.Size.Columns, event.Size.Rows, printed))
 		}
 		cursors = append(cursors, event.Cursor)
@@ -75,7 +76,7 @@ func TestSizesAreEventsOfWhoAsks(t *testing.T) {
 			t.Errorf("after event %d: %q", i, got)
 		}
 	}
-	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free); err != nil || !end || slices.ContainsFunc(chunks, func(e Event) bool { return e.Kind != EventOutput }) {
+	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free); err != nil || !end || slices.ContainsFunc(chunks, func(e events.Event) bool { return e.Kind != events.Output }) {
 		t.Errorf("%v, %t, %v", chunks, end, err)
 	}
 }
@@ -95,7 +96,7 @@ func TestATerminalThatPrintedNothingRan(t *testing.T) {
 		r.WithResizes()
 		_, _ = r.TryNext()
 		event, err := r.TryNext()
-		return err == nil && event.Kind == EventResized
+		return err == nil && event.Kind == events.Resized
 	})
 	b.stop()
 	b.start(t)

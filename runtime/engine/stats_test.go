@@ -165,8 +165,13 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	wait.For(t, "one is idle", func() bool { return b.Stats().Pools[0].Idle == 1 })
-	b.runnerFeed.mu.Lock() // the owner is to wait for it
-	goOn := sync.OnceFunc(b.runnerFeed.mu.Unlock)
+	held, release := make(chan struct{}), make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { // the owner is to wait for it
+		b.runnerFeed.Remove(b.runnerFeed.Watch("", func(func(runtime.Runner)) { close(held); <-release }))
+	})
+	<-held
+	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })
 	defer goOn()
 	claimed := make(chan error, 1)
 	go func() {

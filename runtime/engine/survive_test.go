@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // follower is a client that watches one execution, however often the server is
@@ -63,7 +64,7 @@ func (f *follower) follow(ctx context.Context, e *Engine) error {
 		f.cursor = event.Cursor
 		f.got.Write(event.Data)
 		f.lost += event.Bytes
-		if event.Kind == EventFinished {
+		if event.Kind == events.Finished {
 			f.end = &event.Execution
 		}
 	}

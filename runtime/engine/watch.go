@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
 // PoolStatus returns the newest snapshot of an environment's pool.
@@ -192,4 +193,37 @@ func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan str
 	default:
 		return nil
 	}
+}
+
+// WatchRunners sends each runner that is there, then each change of a state,
+// with GONE as a runner's last; all, or those of one environment. A slow
+// receiver gets only the latest of each runner, and none of those that came and
+// went meanwhile: what waits for it is bounded by the number of runners. None is
+// sent as it was sent before. The channel is closed when ctx ends, and that of
+// one environment after its deletion, with its last runner's GONE.
+func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
+	var ended <-chan struct{} // of all environments: never
+	if id != "" {
+		p, err := e.pool(id)
+		if err != nil {
+			return nil, err
+		}
+		ended = p.Closed()
+	}
+	w := e.runnerFeed.Watch(id, func(put func(runtime.Runner)) {
+		for _, r := range e.Runners(RunnerFilter{EnvironmentID: id}) {
+			put(r)
+		}
+	})
+	out := make(chan runnerfeed.Event)
+	err := e.Go(ctx, func(ctx context.Context) {
+		defer close(out)
+		defer e.Watching(WatchRunners)()
+		defer e.runnerFeed.Remove(w)
+		w.Send(ctx, ended, out)
+	})
+	if err != nil {
+		e.runnerFeed.Remove(w)
+	}
+	return out, err
 }

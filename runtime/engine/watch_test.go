@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -120,11 +119,9 @@ func TestRunnersAreWatched(t *testing.T) {
 	cancel()
 	for range events { // closed
 	}
-	wait.For(t, "no watcher stays", func() bool {
-		b.runnerFeed.mu.Lock()
-		defer b.runnerFeed.mu.Unlock()
-		return len(b.runnerFeed.watchers) == 0
-	})
+	if n := b.Stats().Watchers[WatchRunners]; n != 0 {
+		t.Errorf("%d watchers stay", n)
+	}
 }
 
 func TestRunnersOfADeletedEnvironment(t *testing.T) {
@@ -154,40 +151,6 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 		if state != runtime.RunnerGone {
 			t.Errorf("the last of %s is %s", id, state)
 		}
-	}
-}
-
-func TestNothingIsToldTwice(t *testing.T) {
-	w := newRunnerWatcher("")
-	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
-		w.put(RunnerEvent{Runner: runtime.Runner{ID: id, State: state, Message: message}}, false)
-	}
-	want := func(want ...runtime.RunnerState) {
-		t.Helper()
-		var got []runtime.RunnerState
-		for event, ok := w.take(); ok; event, ok = w.take() {
-			got = append(got, event.Runner.State)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("told %v instead of %v", got, want)
-		}
-	}
-	put("a", runtime.RunnerClaimed, "")
-	put("b", runtime.RunnerIdle, "")
-	want(runtime.RunnerClaimed, runtime.RunnerIdle)
-	put("a", runtime.RunnerClaimed, "")
-	put("b", runtime.RunnerClaimed, "")
-	want(runtime.RunnerClaimed)
-	put("a", runtime.RunnerClaimed, "why")
-	want(runtime.RunnerClaimed)
-	put("a", runtime.RunnerClaimed, "else")
-	put("a", runtime.RunnerClaimed, "why") // as it was again, before anyone asked
-	want()
-	put("a", runtime.RunnerGone, "why")
-	put("b", runtime.RunnerGone, "")
-	want(runtime.RunnerGone, runtime.RunnerGone)
-	if len(w.told) != 0 {
-		t.Errorf("%v are remembered", w.told)
 	}
 }
 

@@ -1,4 +1,4 @@
-package engine
+package events
 
 import (
 	"crypto/sha256"
@@ -8,10 +8,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A cursor is a position in an execution's events: before all of them, or
+// A Cursor is a position in an execution's events: before all of them, or
 // after EventStarted and some of the output. The end is a state, not a
 // position.
-type cursor struct {
+type Cursor struct {
+	id       runtime.ExecutionID
 	started  bool
 	position int64 // in the log
 	offset   int64 // output bytes before it
@@ -27,31 +28,33 @@ func tag(id runtime.ExecutionID) []byte {
 
 // encode returns the cursor as clients get it. Only those with started set are
 // handed out.
-func (c cursor) encode(id runtime.ExecutionID) string {
-	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(id)...)
+func (c Cursor) encode() string {
+	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(c.id)...)
 	raw = binary.AppendUvarint(raw, uint64(c.position))
 	raw = binary.AppendUvarint(raw, uint64(c.offset))
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-func parseCursor(id runtime.ExecutionID, text string) (cursor, error) {
+// Parse returns the cursor that an event of this execution had; "" is before all of them.
+// INVALID_INPUT names the field after.
+func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 	if text == "" {
-		return cursor{}, nil
+		return Cursor{id: id}, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < tagSize || string(raw[:tagSize]) != string(tag(id)) {
-		return cursor{}, badCursor()
+		return Cursor{}, badCursor()
 	}
 	raw = raw[tagSize:]
 	position, n := binary.Uvarint(raw)
 	if n <= 0 {
-		return cursor{}, badCursor()
+		return Cursor{}, badCursor()
 	}
 	offset, m := binary.Uvarint(raw[n:])
 	if m <= 0 || n+m != len(raw) || int64(position) < 0 || int64(offset) < 0 {
-		return cursor{}, badCursor()
+		return Cursor{}, badCursor()
 	}
-	return cursor{started: true, position: int64(position), offset: int64(offset)}, nil
+	return Cursor{id: id, started: true, position: int64(position), offset: int64(offset)}, nil
 }
 
 func badCursor() error {

@@ -1,4 +1,4 @@
-package engine
+package events
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ var reasons = map[runtime.LossCause]string{
 
 // cause returns why the output at the reader's place isn't in the log, and up to
 // where; behind says that the log has nothing after it.
-func (r *Events) cause(behind bool) (cause runtime.LossCause, until int64) {
+func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	x := r.execution()
 	if behind && x.State == runtime.ExecutionFinished {
 		if cause := r.damage(x); cause != "" {
@@ -36,12 +36,12 @@ func (r *Events) cause(behind bool) (cause runtime.LossCause, until int64) {
 }
 
 // damage returns what became of a log after its execution had ended; "": nothing.
-func (r *Events) damage(x runtime.Execution) runtime.LossCause {
+func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 	had := int64(1) // what an older server wrote isn't known: something, since it told of output
 	if x.LogBytes != nil {
 		had = *x.LogBytes
 	}
-	info, err := os.Stat(r.engine.logs.Path(r.id))
+	info, err := os.Stat(r.source.Log)
 	switch {
 	case had == 0:
 		return ""
@@ -49,7 +49,7 @@ func (r *Events) damage(x runtime.Execution) runtime.LossCause {
 		return r.missing()
 	case err != nil:
 		return runtime.LossUnknown
-	case x.LogBytes != nil && info.Size() < had, r.reader.Torn() && (x.LogBytes == nil || r.reader.Position() < had):
+	case x.LogBytes != nil && info.Size() < had, r.log.Torn() && (x.LogBytes == nil || r.log.Position() < had):
 		return runtime.LossDamaged
 	}
 	return ""
@@ -57,10 +57,10 @@ func (r *Events) damage(x runtime.Execution) runtime.LossCause {
 
 // missing returns why a log's file isn't there. Collecting deletes the execution
 // first.
-func (r *Events) missing() runtime.LossCause {
+func (r *Reader) missing() runtime.LossCause {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	switch there, err := r.engine.store.HasExecution(ctx, r.id); {
+	switch there, err := r.source.Known(ctx, r.at.id); {
 	case err != nil:
 		return runtime.LossUnknown
 	case there:

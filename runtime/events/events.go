@@ -1,0 +1,260 @@
+// Package events reads the events of one execution: its start, its output, and its end.
+package events
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/session"
+)
+
+// MaxBytes is how many bytes of one stream an event holds at most.
+const MaxBytes = 32 << 10
+
+// A Kind says what an Event is.
+type Kind int
+
+// The kinds, in the order in which they come; Output, Lost and Resized come any number
+// of times.
+const (
+	Started Kind = iota + 1
+	Output
+	Lost
+	Resized
+	Finished
+)
+
+// An Event is one event of an execution. Cursor marks the position after it.
+type Event struct {
+	Kind      Kind
+	Cursor    string
+	At        time.Time
+	Stream    runtime.Stream       // Output
+	Data      []byte               // Output: the exact bytes
+	Bytes     int64                // Lost: how many
+	Cause     runtime.LossCause    // Lost: why
+	Reason    string               // Lost: Cause in words
+	Size      runtime.TerminalSize // Resized: what the terminal has from here on
+	Execution runtime.Execution    // Finished
+}
+
+// Text is Data as valid UTF-8, with U+FFFD for each byte that isn't part of any.
+func (e Event) Text() string {
+	if utf8.Valid(e.Data) {
+		return string(e.Data)
+	}
+	var b strings.Builder
+	for _, r := range string(e.Data) {
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// A Reader reads one execution's events: Started (unless it never started), its output,
+// and Finished, each once and in order. It is for one goroutine. Close it.
+type Reader struct {
+	source   Source
+	log      *output.Reader
+	at       Cursor // the place of the next event
+	until    int64  // an event ends at this position in the log; 0: wherever
+	resizes  bool   // Resized is wanted
+	finished bool
+}
+
+// A Source is where an execution's events are.
+type Source struct {
+	Session *session.Session                                                // nil: it has ended
+	Ended   runtime.Execution                                               // without a session
+	Log     string                                                          // the path of its log
+	Known   func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
+}
+
+func (s Source) open(position int64) (*output.Reader, error) {
+	if s.Session != nil {
+		return s.Session.Log().Reader(position)
+	}
+	return output.OpenReader(s.Log, position)
+}
+
+// Open opens the events of an execution after a cursor, which is of the same execution.
+// What a cursor is after doesn't come again, but for the end, which is a state.
+// INVALID_INPUT: the log has no such position. [fs.ErrNotExist]: it was collected just now.
+func Open(after Cursor, source Source) (*Reader, error) {
+	r := &Reader{source: source, at: after}
+	var err error
+	r.log, err = source.open(after.position)
+	if errors.Is(err, output.ErrBeyond) { // the log was cut: its end is where this reader was
+		r.at.position = 0
+		if r.log, err = source.open(0); err == nil {
+			r.at.position = r.log.SkipToEnd()
+		}
+	}
+	if errors.Is(err, output.ErrPosition) {
+		return nil, badCursor()
+	}
+	return r, err
+}
+
+// WithResizes has Resized come too: the sizes that a terminal got, the first
+// one included. It is called before the first event.
+func (r *Reader) WithResizes() { r.resizes = true }
+
+// Ended returns a channel that is closed once the execution has ended: then
+// Next doesn't wait any more.
+func (r *Reader) Ended() <-chan struct{} {
+	if r.source.Session != nil {
+		return r.source.Session.Done()
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+// Until makes sure that one event ends at this cursor of an earlier one, if it
+// is still to come: then what comes after is the same for both readers. A later
+// call replaces an earlier one.
+func (r *Reader) Until(cursor string) {
+	r.until = 0
+	if at, err := Parse(r.at.id, cursor); err == nil {
+		r.until = at.position
+	}
+}
+
+// At returns the cursor after the last event.
+func (r *Reader) At() string { return r.at.encode() }
+
+// Close lets go of the log.
+func (r *Reader) Close() error { return r.log.Close() }
+
+// Next waits for the next event; after Finished comes io.EOF.
+func (r *Reader) Next(ctx context.Context) (Event, error) {
+	if !r.at.started && r.source.Session != nil {
+		select {
+		case <-r.source.Session.Started():
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+	for {
+		event, err := r.TryNext()
+		if !errors.Is(err, output.ErrWait) {
+			return event, err
+		}
+		if err := r.log.Wait(ctx); err != nil {
+			return Event{}, err
+		}
+		if ctx.Err() != nil {
+			return Event{}, context.Cause(ctx)
+		}
+	}
+}
+
+// ErrWait says that there is no event yet.
+var ErrWait = output.ErrWait
+
+// TryNext is Next without waiting: ErrWait means that there is no event yet.
+func (r *Reader) TryNext() (Event, error) {
+	if r.finished {
+		return Event{}, io.EOF
+	}
+	x := r.execution()
+	if !r.at.started {
+		if x.State == runtime.ExecutionPending {
+			return Event{}, output.ErrWait
+		}
+		r.at.started = true
+		if !x.Marks.StartedAt.IsZero() { // else it ended without having started
+			return Event{Kind: Started, Cursor: r.at.encode(), At: x.Marks.StartedAt}, nil
+		}
+	}
+	record, err := r.log.Peek()
+	for err == nil && record.Resized() && !r.resizes {
+		if _, err = r.log.TryNext(); err == nil {
+			record, err = r.log.Peek()
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.State == runtime.ExecutionFinished, errors.Is(err, io.EOF):
+		return r.end()
+	case err != nil:
+		return Event{}, err
+	case record.Offset > r.at.offset:
+		return r.lost(record.Offset, false), nil
+	case record.Resized():
+		return r.resized(x.Marks.StartedAt)
+	}
+	return r.output(x.Marks.StartedAt)
+}
+
+func (r *Reader) execution() runtime.Execution {
+	if r.source.Session != nil {
+		return r.source.Session.Execution()
+	}
+	return r.source.Ended
+}
+
+// resized returns the event of the next record, which is a size.
+func (r *Reader) resized(began time.Time) (Event, error) {
+	record, err := r.log.TryNext()
+	if err != nil {
+		return Event{}, err
+	}
+	r.at.position = r.log.Position()
+	return Event{Kind: Resized, Cursor: r.at.encode(), At: began.Add(record.Since), Size: record.Size}, nil
+}
+
+// output returns the event of the next record, and of those of the same stream
+// that are there already: a flood makes few large events, and nothing waits.
+func (r *Reader) output(began time.Time) (Event, error) {
+	event := Event{Kind: Output}
+	for {
+		record, err := r.log.Peek()
+		if err != nil {
+			break // the first is there; another's error comes again with the next call
+		}
+		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > MaxBytes) {
+			break
+		}
+		if event.Data == nil {
+			event.Stream, event.At = record.Stream, began.Add(record.Since)
+		}
+		event.Data = append(event.Data, record.Data...)
+		r.at.offset = record.Offset + int64(len(record.Data))
+		if _, err := r.log.TryNext(); err != nil {
+			return Event{}, err
+		}
+		if r.log.Position() == r.until {
+			break
+		}
+	}
+	r.at.position = r.log.Position()
+	event.Cursor = r.at.encode()
+	return event, nil
+}
+
+// lost returns the event of output that isn't in the log, up to where its cause is
+// the same; behind says that the log has nothing after it.
+func (r *Reader) lost(until int64, behind bool) Event {
+	cause, same := r.cause(behind)
+	until = min(until, same)
+	event := Event{Kind: Lost, At: time.Now(), Bytes: until - r.at.offset, Cause: cause, Reason: reasons[cause]}
+	r.at.offset = until
+	event.Cursor = r.at.encode()
+	return event
+}
+
+func (r *Reader) end() (Event, error) {
+	x := r.execution()
+	if r.at.offset < x.Usage.OutputBytes {
+		return r.lost(x.Usage.OutputBytes, true), nil
+	}
+	r.finished = true
+	return Event{Kind: Finished, Cursor: r.at.encode(), At: x.Marks.FinishedAt, Execution: x}, nil
+}

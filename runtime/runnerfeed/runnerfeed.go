@@ -1,0 +1,153 @@
+// Package runnerfeed tells watchers of the changes of runners. A slow one gets only the
+// latest of each runner.
+package runnerfeed
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An Event is a runner as it was at a moment.
+type Event struct {
+	Runner runtime.Runner
+	At     time.Time
+}
+
+// A Feed tells watchers of the runners' changes. Its methods are safe for concurrent use.
+type Feed struct {
+	mu       sync.Mutex // guards watchers, so that who comes misses nothing
+	watchers map[*Watcher]bool
+}
+
+// New returns a feed that nobody watches.
+func New() *Feed { return &Feed{watchers: map[*Watcher]bool{}} }
+
+// Watch returns a new watcher of the runners of an environment, "" of all, that is told of
+// what snapshot puts first. Remove it.
+func (f *Feed) Watch(id runtime.EnvironmentID, snapshot func(put func(runtime.Runner))) *Watcher {
+	w := newWatcher(id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	snapshot(func(r runtime.Runner) { w.put(Event{r, time.Now()}, false) })
+	f.watchers[w] = true
+	return w
+}
+
+// Remove ends what a watcher is told.
+func (f *Feed) Remove(w *Watcher) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.watchers, w)
+}
+
+// Tell tells of a runner as it is now; isNew: nobody was told of it before. A snapshot that
+// begins after the call has to show the same.
+func (f *Feed) Tell(r runtime.Runner, isNew bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.watchers {
+		if w.environment == "" || w.environment == r.Environment.ID {
+			w.put(Event{r, time.Now()}, isNew)
+		}
+	}
+}
+
+// A Watcher is one receiver and what waits for it.
+type Watcher struct {
+	environment runtime.EnvironmentID
+	wake        chan struct{} // capacity 1: something waits
+
+	mu      sync.Mutex // guards what follows
+	queue   list.List  // of *waitingEvent, in the order in which they are to go
+	waiting map[runtime.RunnerID]*list.Element
+	told    map[runtime.RunnerID]look // what the receiver knows of those that aren't gone
+}
+
+// A look is what a watcher is told changes of.
+type look struct {
+	state   runtime.RunnerState
+	message string
+}
+
+type waitingEvent struct {
+	Event
+	isNew bool // the receiver has never heard of the runner
+}
+
+func newWatcher(id runtime.EnvironmentID) *Watcher {
+	return &Watcher{
+		environment: id, wake: make(chan struct{}, 1),
+		waiting: map[runtime.RunnerID]*list.Element{}, told: map[runtime.RunnerID]look{},
+	}
+}
+
+func (w *Watcher) put(event Event, isNew bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.waiting[event.Runner.ID]; old != nil {
+		isNew = old.Value.(*waitingEvent).isNew
+		w.queue.Remove(old)
+		delete(w.waiting, event.Runner.ID)
+	}
+	if isNew && event.Runner.State == runtime.RunnerGone {
+		return
+	}
+	w.waiting[event.Runner.ID] = w.queue.PushBack(&waitingEvent{event, isNew})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next event that says something new.
+func (w *Watcher) take() (Event, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		first := w.queue.Front()
+		if first == nil {
+			return Event{}, false
+		}
+		event := w.queue.Remove(first).(*waitingEvent).Event
+		r := event.Runner
+		delete(w.waiting, r.ID)
+		look := look{r.State, r.Message}
+		if old, known := w.told[r.ID]; known && old == look {
+			continue
+		}
+		w.told[r.ID] = look
+		if r.State == runtime.RunnerGone {
+			delete(w.told, r.ID)
+		}
+		return event, true
+	}
+}
+
+// Send sends until ctx ends, or all that was told before ended was closed is sent. It is
+// called once.
+func (w *Watcher) Send(ctx context.Context, ended <-chan struct{}, out chan<- Event) {
+	for {
+		event, ok := w.take()
+		if !ok {
+			select {
+			case <-w.wake:
+				continue
+			case <-ended:
+				if event, ok = w.take(); !ok {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case out <- event:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package runnerfeed
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestNothingIsToldTwice(t *testing.T) {
+	f := New()
+	w := f.Watch("", func(func(runtime.Runner)) {})
+	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
+		f.Tell(runtime.Runner{ID: id, State: state, Message: message}, false)
+	}
+	want := func(want ...runtime.RunnerState) {
+		t.Helper()
+		var got []runtime.RunnerState
+		for event, ok := w.take(); ok; event, ok = w.take() {
+			got = append(got, event.Runner.State)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %v instead of %v", got, want)
+		}
+	}
+	put("a", runtime.RunnerClaimed, "")
+	put("b", runtime.RunnerIdle, "")
+	want(runtime.RunnerClaimed, runtime.RunnerIdle)
+	put("a", runtime.RunnerClaimed, "")
+	put("b", runtime.RunnerClaimed, "")
+	want(runtime.RunnerClaimed)
+	put("a", runtime.RunnerClaimed, "why")
+	want(runtime.RunnerClaimed)
+	put("a", runtime.RunnerClaimed, "else")
+	put("a", runtime.RunnerClaimed, "why") // as it was again, before anyone asked
+	want()
+	put("a", runtime.RunnerGone, "why")
+	put("b", runtime.RunnerGone, "")
+	want(runtime.RunnerGone, runtime.RunnerGone)
+	if len(w.told) != 0 {
+		t.Errorf("%v are remembered", w.told)
+	}
+	f.Remove(w)
+	put("c", runtime.RunnerIdle, "")
+	want()
+	if len(f.watchers) != 0 {
+		t.Error("the feed holds a watcher that was removed")
+	}
+}
