@@ -32,7 +32,7 @@ func (e *Engine) Resize(ctx context.Context, id runtime.ExecutionID, size runtim
 	if err := validateTerminal("", size); err != nil {
 		return runtime.Execution{}, err
 	}
-	if s := e.session(id); s != nil && s.Execution().Terminal == nil {
+	if s := e.sessions.get(id); s != nil && s.Execution().Terminal == nil {
 		return runtime.Execution{}, runtime.Invalid("executionId", "this execution was started without a terminal: start it with terminal")
 	}
 	return e.control(ctx, id, func(s *session.Session) error { return s.Resize(ctx, size) })

@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/logdir"
+	"github.com/rockpool/rockpool/runtime/once"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
@@ -47,53 +48,36 @@ type Engine struct {
 	logger   *zap.Logger
 	alert    pool.AlertRule
 	logs     *logdir.Dir
-	attacks  func() (*attacks.Record, error) // nil: nobody knows
-	jobs     chan func(context.Context)      // what Run is to run beside itself
-	restored chan struct{}
-	stopped  chan struct{}
+	jobs     jobs
+	restored restoration
 	counts   *counts
+	health   healthBook
+
+	catalog  *catalog
+	runners  runners
 	host     session.Host // of all sessions
-
-	changing chan struct{} // holds a token while an environment is changed
-
-	health     healthBook
-	runners    sync.Map // runtime.RunnerID → runtime.Runner, as the pools last said
-	runnerFeed *runnerfeed.Feed
-
-	mu           sync.Mutex // guards what follows; never held across I/O
-	environments map[runtime.EnvironmentID]runtime.Environment
-	pools        map[runtime.EnvironmentID]*pool.Pool // also of deleted environments that still have claimed runners
-	poolsChanged chan struct{}                        // closed and replaced when a pool comes
-	sessions     map[runtime.ExecutionID]*session.Session
-	sessionsIn   map[runtime.RunnerID][]*session.Session
-	claims       map[string]*keyedClaim // by key, while the runner lives
-	flights      map[string]*flight     // by key, while they are under way
-	unrestored   []string               // what could not be brought back, and why
+	sessions *sessionTable
+	claims   *once.Group[runtime.RunnerID]  // while their runners live
+	runs     *once.Group[runtime.Execution] // while they are under way
 }
 
 // New returns an engine over a cluster and a store, which stay the caller's to
 // close, after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
-		cluster:      cluster,
-		store:        store,
-		logger:       config.Logger,
-		alert:        config.Alert,
-		attacks:      config.Attacks,
-		runnerFeed:   runnerfeed.New(),
-		changing:     make(chan struct{}, 1),
-		jobs:         make(chan func(context.Context)),
-		restored:     make(chan struct{}),
-		stopped:      make(chan struct{}),
-		counts:       newCounts(),
-		environments: map[runtime.EnvironmentID]runtime.Environment{},
-		pools:        map[runtime.EnvironmentID]*pool.Pool{},
-		poolsChanged: make(chan struct{}),
-		sessions:     map[runtime.ExecutionID]*session.Session{},
-		sessionsIn:   map[runtime.RunnerID][]*session.Session{},
-		claims:       map[string]*keyedClaim{},
-		flights:      map[string]*flight{},
-		health:       healthBook{parts: map[string]ComponentHealth{}},
+		cluster:  cluster,
+		store:    store,
+		logger:   config.Logger,
+		alert:    config.Alert,
+		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
+		restored: restoration{done: make(chan struct{})},
+		counts:   newCounts(),
+		health:   healthBook{readAttacks: config.Attacks, parts: map[string]ComponentHealth{}},
+		catalog:  newCatalog(),
+		runners:  runners{feed: runnerfeed.New()},
+		sessions: newSessionTable(),
+		claims:   once.Keeping[runtime.RunnerID](),
+		runs:     once.Passing[runtime.Execution](),
 	}
 	e.Access = files.New(e)
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
@@ -101,13 +85,13 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	})
 	e.host = session.Host{
 		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
-		Began: e.counts.starting.Add, Ended: e.forgetSession,
+		Began: e.counts.starting.Add, Ended: e.ended,
 	}
 	return e
 }
 
 // Restored is closed once what was stored is back, and calls are welcome.
-func (e *Engine) Restored() <-chan struct{} { return e.restored }
+func (e *Engine) Restored() <-chan struct{} { return e.restored.done }
 
 // Run restores what is stored, and serves until ctx ends. It returns ctx's
 // cause, or why nothing could be restored, once all it started has ended.
@@ -115,7 +99,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer close(e.stopped)
+	defer close(e.jobs.stopped)
 	defer e.logs.Close()
 	defer cancel()
 
@@ -128,7 +112,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Go(func() { e.watch(ctx) })
 	group.Go(func() {
 		select {
-		case <-e.restored:
+		case <-e.restored.done:
 			e.logs.Collect(ctx)
 		case <-ctx.Done():
 		}
@@ -136,7 +120,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Go(func() { e.sample(ctx) })
 	for {
 		select {
-		case job := <-e.jobs:
+		case job := <-e.jobs.begin:
 			group.Go(func() { job(ctx) })
 		case err := <-failed:
 			return err
@@ -146,13 +130,18 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// background has Run run job beside itself, with a context that ends when Run
-// is to end.
-func (e *Engine) background(job func(context.Context)) error {
+// jobs are what Run runs beside itself.
+type jobs struct {
+	begin   chan func(context.Context)
+	stopped chan struct{} // closed when Run returns
+}
+
+// add has Run run a job, with a context that ends when Run is to end.
+func (j jobs) add(job func(context.Context)) error {
 	select {
-	case e.jobs <- job:
+	case j.begin <- job:
 		return nil
-	case <-e.stopped:
+	case <-j.stopped:
 		return errStopping()
 	}
 }
@@ -160,7 +149,7 @@ func (e *Engine) background(job func(context.Context)) error {
 // Go has Run run f beside itself, and wait for it. f's context ends with ctx, and when
 // Run is to end.
 func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
-	return e.background(func(running context.Context) {
+	return e.jobs.add(func(running context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(running, func() { cancel(context.Cause(running)) })()
@@ -175,12 +164,15 @@ func errStopping() error {
 // watch turns the cluster's hints into the pools'.
 func (e *Engine) watch(ctx context.Context) {
 	_ = e.cluster.Watch(ctx, func(id runtime.EnvironmentID) { // until ctx ends
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for env, p := range e.pools {
-			if id == "" || id == env {
+		if id != "" {
+			if p := e.catalog.pool(id); p != nil {
 				p.Hint()
 			}
+			return
+		}
+		all, _ := e.catalog.allPools()
+		for _, p := range all {
+			p.Hint()
 		}
 	})
 }
@@ -189,25 +181,18 @@ func (e *Engine) watch(ctx context.Context) {
 // runners, nil: they have to be listed; busy says how many executions go on in
 // them.
 func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
-	e.mu.Lock()
-	if p := e.pools[env.ID]; p != nil && !p.Ended() {
-		e.mu.Unlock()
+	p := e.catalog.addPool(env.ID, func() *pool.Pool {
+		return pool.New(env, known, pool.Options{
+			Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
+		})
+	})
+	if p == nil {
 		return nil
 	}
-	p := pool.New(env, known, pool.Options{
-		Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
-	})
-	e.pools[env.ID] = p
 	e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
-	close(e.poolsChanged)
-	e.poolsChanged = make(chan struct{})
-	e.mu.Unlock()
-	err := e.background(func(ctx context.Context) {
+	err := e.jobs.add(func(ctx context.Context) {
 		_ = p.Run(ctx) // ctx's end, or the end of a deleted environment
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.pools[env.ID] == p {
-			delete(e.pools, env.ID)
+		if e.catalog.removePool(env.ID, p) {
 			e.counts.claims.Delete(env.ID)
 		}
 	})
@@ -220,19 +205,11 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 // observe takes in a runner's new state. A pool's owner calls it: it must not
 // block.
 func (e *Engine) observe(r runtime.Runner) {
-	old, known := e.Runner(r.ID)
-	if r.State == runtime.RunnerGone {
-		e.runners.Delete(r.ID)
-	} else {
-		e.runners.Store(r.ID, r)
-	}
-	if old.State != r.State || old.Message != r.Message {
-		e.runnerFeed.Tell(r, !known)
-	}
+	e.runners.change(r)
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}
-	for _, s := range e.sessionsOf(r.ID) {
+	for _, s := range e.sessions.in(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}
 }

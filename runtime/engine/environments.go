@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -17,7 +16,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	if err := e.pin(ctx, &in); err != nil { // which may take a while, before others have to wait
 		return runtime.Environment{}, false, err
 	}
-	done, err := e.beginChange(ctx)
+	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
@@ -55,25 +54,9 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	}
 }
 
-// beginChange waits for the turn to change environments: changes follow one
-// another, so that the pools see them in the order in which they were stored.
-func (e *Engine) beginChange(ctx context.Context) (done func(), err error) {
-	select {
-	case e.changing <- struct{}{}:
-		return func() { <-e.changing }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
 // setEnvironment makes a stored environment the one that is served.
 func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) error {
-	e.mu.Lock()
-	if e.environments[env.ID].Revision < env.Revision {
-		e.environments[env.ID] = env
-	}
-	p := e.pools[env.ID]
-	e.mu.Unlock()
+	p := e.catalog.put(env)
 	if p != nil && p.SetEnvironment(ctx, env) == nil {
 		return nil
 	}
@@ -86,12 +69,10 @@ func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentI
 		return err
 	}
 	i := slices.IndexFunc(all, func(env runtime.Environment) bool { return env.ID == id })
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if i < 0 {
-		delete(e.environments, id)
+		e.catalog.remove(id)
 	} else {
-		e.environments[id] = all[i]
+		e.catalog.replace(all[i])
 	}
 	return nil
 }
@@ -100,7 +81,7 @@ func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentI
 // claimed ones go when their claims end, or at once with endClaimed. False
 // means that there was none.
 func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
-	done, err := e.beginChange(ctx)
+	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -112,10 +93,7 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 			return false, err
 		}
 	}
-	e.mu.Lock()
-	delete(e.environments, id)
-	p := e.pools[id]
-	e.mu.Unlock()
+	p := e.catalog.remove(id)
 	if p == nil || (!exists && !endClaimed) {
 		return exists, nil
 	}
@@ -127,23 +105,11 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 }
 
 // Environments returns all, sorted by id.
-func (e *Engine) Environments() []runtime.Environment {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := make([]runtime.Environment, 0, len(e.environments))
-	for _, env := range e.environments {
-		all = append(all, env)
-	}
-	slices.SortFunc(all, func(a, b runtime.Environment) int { return cmp.Compare(a.ID, b.ID) })
-	return all
-}
+func (e *Engine) Environments() []runtime.Environment { return e.catalog.all() }
 
 // Environment returns one, and whether there is one.
 func (e *Engine) Environment(id runtime.EnvironmentID) (runtime.Environment, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	env, ok := e.environments[id]
-	return env, ok
+	return e.catalog.environment(id)
 }
 
 func notFound(id runtime.EnvironmentID) error {

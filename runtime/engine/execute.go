@@ -43,58 +43,13 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	}
 	x.Key = "run/" + in.Key
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
-	return e.executeOnce(ctx, x, whole)
-}
-
-// A flight is an Execute with a key that is under way.
-type flight struct {
-	input string
-	done  chan struct{} // closed when x and err are set
-	x     runtime.Execution
-	err   error
-}
-
-// executeOnce has whole done once for all who ask with the same key. It goes on
-// when its callers leave, so that a retry finds it.
-func (e *Engine) executeOnce(ctx context.Context, x runtime.Execution, whole func(context.Context) (runtime.Execution, error)) (runtime.Execution, error) {
-	e.mu.Lock()
-	f := e.flights[x.Key]
-	mine := f == nil
-	if mine {
-		f = &flight{input: x.Input, done: make(chan struct{})}
-		e.flights[x.Key] = f
-	}
-	e.mu.Unlock()
-	if f.input != x.Input {
-		return runtime.Execution{}, keyConflict()
-	}
-	if mine {
-		land := func() {
-			e.mu.Lock()
-			delete(e.flights, x.Key)
-			e.mu.Unlock()
-			close(f.done)
+	x, _, err = e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
+		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
+			return e.repeated(stored, x, err)
 		}
-		err := e.background(func(ctx context.Context) {
-			defer land()
-			stored, found, err := e.store.ExecutionByKey(ctx, x.Key)
-			if err != nil || found {
-				f.x, f.err = e.repeated(stored, x, err)
-				return
-			}
-			f.x, f.err = whole(ctx)
-		})
-		if err != nil {
-			f.err = err
-			land()
-		}
-	}
-	select {
-	case <-f.done:
-		return f.x, f.err
-	case <-ctx.Done():
-		return runtime.Execution{}, context.Cause(ctx)
-	}
+		return whole(ctx)
+	})
+	return x, keyError(err)
 }
 
 // claimAndStart is the whole, where its key, if any, wasn't used before.
@@ -132,7 +87,7 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 
 // feedLater has a command's stdin fed from an offset on, and closed.
 func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) error {
-	return e.background(func(ctx context.Context) {
+	return e.jobs.add(func(ctx context.Context) {
 		feed := StdinInput{ExecutionID: id, Data: data, Offset: &offset, Close: true}
 		for {
 			_, err := e.WriteStdin(ctx, feed)
@@ -145,7 +100,7 @@ func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) er
 
 // releaseLater releases a runner that nobody will use.
 func (e *Engine) releaseLater(id runtime.RunnerID) {
-	err := e.background(func(ctx context.Context) {
+	err := e.jobs.add(func(ctx context.Context) {
 		if _, err := e.Release(ctx, id); err != nil {
 			e.logger.Warn("a runner could not be released", zap.String("runner", string(id)), zap.Error(err))
 		}

@@ -81,9 +81,9 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return e.repeated(stored, x, err)
 	}
 	s := e.host.New(runner, x, begin, output.New(e.logs.Path(x.ID)))
-	e.addSession(s)
+	e.sessions.add(s)
 	e.counts.started.Add(1)
-	if err := e.background(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
+	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // the next server starts it
 	}
 	if r, ok := e.Runner(runner.ID); !ok || r.State != runtime.RunnerClaimed {
@@ -100,7 +100,7 @@ func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execu
 	if stored.Input != x.Input {
 		return runtime.Execution{}, keyConflict()
 	}
-	if s := e.session(stored.ID); s != nil {
+	if s := e.sessions.get(stored.ID); s != nil {
 		return s.Execution(), nil
 	}
 	return stored, nil
@@ -122,7 +122,7 @@ func collected(spent store.SpentKey, x runtime.Execution, err error) error {
 // SIGKILL after a grace. It returns once the execution has ended, or after two
 // seconds. One that has ended stays as it is.
 func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
-	if s := e.session(id); s != nil {
+	if s := e.sessions.get(id); s != nil {
 		s.Kill(ctx, runtime.OutcomeCancelled)
 	}
 	return e.Execution(ctx, id, 2*time.Second)
@@ -146,7 +146,7 @@ func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 
 // Execution returns one, as it is when it has ended or when wait is over.
 func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
-	if s := e.session(id); s != nil {
+	if s := e.sessions.get(id); s != nil {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -165,7 +165,7 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
 	page, err := e.store.Executions(ctx, filter, first, after, charge)
 	for i, x := range page.Executions {
-		if s := e.session(x.ID); s != nil {
+		if s := e.sessions.get(x.ID); s != nil {
 			page.Executions[i] = s.Execution() // newer than what is stored
 		}
 	}

@@ -53,6 +53,8 @@ func (s HealthStatus) worseThan(other HealthStatus) bool {
 
 // A healthBook remembers how each part was, and so since when it is as it is.
 type healthBook struct {
+	readAttacks func() (*attacks.Record, error) // nil: nobody knows
+
 	mu       sync.Mutex // guards what follows
 	parts    map[string]ComponentHealth
 	attacks  *attacks.Record // as last read
@@ -200,10 +202,10 @@ func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 // fault, and no part either.
 func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
 	c := ComponentHealth{Name: "attacks"}
-	if e.attacks == nil {
+	if e.health.readAttacks == nil {
 		return nil, c
 	}
-	last, err := e.attacks()
+	last, err := e.health.readAttacks()
 	switch {
 	case err != nil:
 		c.Status, c.Message = HealthDegraded, err.Error()
@@ -234,9 +236,7 @@ func told(problems []runtime.Problem) string {
 func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
 	status, err := e.cluster.Status(ctx)
 	if err == nil && status.Draining != nil {
-		e.mu.Lock()
-		status.Draining.Executions = len(e.sessions)
-		e.mu.Unlock()
+		status.Draining.Executions = e.sessions.len()
 	}
 	return status, err
 }

@@ -130,7 +130,7 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	last := &attacks.Record{Tried: 2, Held: 2}
-	b.attacks = func() (*attacks.Record, error) { return last, nil }
+	b.health.readAttacks = func() (*attacks.Record, error) { return last, nil }
 	dir := t.TempDir()
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
 	if h := b.Health(t.Context()); h.Attacks != last {
@@ -143,7 +143,7 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
-	b.attacks = func() (*attacks.Record, error) { t.Error("a file is read"); return nil, nil }
+	b.health.readAttacks = func() (*attacks.Record, error) { t.Error("a file is read"); return nil, nil }
 	h := b.Health(t.Context())
 	if c := b.stored("output"); c.Status != HealthDown {
 		t.Errorf("%+v", c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -39,21 +40,19 @@ func (e *Engine) restore(ctx context.Context) error {
 		return fmt.Errorf("restore executions: %w", err)
 	}
 
-	e.mu.Lock()
 	known := map[runtime.EnvironmentID][]runtime.Runner{}
 	byID := make(map[runtime.RunnerID]runtime.Runner, len(runners))
 	for _, r := range runners {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
-		e.runners.Store(r.ID, pool.Adopted(r))
+		e.runners.byID.Store(r.ID, pool.Adopted(r))
 		if r.Claim.Key != "" {
-			e.claims[r.Claim.Key] = finishedClaim(r)
+			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
 		}
 	}
 	for _, env := range environments {
-		e.environments[env.ID] = env
+		e.catalog.replace(env)
 	}
-	e.mu.Unlock()
 
 	// The pools come after the sessions, which they tell what became of runners,
 	// and know from the start which runners are in use.
@@ -77,12 +76,12 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	for _, s := range sessions {
-		if err := e.goOn(s, e.poolNamed(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.goOn(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
-	close(e.restored)
-	err = e.background(func(ctx context.Context) {
+	close(e.restored.done)
+	err = e.jobs.add(func(ctx context.Context) {
 		if err := e.logs.MoveOrphans(ctx); err != nil {
 			e.notRestored("%v", err)
 		}
@@ -90,7 +89,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.background(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
+	return e.jobs.add(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
 }
 
 // resumeAll returns the sessions of all unfinished executions.
@@ -110,7 +109,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	}
 	_ = group.Wait() // none returns an error
 	for _, s := range sessions {
-		e.addSession(s)
+		e.sessions.add(s)
 	}
 	e.counts.resumed.Add(int64(len(sessions)))
 	return sessions
@@ -120,9 +119,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 // runner, if it is there, is in p.
 func (e *Engine) goOn(s *session.Session, p *pool.Pool) error {
 	if p == nil {
-		return e.background(func(ctx context.Context) { s.Run(ctx, nil) })
+		return e.jobs.add(func(ctx context.Context) { s.Run(ctx, nil) })
 	}
-	if err := e.background(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
+	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return err
 	}
 	if data, offset, ok := s.Input(); ok {
@@ -148,18 +147,26 @@ func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy
 	}
 }
 
+// A restoration is how far bringing back what was stored has come.
+type restoration struct {
+	done chan struct{} // closed when all is back
+
+	mu      sync.Mutex // guards skipped
+	skipped []string   // what could not be brought back, and why
+}
+
 // notRestored notes what was skipped.
 func (e *Engine) notRestored(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	e.logger.Warn("something could not be restored", zap.String("what", text))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.unrestored = append(e.unrestored, text)
+	e.restored.mu.Lock()
+	defer e.restored.mu.Unlock()
+	e.restored.skipped = append(e.restored.skipped, text)
 }
 
 // skipped tells what could not be brought back since the start.
 func (e *Engine) skipped() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Concat(e.unrestored, e.store.Unreadable())
+	e.restored.mu.Lock()
+	defer e.restored.mu.Unlock()
+	return slices.Concat(e.restored.skipped, e.store.Unreadable())
 }

@@ -97,7 +97,7 @@ func TestRecordedButNeverBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.session(cancelled.ID).Kill(t.Context(), runtime.OutcomeCancelled)
+	b.sessions.get(cancelled.ID).Kill(t.Context(), runtime.OutcomeCancelled)
 	b.stop()
 	c.agent.Store(nil)
 	b.start(t)

@@ -6,13 +6,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/once"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -26,11 +30,41 @@ const (
 	maxKeyBytes       = 255
 )
 
+// runners are those that aren't gone, as the pools last said.
+type runners struct {
+	byID sync.Map // runtime.RunnerID → runtime.Runner
+	feed *runnerfeed.Feed
+}
+
+// change takes in what a runner is now.
+func (all *runners) change(r runtime.Runner) {
+	old, known := all.get(r.ID)
+	if r.State == runtime.RunnerGone {
+		all.byID.Delete(r.ID)
+	} else {
+		all.byID.Store(r.ID, r)
+	}
+	if old.State != r.State || old.Message != r.Message {
+		all.feed.Tell(r, !known)
+	}
+}
+
+func (all *runners) get(id runtime.RunnerID) (runtime.Runner, bool) {
+	value, ok := all.byID.Load(id)
+	if !ok {
+		return runtime.Runner{}, false
+	}
+	return value.(runtime.Runner), true
+}
+
+// Runner returns one, and whether it is there.
+func (e *Engine) Runner(id runtime.RunnerID) (runtime.Runner, bool) { return e.runners.get(id) }
+
 // Runners returns those that aren't gone, sorted by id, which is by age: the
 // oldest first, unless the filter says otherwise.
 func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 	var all []runtime.Runner
-	for _, value := range e.runners.Range {
+	for _, value := range e.runners.byID.Range {
 		if r := value.(runtime.Runner); filter.matches(r) {
 			all = append(all, r)
 		}
@@ -42,29 +76,6 @@ func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	return all
-}
-
-// Runner returns one, and whether it is there.
-func (e *Engine) Runner(id runtime.RunnerID) (runtime.Runner, bool) {
-	value, ok := e.runners.Load(id)
-	if !ok {
-		return runtime.Runner{}, false
-	}
-	return value.(runtime.Runner), true
-}
-
-// A keyedClaim is a claim with an idempotency key, under way or made.
-type keyedClaim struct {
-	input  string
-	done   chan struct{} // closed when runner and err are set
-	runner runtime.RunnerID
-	err    error
-}
-
-func finishedClaim(r runtime.Runner) *keyedClaim {
-	done := make(chan struct{})
-	close(done)
-	return &keyedClaim{input: r.Claim.Input, done: done, runner: r.ID}
 }
 
 // Claim hands out a runner. The same key gives the same runner while it lives,
@@ -95,66 +106,36 @@ func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim po
 	return p.Claim(ctx, claim)
 }
 
-// claimOnce claims with a key.
+// claimOnce claims with a key. The claim goes on when its caller leaves, so that the
+// retry finds its runner.
 func (e *Engine) claimOnce(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
-	key, input := claim.Claim.Key, claim.Claim.Input
-	for {
-		e.mu.Lock()
-		k := e.claims[key]
-		mine := k == nil
-		if mine {
-			k = &keyedClaim{input: input, done: make(chan struct{})}
-			e.claims[key] = k
-		}
-		e.mu.Unlock()
-		if k.input != input {
-			return runtime.Runner{}, keyConflict()
-		}
-		if mine {
-			return e.makeClaim(ctx, id, claim, k)
-		}
-		select {
-		case <-k.done:
-		case <-ctx.Done():
-			return runtime.Runner{}, context.Cause(ctx)
-		}
-		if k.err != nil {
-			continue // that claim failed: this one tries for itself
-		}
-		if r, ok := e.Runner(k.runner); ok && r.State == runtime.RunnerClaimed {
-			return r, nil
-		}
-		return runtime.Runner{}, runtime.Gone(k.runner)
+	var claimed runtime.Runner
+	runner, first, err := e.claims.Do(ctx, claim.Claim.Key, claim.Claim.Input, e.jobs.add, func(ctx context.Context) (_ runtime.RunnerID, err error) {
+		claimed, err = e.claimUnlessSpent(ctx, id, claim)
+		return claimed.ID, err
+	})
+	switch {
+	case err != nil:
+		return runtime.Runner{}, keyError(err)
+	case first:
+		return claimed, nil
 	}
+	if r, ok := e.Runner(runner); ok && r.State == runtime.RunnerClaimed {
+		return r, nil
+	}
+	return runtime.Runner{}, runtime.Gone(runner)
 }
 
 func keyConflict() error {
 	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
 }
 
-// makeClaim claims for all who ask with the same key. The claim goes on when
-// its caller leaves, so that the retry finds its runner.
-func (e *Engine) makeClaim(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim, k *keyedClaim) (runtime.Runner, error) {
-	var r runtime.Runner
-	job := func(ctx context.Context) {
-		if r, k.err = e.claimUnlessSpent(ctx, id, claim); k.err != nil {
-			e.forgetClaim(claim.Claim.Key, k)
-		}
-		k.runner = r.ID
-		close(k.done)
+// keyError turns what [once.Group] says of a key into an error of ours.
+func keyError(err error) error {
+	if errors.Is(err, once.ErrInput) {
+		return keyConflict()
 	}
-	if err := e.background(job); err != nil {
-		e.forgetClaim(claim.Claim.Key, k)
-		k.err = err
-		close(k.done)
-		return runtime.Runner{}, err
-	}
-	select {
-	case <-k.done:
-		return r, k.err
-	case <-ctx.Done():
-		return runtime.Runner{}, context.Cause(ctx)
-	}
+	return err
 }
 
 // claimUnlessSpent claims unless the key's runner came and went already. A key
@@ -178,18 +159,10 @@ func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID,
 	}
 }
 
-func (e *Engine) forgetClaim(key string, k *keyedClaim) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.claims[key] == k {
-		delete(e.claims, key)
-	}
-}
-
 // ending remembers why a runner is about to go, where something runs in it, and
 // the key of its claim.
 func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
-	if len(e.sessionsOf(r.ID)) > 0 {
+	if len(e.sessions.in(r.ID)) > 0 {
 		if err := e.store.NoteGone(ctx, r.ID, r.GoneReason); err != nil {
 			return err
 		}
@@ -204,15 +177,7 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if k := e.claims[r.Claim.Key]; k != nil {
-		select {
-		case <-k.done: // before that it belongs to makeClaim
-			delete(e.claims, r.Claim.Key)
-		default:
-		}
-	}
+	e.claims.Forget(r.Claim.Key)
 	return nil
 }
 
@@ -236,11 +201,8 @@ func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error)
 
 // pool returns the pool of an environment that exists.
 func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, exists := e.environments[id]
-	p := e.pools[id]
-	if !exists || p == nil {
+	p := e.catalog.poolOfServed(id)
+	if p == nil {
 		return nil, notFound(id)
 	}
 	return p, nil
@@ -248,11 +210,8 @@ func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
 
 // poolOf returns the pool of a runner.
 func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
-	r, ok := e.Runner(id)
-	if ok {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if p := e.pools[r.Environment.ID]; p != nil {
+	if r, ok := e.Runner(id); ok {
+		if p := e.catalog.pool(r.Environment.ID); p != nil {
 			return p, nil
 		}
 	}

@@ -168,7 +168,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { // the owner is to wait for it
-		b.runnerFeed.Remove(b.runnerFeed.Watch("", func(func(runtime.Runner)) { close(held); <-release }))
+		b.runners.feed.Remove(b.runners.feed.Watch("", func(func(runtime.Runner)) { close(held); <-release }))
 	})
 	<-held
 	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })

@@ -44,7 +44,7 @@ func (f *follower) follow(ctx context.Context, e *Engine) error {
 	r, err := e.Events(ctx, f.id, f.cursor)
 	if err != nil {
 		select {
-		case <-e.stopped: // its store is closed
+		case <-e.jobs.stopped: // its store is closed
 			return nil
 		case <-ctx.Done():
 			return nil

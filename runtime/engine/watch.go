@@ -13,7 +13,7 @@ import (
 
 // PoolStatus returns the newest snapshot of an environment's pool.
 func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
-	p := e.poolNamed(id)
+	p := e.catalog.pool(id)
 	if p == nil {
 		return runtime.PoolStatus{}, false
 	}
@@ -23,7 +23,7 @@ func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool)
 // StartDurations say how long an environment's runners took to become ready:
 // of those that this server started.
 func (e *Engine) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
-	p := e.poolNamed(id)
+	p := e.catalog.pool(id)
 	if p == nil {
 		return runtime.Distribution{}
 	}
@@ -33,7 +33,7 @@ func (e *Engine) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
 // PoolHistory returns what an environment's pool was like in the last hour,
 // oldest first, as far as this server saw it.
 func (e *Engine) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
-	p := e.poolNamed(id)
+	p := e.catalog.pool(id)
 	if p == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (e *Engine) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
 
 // ClaimStats count the claims of an environment since this server began.
 func (e *Engine) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
-	p := e.poolNamed(id)
+	p := e.catalog.pool(id)
 	if p == nil {
 		return runtime.ClaimStats{}
 	}
@@ -56,22 +56,14 @@ func (e *Engine) sample(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			e.mu.Lock()
-			for _, p := range e.pools {
+			all, _ := e.catalog.allPools()
+			for _, p := range all {
 				p.Sample(now)
 			}
-			e.mu.Unlock()
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// poolNamed returns a pool, or nil; also that of a deleted environment.
-func (e *Engine) poolNamed(id runtime.EnvironmentID) *pool.Pool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pools[id]
 }
 
 // PoolAlerts returns the alerts that stand, sorted by environment.
@@ -86,7 +78,7 @@ func (e *Engine) PoolAlerts() []runtime.PoolAlert {
 }
 
 func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
-	p := e.poolNamed(id)
+	p := e.catalog.pool(id)
 	if p == nil {
 		return runtime.PoolAlert{}
 	}
@@ -139,13 +131,7 @@ func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	defer group.Wait()
 	var followed []*pool.Pool
 	for {
-		e.mu.Lock()
-		changed := e.poolsChanged
-		var there []*pool.Pool
-		for _, p := range e.pools {
-			there = append(there, p)
-		}
-		e.mu.Unlock()
+		there, changed := e.catalog.allPools()
 		for _, p := range there {
 			if !slices.Contains(followed, p) {
 				group.Go(func() { follow(p) })
@@ -210,7 +196,7 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-
 		}
 		ended = p.Closed()
 	}
-	w := e.runnerFeed.Watch(id, func(put func(runtime.Runner)) {
+	w := e.runners.feed.Watch(id, func(put func(runtime.Runner)) {
 		for _, r := range e.Runners(RunnerFilter{EnvironmentID: id}) {
 			put(r)
 		}
@@ -219,11 +205,11 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-
 	err := e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer e.Watching(WatchRunners)()
-		defer e.runnerFeed.Remove(w)
+		defer e.runners.feed.Remove(w)
 		w.Send(ctx, ended, out)
 	})
 	if err != nil {
-		e.runnerFeed.Remove(w)
+		e.runners.feed.Remove(w)
 	}
 	return out, err
 }
