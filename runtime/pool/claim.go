@@ -14,7 +14,6 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
-	dry       int          // the owner's, when it came
 	waited    bool         // no runner was idle when it came
 	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
@@ -23,6 +22,7 @@ type waiter struct {
 	lane          *lane   // nil: it isn't in there
 	before, after *waiter // of the same caller
 	place         int     // among the deadlines
+	dry           int     // the queue's, when it came
 }
 
 type claimed struct {
@@ -35,11 +35,11 @@ func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, er
 
 // enqueue takes a claim in; settle serves it.
 func (o *owner) enqueue(w *waiter) {
-	if o.deleted {
-		w.answer(runtime.Runner{}, o.deletedError())
+	if o.goal.deleted {
+		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
 	}
-	w.deadline, w.dry = time.Now().Add(w.claim.WaitFor), o.dry
+	w.deadline = time.Now().Add(w.claim.WaitFor)
 	o.waiting.push(w)
 }
 
@@ -58,11 +58,10 @@ func (o *owner) serve(now time.Time) {
 	for o.waiting.length() > 0 && !o.draining() {
 		e := o.oldestIdle()
 		if e == nil {
-			o.dry++
+			o.waiting.dry++
 			return
 		}
 		w := o.waiting.pop()
-		w.waited = o.dry > w.dry
 		o.mark(e, w, now)
 	}
 }
@@ -163,23 +162,19 @@ func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }
 
-func (o *owner) deletedError() error {
-	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", o.env.ID)
-}
-
 func (o *owner) noRunner() error {
-	reason := o.lastFailure
+	reason := o.failures.Reason
 	switch {
 	case o.listError != "":
 		reason = o.listError
 	case o.draining():
 		reason = reasonDraining
-	case o.awaiting:
-		reason = o.reasonAwaiting()
+	case o.goal.awaiting:
+		reason = o.goal.reasonAwaiting()
 	}
 	if reason != "" {
-		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.env.ID, reason)
+		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.goal.env.ID, reason)
 	}
 	return runtime.Errorf(runtime.CodeNoRunnerAvailable,
-		"no runner of environment %s is available now: try again, wait with waitFor, or raise poolSize (%d)", o.env.ID, o.env.PoolSize)
+		"no runner of environment %s is available now: try again, wait with waitFor, or raise poolSize (%d)", o.goal.env.ID, o.goal.env.PoolSize)
 }

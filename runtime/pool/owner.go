@@ -22,18 +22,12 @@ const (
 
 // owner is the state of a pool. Only the goroutine of Run touches it.
 type owner struct {
-	pool       *Pool
-	spawn      func(func(context.Context)) // runs a worker, which Run waits for
-	env        runtime.Environment
-	making     runtime.Environment // what runners are made from now; see look
-	image      runtime.ImageStatus // of env's image
-	awaiting   bool                // nothing can be made before that is there
-	deleted    bool
-	endClaimed bool
+	pool  *Pool
+	spawn func(func(context.Context)) // runs a worker, which Run waits for
+	goal  goal
 
 	runners map[runtime.RunnerID]*entry
 	waiting queue
-	dry     int      // how often no runner was idle for a claim that waits
 	members []Member // settle's, used again and again: a pool may have a thousand
 	lists   int      // how often the truth was taken in
 
@@ -48,9 +42,8 @@ type owner struct {
 	listError string
 	nextList  time.Time // at the latest
 
-	failures    Failures
-	lastFailure string
-	stuckAt     time.Time // when the next start that waits for something is stuck; zero: none will be
+	failures Failures
+	stuckAt  time.Time // when the next start that waits for something is stuck; zero: none will be
 
 	alarm     alarm
 	reloading bool // the list under way is the alarm's
@@ -63,7 +56,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, env: p.first, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
+	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
 	defer func() {
 		o.publish(true)
 		o.refuse(errEnded())
@@ -95,7 +88,7 @@ func (p *Pool) Run(ctx context.Context) error {
 			}
 		}
 		wake := o.settle(time.Now())
-		if o.deleted && len(o.runners) == 0 && o.listed {
+		if o.goal.deleted && len(o.runners) == 0 && o.listed {
 			return nil
 		}
 		if wake.IsZero() || wake.After(o.nextList) {
@@ -108,7 +101,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // settle serves the claims that can be served, does what Plan says, and
 // publishes the result. It returns when to look again.
 func (o *owner) settle(now time.Time) time.Time {
-	o.look()
+	o.goal.look(o.pool.options)
 	if o.listed {
 		o.serve(now)
 	}
@@ -125,12 +118,11 @@ func (o *owner) settle(now time.Time) time.Time {
 		}
 		o.members = append(o.members, m)
 	}
-	spec := Spec{Size: o.env.PoolSize, Revision: o.making.RunnerRevision, Deleted: o.deleted, EndClaimed: o.endClaimed}
-	actions := Plan(now, spec, o.members, o.waiting.length(), o.failures)
+	actions := Plan(now, o.goal.spec(), o.members, o.waiting.length(), o.failures)
 	for _, s := range actions.Stop {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}
-	if o.awaiting {
+	if o.goal.awaiting {
 		actions.Start = 0
 	}
 	for range actions.Start {
@@ -153,7 +145,7 @@ func earlier(a, b time.Time) time.Time {
 // start has a worker start a runner.
 func (o *owner) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
-		ID: runtime.NewRunnerID(), Environment: o.making, State: runtime.RunnerStarting, CreatedAt: now,
+		ID: runtime.NewRunnerID(), Environment: o.goal.making, State: runtime.RunnerStarting, CreatedAt: now,
 	}, wished: now}
 	o.runners[e.ID] = e
 	o.changed(e)
@@ -172,7 +164,7 @@ func (o *owner) hurry() {
 	var refills, urgent []*entry
 	for _, e := range o.runners {
 		switch {
-		case e.State != runtime.RunnerStarting || e.Environment.Revision < o.making.RunnerRevision:
+		case e.State != runtime.RunnerStarting || !o.goal.current(e.Runner):
 		case e.priority >= runtime.PriorityWaiting:
 			urgent = append(urgent, e)
 		default:
@@ -208,10 +200,9 @@ func (o *owner) ask(e *entry) {
 // fail counts a failed start.
 func (o *owner) fail(reason string) {
 	before := o.failures.Count
-	o.failures = o.failures.failed(time.Now())
-	o.lastFailure = reason
+	o.failures = o.failures.failed(time.Now(), reason)
 	if o.failures.Count > before {
-		o.pool.options.Logger.Warn("a runner could not be started", zap.String("environment", string(o.env.ID)),
+		o.pool.options.Logger.Warn("a runner could not be started", zap.String("environment", string(o.goal.env.ID)),
 			zap.String("reason", reason), zap.Time("retryAt", o.failures.RetryAt))
 	}
 }
@@ -278,7 +269,7 @@ func (o *owner) list() {
 	o.listing = true
 	o.nextList = time.Now().Add(relist)
 	begun := o.change
-	env := o.env.ID
+	env := o.goal.env.ID
 	o.spawn(func(ctx context.Context) {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
 		_ = o.pool.tell(ctx, func(o *owner) {
@@ -306,7 +297,7 @@ func (o *owner) list() {
 func (o *owner) oldestIdle() *entry {
 	var oldest *entry
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerIdle && e.Environment.Revision >= o.making.RunnerRevision && (oldest == nil || e.ID < oldest.ID) {
+		if e.State == runtime.RunnerIdle && o.goal.current(e.Runner) && (oldest == nil || e.ID < oldest.ID) {
 			oldest = e
 		}
 	}

@@ -28,6 +28,7 @@ type Member struct {
 type Failures struct {
 	Count   int
 	RetryAt time.Time // no start before this
+	Reason  string    // why the last one did
 }
 
 // A Stop is a runner to be removed, and why.
@@ -146,10 +147,13 @@ const (
 
 // failed returns the failures after one more at now. Starts that failed
 // together count as one.
-func (f Failures) failed(now time.Time) Failures {
+func (f Failures) failed(now time.Time, reason string) Failures {
+	f.Reason = reason
 	if f.Count > 0 && now.Before(f.RetryAt) {
 		return f
 	}
 	pause := min(firstPause<<min(f.Count, 10), lastPause)
-	return Failures{Count: f.Count + 1, RetryAt: now.Add(pause)}
+	f.Count++
+	f.RetryAt = now.Add(pause)
+	return f
 }

@@ -124,11 +124,11 @@ func TestFailuresBackOff(t *testing.T) {
 	var f Failures
 	now := noon
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
-		f = f.failed(now)
+		f = f.failed(now, "why")
 		if got := f.RetryAt.Sub(now); got != want {
 			t.Errorf("pause %s, want %s", got, want)
 		}
-		if same := f.failed(now.Add(want / 2)); same != f {
+		if same := f.failed(now.Add(want/2), "why"); same != f {
 			t.Errorf("a failure of the same time counted: %+v", same)
 		}
 		now = f.RetryAt

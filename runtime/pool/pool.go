@@ -120,10 +120,8 @@ func (p *Pool) Hint() {
 // Status is that of the new one.
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
 	_, err := ask(ctx, p, func(o *owner, reply func(struct{}, error)) {
-		if o.deleted || env.Revision >= o.env.Revision {
-			o.env, o.deleted, o.endClaimed = env, false, false
-		}
-		o.look()
+		o.goal.set(env)
+		o.goal.look(o.pool.options)
 		o.publish(false)
 		reply(struct{}{}, nil)
 	})
@@ -135,9 +133,8 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 // is left.
 func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 	return p.tell(ctx, func(o *owner) {
-		o.deleted = true
-		o.endClaimed = o.endClaimed || endClaimed
-		o.refuse(o.deletedError())
+		o.goal.delete(endClaimed)
+		o.refuse(o.goal.errDeleted())
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 type queue struct {
 	callers   turns.Lanes[string, line]
 	deadlines deadlines
+	dry       int // how often no runner was idle for one of them
 }
 
 // A line is what waits of one caller. It is never empty.
@@ -27,6 +28,7 @@ func (q *queue) length() int { return len(q.deadlines) }
 
 // push appends w to its caller's.
 func (q *queue) push(w *waiter) {
+	w.dry = q.dry
 	w.lane = q.callers.Lane(w.claim.Caller)
 	line := &w.lane.Queue
 	if w.before = line.last; w.before == nil {
@@ -45,6 +47,7 @@ func (q *queue) pop() *waiter {
 		return nil
 	}
 	w := lane.Queue.first
+	w.waited = q.dry > w.dry
 	q.callers.Took(lane)
 	q.remove(w)
 	return w

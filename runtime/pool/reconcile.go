@@ -78,7 +78,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case r.State == runtime.RunnerGone:
 		o.gone(e, r.GoneReason, r.Message)
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
-		o.failures, o.lastFailure = Failures{}, ""
+		o.failures = Failures{}
 		if !e.wished.IsZero() {
 			o.pool.durations.add(time.Since(e.wished))
 		}

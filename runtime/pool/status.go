@@ -30,12 +30,12 @@ func (p *Pool) StartDurations() runtime.Distribution { return p.durations.distri
 // one.
 func (o *owner) publish(ended bool) runtime.PoolStatus {
 	status := runtime.PoolStatus{
-		EnvironmentID: o.env.ID,
-		Revision:      o.env.Revision,
-		Size:          o.env.PoolSize,
+		EnvironmentID: o.goal.env.ID,
+		Revision:      o.goal.env.Revision,
+		Size:          o.goal.env.PoolSize,
 		Waiting:       o.waiting.length(),
-		Image:         o.image,
-		Deleted:       ended && o.deleted,
+		Image:         o.goal.image,
+		Deleted:       ended && o.goal.deleted,
 	}
 	var blocked, stuck string
 	silent := 0
@@ -71,10 +71,10 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		status.Reason = o.listError
 	case o.draining():
 		status.Reason = reasonDraining
-	case o.awaiting:
-		status.Reason = o.reasonAwaiting()
+	case o.goal.awaiting:
+		status.Reason = o.goal.reasonAwaiting()
 	case o.failures.Count > 0:
-		status.Reason = o.lastFailure
+		status.Reason = o.failures.Reason
 	case status.Idle == 0:
 		status.Reason = blocked
 	case status.Idle < status.Size:
@@ -119,7 +119,7 @@ func (e *entry) stuckAt(now time.Time) time.Time {
 // lost.
 func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	size := status.Size
-	if o.deleted {
+	if o.goal.deleted {
 		size = 0
 	}
 	next, reload, wake := o.alarm.look(now, o.pool.options.Alert, status.Idle, size)
@@ -153,7 +153,7 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 	default:
 		alert.State, alert.Since, alert.Reason = runtime.PoolAlertResolved, now, "enough runners are idle"
 		switch {
-		case o.deleted:
+		case o.goal.deleted:
 			alert.Reason = "the environment was deleted"
 		case status.Size == 0:
 			alert.Reason = "no idle runners are wanted any more"
