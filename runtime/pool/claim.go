@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -90,7 +88,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			w.answer(runtime.Runner{}, err)
 			return
 		}
-		e.Claim, e.durable = claim, claim.ExpiresAt
+		e.Claim, e.renewal.stored = claim, claim.ExpiresAt
 		next := e.Runner
 		next.State = runtime.RunnerClaimed
 		if !o.advance(e, next) { // it went meanwhile
@@ -104,45 +102,6 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		}
 		w.given = e
 		w.answer(e.Runner, nil)
-	})
-}
-
-// due reports whether what is stored of a claim's expiry is so old that a use
-// has it stored again.
-func (e *entry) due() bool {
-	return e.Claim.InactivityTimeout > 0 && e.Claim.ExpiresAt.Sub(e.durable) > e.Claim.InactivityTimeout/10
-}
-
-// storeRenewal makes a claim's present expiry durable. Until it is, a restart
-// would end the claim earlier, by what adopt adds.
-func (o *owner) storeRenewal(e *entry) {
-	if e.renewal == nil { // else nobody knows whether it is stored: write the same again
-		claim := e.Claim
-		claim.Epoch++
-		e.renewal = &claim
-	}
-	id, claim, waiting := e.ID, *e.renewal, e.renewers
-	e.renewers = nil
-	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, id, claim) }, func(err error) {
-		switch code := runtime.CodeOf(err); {
-		case err == nil:
-			e.renewal = nil
-			e.Claim.Epoch, e.durable = claim.Epoch, claim.ExpiresAt
-		case code == runtime.CodeConflict || code == runtime.CodeRunnerGone:
-			o.stop(e, runtime.GoneUnknown, "its claim was changed by somebody else")
-		default:
-			o.pool.options.Logger.Warn("a renewal could not be stored, the next use tries again",
-				zap.String("runner", string(e.ID)), zap.Error(err))
-		}
-		if err == nil && e.State == runtime.RunnerClaimed && e.due() { // it was used again meanwhile
-			e.renewers = append(waiting, e.renewers...)
-			o.storeRenewal(e)
-			return
-		}
-		for _, done := range append(waiting, e.renewers...) {
-			done(err)
-		}
-		e.renewers = nil
 	})
 }
 
@@ -165,8 +124,8 @@ func (o *owner) draining() bool {
 func (o *owner) noRunner() error {
 	reason := o.failures.Reason
 	switch {
-	case o.listError != "":
-		reason = o.listError
+	case o.listing.err != "":
+		reason = o.listing.err
 	case o.draining():
 		reason = reasonDraining
 	case o.goal.awaiting:

@@ -18,14 +18,9 @@ type entry struct {
 	work     chan struct{}    // closed when the last of them is done; nil: there was none
 	change   int              // the last change of ours
 	skipped  bool             // a list could not be believed about it
-	renewed  time.Time        // when its claim was renewed last
-	durable  time.Time        // the expiry that is stored
-	renewal  *runtime.Claim   // one that may be stored or not
-	renewers []func(error)    // to be called when the expiry is stored
+	stall    stall            // of its start
+	renewal  renewal          // of its claim
 	whenGone []func()         // to be called then
-
-	waitsSince time.Time // that its start waits for what its Message says, or takes without one
-	silent     bool      // it had no Message then
 }
 
 // advance makes next of a runner, announces it, and reports true; nothing changes where
@@ -41,8 +36,7 @@ func (o *owner) advance(e *entry, next runtime.Runner) bool {
 
 // changed notes and announces a change of ours.
 func (o *owner) changed(e *entry) {
-	o.change++
-	e.change = o.change
+	o.changes.note(e)
 	o.pool.options.Observe(e.Runner)
 }
 
@@ -61,8 +55,7 @@ func (o *owner) work(e *entry, do func(context.Context) error, done func(error))
 		err := do(ctx)
 		_ = o.pool.tell(ctx, func(o *owner) {
 			e.working--
-			o.change++
-			e.change = o.change
+			o.changes.note(e)
 			done(err)
 			if e.skipped && e.working == 0 {
 				e.skipped = false

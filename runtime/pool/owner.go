@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -12,12 +11,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-)
-
-// How often the owner looks at the truth without a hint, and after an error.
-const (
-	relist      = 30 * time.Second
-	relistError = time.Second
 )
 
 // owner is the state of a pool. Only the goroutine of Run touches it.
@@ -29,24 +22,13 @@ type owner struct {
 	runners map[runtime.RunnerID]*entry
 	waiting queue
 	members []Member // settle's, used again and again: a pool may have a thousand
-	lists   int      // how often the truth was taken in
 
-	// Changes are counted so that a list that was begun before a change is not
-	// believed where it contradicts it.
-	change  int
-	removed map[runtime.RunnerID]int // the change at which a runner was removed
-
-	listed    bool // the truth was seen once: before that nothing is started or stopped
-	listing   bool
-	relist    bool // look again as soon as the list under way is here
-	listError string
-	nextList  time.Time // at the latest
+	listing listing
+	changes changes
 
 	failures Failures
 	stuckAt  time.Time // when the next start that waits for something is stuck; zero: none will be
-
-	alarm     alarm
-	reloading bool // the list under way is the alarm's
+	alarm    alarm
 }
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
@@ -56,7 +38,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, runners: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}}
+	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
 		o.refuse(errEnded())
@@ -83,16 +65,16 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-p.hints:
 			o.list()
 		case now := <-timer.C:
-			if !now.Before(o.nextList) {
+			if !now.Before(o.listing.next) {
 				o.list()
 			}
 		}
 		wake := o.settle(time.Now())
-		if o.goal.deleted && len(o.runners) == 0 && o.listed {
+		if o.goal.deleted && len(o.runners) == 0 && o.listing.listed() {
 			return nil
 		}
-		if wake.IsZero() || wake.After(o.nextList) {
-			wake = o.nextList
+		if wake.IsZero() || wake.After(o.listing.next) {
+			wake = o.listing.next
 		}
 		timer.Reset(time.Until(wake))
 	}
@@ -102,11 +84,11 @@ func (p *Pool) Run(ctx context.Context) error {
 // publishes the result. It returns when to look again.
 func (o *owner) settle(now time.Time) time.Time {
 	o.goal.look(o.pool.options)
-	if o.listed {
+	if o.listing.listed() {
 		o.serve(now)
 	}
 	wake := o.expireWaiters(now)
-	if !o.listed {
+	if !o.listing.listed() {
 		return earlier(wake, o.watchIdle(now, o.publish(false)))
 	}
 	o.members = o.members[:0]
@@ -242,7 +224,7 @@ func (o *owner) remove(e *entry) {
 			f()
 		}
 		delete(o.runners, e.ID)
-		o.removed[e.ID] = o.change
+		o.changes.removed[e.ID] = o.changes.last
 	})
 }
 
@@ -258,39 +240,6 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 			return err
 		}
 	}
-}
-
-// list has a worker look at the truth.
-func (o *owner) list() {
-	if o.listing {
-		o.relist = true
-		return
-	}
-	o.listing = true
-	o.nextList = time.Now().Add(relist)
-	begun := o.change
-	env := o.goal.env.ID
-	o.spawn(func(ctx context.Context) {
-		runners, err := o.pool.options.Cluster.Runners(ctx, env)
-		_ = o.pool.tell(ctx, func(o *owner) {
-			o.listing = false
-			o.reloading = o.reloading && o.relist
-			if err != nil {
-				o.listError = "the cluster doesn't answer: " + err.Error()
-				o.nextList = time.Now().Add(relistError)
-				if !errors.Is(err, context.Canceled) {
-					o.pool.options.Logger.Warn("runners could not be listed", zap.String("environment", string(env)), zap.Error(err))
-				}
-			} else {
-				o.listError = ""
-				o.reconcile(runners, begun)
-			}
-			if o.relist {
-				o.relist = false
-				o.list()
-			}
-		})
-	})
 }
 
 // oldestIdle returns the runner that the next claim may have, or nil.

@@ -11,35 +11,30 @@ import (
 // it isn't believed about runners that changed after the list was begun; for
 // those it is read again.
 func (o *owner) reconcile(truth []runtime.Runner, begun int) {
-	o.listed = true
-	o.lists++
+	o.listing.taken++
 	for _, r := range truth {
 		e := o.runners[r.ID]
 		if e != nil {
-			e.seen = o.lists
+			e.seen = o.listing.taken
 		}
 		switch {
-		case e == nil && o.removed[r.ID] > begun:
+		case e == nil && o.changes.removed[r.ID] > begun:
 		case e == nil:
-			o.adopt(r).seen = o.lists
+			o.adopt(r).seen = o.listing.taken
 		case e.working > 0:
 			e.skipped = true // looked at when the work is done
 		case e.change > begun:
-			o.relist = true
+			o.listing.again = true
 		default:
 			o.observe(e, r)
 		}
 	}
 	for _, e := range o.runners {
-		if e.seen != o.lists && e.working == 0 && e.change <= begun {
+		if e.seen != o.listing.taken && e.working == 0 && e.change <= begun {
 			o.gone(e, runtime.GoneUnknown, "the cluster doesn't know it any more")
 		}
 	}
-	for id, change := range o.removed {
-		if change <= begun {
-			delete(o.removed, id)
-		}
-	}
+	o.changes.forget(begun)
 }
 
 // Adopted returns a runner as the pool that takes it in has it. The expiry that
@@ -55,7 +50,7 @@ func Adopted(r runtime.Runner) runtime.Runner {
 // adopt takes in a runner that an earlier server, or an earlier pool of this
 // environment, left.
 func (o *owner) adopt(r runtime.Runner) *entry {
-	e := &entry{Runner: Adopted(r), durable: r.Claim.ExpiresAt}
+	e := &entry{Runner: Adopted(r), renewal: renewal{stored: r.Claim.ExpiresAt}}
 	o.runners[r.ID] = e
 	switch r.State {
 	case runtime.RunnerStopping:
@@ -108,43 +103,4 @@ func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 	next.State, next.GoneReason, next.Message = runtime.RunnerGone, reason, message
 	o.advance(e, next)
 	o.remove(e)
-}
-
-// keep renews the claim of a runner that is in use once a tenth of its time-out
-// has passed, and returns when to do it again: whenever the server is killed,
-// what is stored is no older than adopt makes up for.
-func (o *owner) keep(e *entry, now time.Time) time.Time {
-	timeout := e.Claim.InactivityTimeout
-	if timeout == 0 || e.State != runtime.RunnerClaimed {
-		return time.Time{}
-	}
-	every := timeout/10 + 1 // at a tenth exactly it isn't due yet
-	if now.Sub(e.renewed) >= every {
-		o.renew(e, nil)
-	}
-	return e.renewed.Add(every)
-}
-
-// renew moves a claim's expiry on, and has it stored if what is stored is
-// more than a tenth of the time-out behind. Done, unless it is nil, is called
-// once that is stored, or at once if it needn't be.
-func (o *owner) renew(e *entry, done func(error)) {
-	timeout := e.Claim.InactivityTimeout
-	if timeout > 0 {
-		e.renewed = time.Now()
-		e.Claim.ExpiresAt = e.renewed.Add(timeout)
-		o.pool.options.Observe(e.Runner)
-		if e.due() {
-			if done != nil {
-				e.renewers = append(e.renewers, done)
-			}
-			if e.working == 0 { // else one is under way, and looks again when it is done
-				o.storeRenewal(e)
-			}
-			return
-		}
-	}
-	if done != nil {
-		done(nil)
-	}
 }

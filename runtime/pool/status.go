@@ -46,7 +46,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
-			switch at := e.stuckAt(now); {
+			switch at := e.stall.until(now, e.Message); {
 			case now.Before(at):
 				o.stuckAt = earlier(o.stuckAt, at)
 			case e.Message == "":
@@ -67,8 +67,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		blocked, stuck = cmp.Or(blocked, said), cmp.Or(stuck, said)
 	}
 	switch {
-	case o.listError != "":
-		status.Reason = o.listError
+	case o.listing.err != "":
+		status.Reason = o.listing.err
 	case o.draining():
 		status.Reason = reasonDraining
 	case o.goal.awaiting:
@@ -93,27 +93,6 @@ func least(a, b string) string {
 	return a
 }
 
-// stuckAfter is for how long a start must have waited for something until it
-// is why the pool is short of its size, where some runners are idle. Room that comes
-// with the next removal comes sooner.
-const stuckAfter = 10 * time.Second
-
-// silentAfter is for how long a start for which the cluster gives no reason must
-// have taken until that is why the pool is short. A start itself takes seconds.
-const silentAfter = time.Minute // publish's message says it in words
-
-// stuckAt notes since when a start has waited for something, or for nothing that is
-// known, and returns when that is too long.
-func (e *entry) stuckAt(now time.Time) time.Time {
-	if silent := e.Message == ""; e.waitsSince.IsZero() || silent != e.silent {
-		e.waitsSince, e.silent = now, silent
-	}
-	if e.silent {
-		return e.waitsSince.Add(silentAfter)
-	}
-	return e.waitsSince.Add(stuckAfter)
-}
-
 // watchIdle raises and resolves the pool's alert, and returns when to look
 // again. While it stands the truth is read again and again: hints may have been
 // lost.
@@ -126,7 +105,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	o.alarm = next
 	o.publishAlert(now, status)
 	if reload {
-		o.reloading = true
+		o.listing.alarmed = true
 		o.publishAlert(now, status)
 		o.list()
 	}
@@ -142,7 +121,7 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 	}
 	switch {
 	case !o.alarm.raised.IsZero():
-		if o.reloading {
+		if o.listing.alarmed {
 			alert.State = runtime.PoolAlertReloading
 		}
 		if alert.Reason == "" {
