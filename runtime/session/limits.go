@@ -29,11 +29,11 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit, now)
 	}
-	o.reach.look(o.attempt)
-	if o.killed.reason != "" && !o.killed.burnt && o.goneFor == "" && o.reach.late(o.killed.by, now) {
+	o.reach.look(o.tries.attempt)
+	if o.killed.reason != "" && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
-	if stream, _ := o.stream.Get(); stream != nil && o.goneFor != "" && now.Sub(o.goneAt) > goneGrace {
+	if stream, _ := o.stream.Get(); stream != nil && o.went.reason != "" && now.Sub(o.went.at) > goneGrace {
 		_ = stream.Close()
 	}
 }

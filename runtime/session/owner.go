@@ -30,18 +30,30 @@ type owner struct {
 	over    chan struct{} // closed when no report is taken any more
 	end     *result       // nil: it hasn't ended
 
-	attempt  *attempt         // under way, or the last one
-	known    bool             // to the agent: attempts attach
-	retry    <-chan time.Time // for the next attempt
-	pauses   backoff.Backoff  // before that
-	progress int64            // output that had come when pauses was last reset
-
+	tries    tries
 	killed   kill
 	reach    reach
-	goneAt   time.Time          // the runner; zero: it is there
-	goneFor  runtime.GoneReason // why
-	checking bool               // a worker looks at the limits
-	stored   bool               // that it runs
+	went     departure
+	checking bool // a worker looks at the limits
+	stored   bool // that it runs
+}
+
+// tries are the attempts, one after the other.
+type tries struct {
+	attempt  *attempt         // under way, or the last one
+	known    bool             // to the agent: attempts attach
+	again    <-chan time.Time // for the next attempt
+	pauses   backoff.Backoff  // before that
+	progress int64            // output that had come when pauses was last reset
+}
+
+// pause has the next attempt wait; the pauses grow until output comes.
+func (t *tries) pause(received int64) {
+	if received > t.progress {
+		t.pauses.Reset()
+		t.progress = received
+	}
+	t.again = time.After(t.pauses.Next())
 }
 
 // pauses are those between attempts, and between tries to store an end.
@@ -53,6 +65,12 @@ type kill struct {
 	by     time.Time       // when that must have worked
 	noted  bool            // the reason is stored, so the agent may be told
 	burnt  bool            // it didn't work: the runner is removed
+}
+
+// A departure is when and why the runner went.
+type departure struct {
+	at     time.Time
+	reason runtime.GoneReason // "": it is there
 }
 
 // A result is how an execution ended.
@@ -82,7 +100,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
-	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), pauses: pauses()}
+	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
 	defer o.workers.Wait()
 	defer close(o.over)
 	o.recall(time.Now())
@@ -95,7 +113,7 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 			return nil
 		case report := <-o.reports:
 			report()
-		case <-o.retry:
+		case <-o.tries.again:
 			o.try(ctx, time.Now())
 		case outcome := <-s.kills:
 			o.kill(ctx, outcome, time.Now())
@@ -113,7 +131,7 @@ func (o *owner) recall(now time.Time) {
 	if o.left == nil {
 		return
 	}
-	o.known = true
+	o.tries.known = true
 	if o.left.gone != "" {
 		o.gone(o.left.gone, now)
 	}
@@ -133,8 +151,8 @@ func (o *owner) report(f func()) {
 
 // try has a worker open a stream and copy what it brings.
 func (o *owner) try(ctx context.Context, now time.Time) {
-	a := &attempt{Session: o.Session, began: now, attach: o.known}
-	o.attempt = a
+	a := &attempt{Session: o.Session, began: now, attach: o.tries.known}
+	o.tries.attempt = a
 	o.workers.Go(func() {
 		a.run(ctx, func(stream *agent.Session) { o.report(func() { o.join(stream) }) })
 		o.report(func() { o.attempted(ctx, time.Now()) })
@@ -143,14 +161,14 @@ func (o *owner) try(ctx context.Context, now time.Time) {
 
 // join makes stream the one to write to.
 func (o *owner) join(stream *agent.Session) {
-	o.known = true
+	o.tries.known = true
 	o.stream.Set(stream)
 	o.tellKill()
 }
 
 // attempted takes in what came of an attempt.
 func (o *owner) attempted(ctx context.Context, now time.Time) {
-	a := o.attempt
+	a := o.tries.attempt
 	o.reach.look(a)
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
@@ -158,10 +176,10 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	switch {
 	case a.exited:
 		a.weigh(&facts)
-	case o.goneFor != "" && a.err != nil:
-		facts.Gone, facts.Burnt = o.goneFor, o.killed.burnt
+	case o.went.reason != "" && a.err != nil:
+		facts.Gone, facts.Burnt = o.went.reason, o.killed.burnt
 	case isRefusal && a.attach && o.neverBegun(refused):
-		o.known = false
+		o.tries.known = false
 		o.try(ctx, now)
 		return
 	case isRefusal && a.attach && o.isBehind(refused):
@@ -173,11 +191,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		facts.Refused = refused.Error()
 	default:
 		o.stream.Set(nil)
-		if received := o.record.received; received > o.progress {
-			o.pauses.Reset()
-			o.progress = received
-		}
-		o.retry = time.After(o.pauses.Next())
+		o.tries.pause(o.record.received)
 		return
 	}
 	o.end = &result{facts, a.exit}
@@ -232,8 +246,8 @@ func (o *owner) tellKill() {
 
 // gone takes in that the runner goes, or went.
 func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
-	if o.goneFor == "" {
-		o.goneFor, o.goneAt = reason, now
+	if o.went.reason == "" {
+		o.went = departure{at: now, reason: reason}
 	}
 }
 
