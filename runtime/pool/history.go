@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // keptSamples are an hour of them: 29 KB.
@@ -13,7 +14,7 @@ const keptSamples = int(time.Hour / runtime.SampleEvery)
 // history counts a pool's claims, and keeps what it was like. Its methods are
 // safe for concurrent use.
 type history struct {
-	took durations // of claims that got a runner
+	took timing.Recent // of claims that got a runner
 
 	mu                    sync.Mutex // guards what follows
 	claimed, warm, failed int64
@@ -24,7 +25,7 @@ type history struct {
 // claim counts a claim that was answered.
 func (h *history) claim(took time.Duration, warm bool, err error) {
 	if err == nil {
-		h.took.add(took)
+		h.took.Add(took)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +66,7 @@ func (p *Pool) History() []runtime.PoolSample {
 // ClaimStats counts the pool's claims since it was made.
 func (p *Pool) ClaimStats() runtime.ClaimStats {
 	h := &p.history
-	stats := runtime.ClaimStats{Took: h.took.distribution()}
+	stats := runtime.ClaimStats{Took: h.took.Distribution()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	stats.Claimed, stats.Warm, stats.Failed = h.claimed, h.warm, h.failed

@@ -24,6 +24,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/latest"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // A Cluster is what a pool needs of a runtime.Cluster.
@@ -70,10 +71,10 @@ type Pool struct {
 	hints   chan struct{} // capacity 1
 	ended   chan struct{} // closed when Run returns
 
-	status    latest.Value[runtime.PoolStatus]
-	alert     latest.Value[runtime.PoolAlert]
-	durations durations // of starts
-	history   history
+	status  latest.Value[runtime.PoolStatus]
+	alert   latest.Value[runtime.PoolAlert]
+	starts  timing.Recent // how long they took
+	history history
 }
 
 // New returns the pool of env. Known are the runners that the cluster has for

@@ -75,7 +75,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
 		o.failures = Failures{}
 		if !e.wished.IsZero() {
-			o.pool.durations.add(time.Since(e.wished))
+			o.pool.starts.Add(time.Since(e.wished))
 		}
 		next := e.Runner
 		next.State, next.Ports, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.URL, ""

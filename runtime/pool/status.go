@@ -24,7 +24,7 @@ func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.aler
 
 // StartDurations say how long the latest starts took, from the wish to the
 // agent's answer.
-func (p *Pool) StartDurations() runtime.Distribution { return p.durations.distribution() }
+func (p *Pool) StartDurations() runtime.Distribution { return p.starts.Distribution() }
 
 // publish makes the owner's state visible, and returns it; ended marks the last
 // one.

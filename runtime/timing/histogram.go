@@ -1,5 +1,6 @@
-// Package timing counts how long things took, in buckets, with atomics alone:
-// whoever counts waits for nobody, and whoever reads holds nobody up.
+// Package timing counts how long things took. A Histogram counts in buckets, with atomics
+// alone, for metrics and hot paths; a Recent keeps the latest durations as they are, for
+// the exact quantiles that the API promises.
 package timing
 
 import (

@@ -1,0 +1,48 @@
+package timing
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// kept is how many of the latest a distribution is of: enough for a p99, few enough to
+// be sorted for each request.
+const kept = 1000
+
+// A Recent keeps the latest durations of a kind. Its methods are safe for concurrent
+// use. The zero value is empty.
+type Recent struct {
+	mu    sync.Mutex
+	all   int64           // ever added
+	ring  []time.Duration // the latest
+	write int             // where the next goes, once the ring is full
+}
+
+// Add keeps a duration.
+func (r *Recent) Add(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all++
+	if len(r.ring) < kept {
+		r.ring = append(r.ring, took)
+		return
+	}
+	r.ring[r.write] = took
+	r.write = (r.write + 1) % kept
+}
+
+// Distribution sums them up.
+func (r *Recent) Distribution() runtime.Distribution {
+	r.mu.Lock()
+	sorted, all := slices.Clone(r.ring), r.all
+	r.mu.Unlock()
+	if len(sorted) == 0 {
+		return runtime.Distribution{}
+	}
+	slices.Sort(sorted)
+	at := func(percent int) time.Duration { return sorted[(len(sorted)-1)*percent/100] } // nearest rank, rounded down
+	return runtime.Distribution{Count: all, Min: sorted[0], P50: at(50), P90: at(90), P99: at(99), Max: sorted[len(sorted)-1]}
+}
