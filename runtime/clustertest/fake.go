@@ -17,6 +17,8 @@ import (
 // runners are goroutines that serve the agent's real protocol over pipes and
 // know a few commands (see programs). It passes the suite like any other.
 type Fake struct {
+	starting sync.WaitGroup // the goroutines of Starts
+
 	mu           sync.Mutex    // guards what follows
 	startDelay   time.Duration // from a Start until IDLE
 	onStart      func(runtime.RunnerID) error
@@ -121,7 +123,16 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	r.happened(runtime.TaskPlaced, "")
 	f.runners[id] = r
 	go r.serve(ctx)
-	time.AfterFunc(f.startDelay, func() { f.started(r) })
+	delay := f.startDelay
+	f.starting.Go(func() {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f.started(r)
+		case <-ctx.Done():
+		}
+	})
 	return nil
 }
 
@@ -244,6 +255,7 @@ func (f *Fake) Remove(_ context.Context, id runtime.RunnerID) error {
 	r.end()
 	r.server.Close()
 	<-r.ended
+	r.programs.running.Wait()
 	f.hint(r.Environment.ID)
 	return nil
 }
@@ -343,7 +355,7 @@ func (f *Fake) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// Close ends all runners.
+// Close ends all runners, and returns when nothing of them runs any more.
 func (f *Fake) Close() error {
 	runners, err := f.Runners(context.Background(), "")
 	for _, r := range runners {
@@ -351,6 +363,7 @@ func (f *Fake) Close() error {
 			return fmt.Errorf("remove %s: %w", r.ID, err)
 		}
 	}
+	f.starting.Wait()
 	return err
 }
 

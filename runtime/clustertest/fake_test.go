@@ -1,8 +1,11 @@
 package clustertest
 
 import (
+	"bytes"
+	goruntime "runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -22,6 +25,48 @@ func TestFakeIsACluster(t *testing.T) {
 			}
 		})
 		return f
+	})
+}
+
+// TestClosingAFakeWaits closes one with a runner that starts and a program that notices its
+// end only after a moment.
+func TestClosingAFakeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, env := NewFake(), runtime.Environment{ID: "e"}
+		busy := runtime.NewRunnerID()
+		if err := f.Start(t.Context(), busy, env, runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		conn, err := f.Dial(t.Context(), busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := agent.StartExecution(t.Context(), conn, agent.Start{ID: "x", Argv: []string{"pace", "1000", "60"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		f.StartDelay(time.Hour)
+		f.OnStart(func(id runtime.RunnerID) error {
+			t.Errorf("runner %s started after the end", id)
+			return nil
+		})
+		if err := f.Start(t.Context(), runtime.NewRunnerID(), env, runtime.PriorityRefill); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:goruntime.Stack(stacks, true)]
+		for _, left := range []string{"clustertest.(*Fake).Start", "clustertest.(*programs).Start"} {
+			if bytes.Contains(stacks, []byte(left)) {
+				t.Errorf("a goroutine of %s is left", left)
+			}
+		}
+		time.Sleep(2 * time.Hour)
 	})
 }
 

@@ -18,6 +18,8 @@ import (
 // cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files
 // are a map.
 type programs struct {
+	running sync.WaitGroup // the goroutines of commands
+
 	mu    sync.Mutex // guards what follows
 	files map[string][]byte
 	begun map[string]int // how often each execution was started
@@ -38,7 +40,7 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	h.mu.Lock()
 	h.begun[start.ID]++
 	h.mu.Unlock()
-	p := &program{killed: make(chan struct{}), done: make(chan struct{})}
+	p := &program{running: &h.running, killed: make(chan struct{}), done: make(chan struct{})}
 	p.stdout, p.out = io.Pipe()
 	p.stderr, p.err = io.Pipe()
 	var in io.Reader = bytes.NewReader(nil)
@@ -46,10 +48,10 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 		r, w := io.Pipe()
 		in, p.stdin = r, w
 	}
-	go func() {
+	h.running.Go(func() {
 		code := run(argv[1:], in, p)
 		p.finish(serve.Status{Code: code})
-	}()
+	})
 	return p, nil
 }
 
@@ -145,6 +147,7 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 
 // A program is one command that runs.
 type program struct {
+	running        *sync.WaitGroup // the host's
 	stdin          *io.PipeWriter
 	stdout, stderr *io.PipeReader
 	out, err       *io.PipeWriter
@@ -187,7 +190,7 @@ func (p *program) Kill(time.Duration) {
 
 // Resize implements serve.Process: it prints the size.
 func (p *program) Resize(size agent.Size) {
-	go func() { _, _ = fmt.Fprintf(p.out, "%dx%d\n", size.Columns, size.Rows) }()
+	p.running.Go(func() { _, _ = fmt.Fprintf(p.out, "%dx%d\n", size.Columns, size.Rows) })
 }
 
 // Signal implements serve.Process: it ends the command.
