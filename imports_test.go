@@ -60,7 +60,8 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 
-	"local":                   {"agent", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
 	"local/evidence":          {"local/sandbox/cgroup", "runtime"},
 	"local/host":              {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
 	"local/image":             {"local/image/credentials", "local/image/fault", "local/image/tree", "runtime", "runtime/backoff"},

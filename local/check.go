@@ -37,25 +37,22 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
 	}
 	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
-	e := c.newEntry(r, runtime.PriorityRefill, private{})
-	place, starter := &placeHook{c, e}, &driver{c, e}
-	var placed taskrunner.PrestartResponse
-	err := place.Prestart(ctx, taskrunner.PrestartRequest{}, &placed)
+	d := c.newEntry(r, runtime.PriorityRefill, private{}).driver
+	values, err := d.Place()
 	if err == nil {
 		err = c.host.BuildRoot(ctx)
 	}
-	values := placed.Values
 	if err == nil {
 		var h taskrunner.Handle
-		if h, err = starter.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
-			err = c.ping(ctx, e.id)
+		if h, err = d.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
+			err = d.Ping(ctx)
 			h.Close()
 		}
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	if left := starter.Destroy(clean); left != nil {
+	if left := d.Destroy(clean); left != nil {
 		return errors.Join(err, left) // the next server finds it by its directory, which keeps its user ids
 	}
-	return errors.Join(err, place.Stop(clean, taskrunner.StopRequest{Values: values}))
+	return errors.Join(err, d.Unplace(values))
 }

@@ -3,8 +3,8 @@
 //
 // A runner's record is stored before anything of it is made, and everything
 // that is made can be found and removed from its id alone. Each runner's life
-// is led by a task (package taskrunner), whose driver and hooks are here, and
-// whose state is in the record. So the next server takes over what lives of a
+// is led by a task (package taskrunner), whose driver and hooks are package driver's,
+// and whose state is in the record. So the next server takes over what lives of a
 // server that was killed or stopped, as it is, and cleans up the rest. The
 // truth about runners is in memory, fed by the kernel (a pidfd per runner) and
 // written through to the [Store].

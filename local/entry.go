@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/local/driver"
 	"github.com/rockpool/rockpool/local/evidence"
-	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -20,10 +20,8 @@ import (
 type entry struct {
 	id          runtime.RunnerID
 	environment runtime.EnvironmentID
-	group       string
+	driver      *driver.Driver
 	task        *taskrunner.Task
-	counters    *evidence.Counters
-	network     *access.Runner
 	recorded    chan struct{} // closed when Start has stored the record, or failed
 	place       *placing.Place
 	turn        turns.Slots // of who writes the record: store, then memory
@@ -34,7 +32,6 @@ type entry struct {
 	removing bool                // Remove was called, or the server's end removes it
 	forget   bool                // with removing: nothing is to be left of it, not even its record
 	leaked   bool                // what is left of it could not be removed
-	root     string              // that its sandbox was made around
 	events   []runtime.TaskEvent // the latest; never changed in place
 }
 
@@ -57,13 +54,15 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 	e := &entry{
 		id:          r.ID,
 		environment: r.Environment.ID,
-		group:       p.Group,
 		recorded:    make(chan struct{}),
 		turn:        make(turns.Slots, 1),
-		counters:    evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
 		runner:      r,
 	}
-	e.network = c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e})
+	e.driver = driver.New(driver.Config{
+		ID: r.ID, Environment: r.Environment, Group: p.Group, Host: c.host, Images: c.images,
+		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e}),
+		Counters: evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
+	})
 	e.place = c.placer.Place(r, priority, func(ctx context.Context) (bool, error) { return c.held(ctx, e) })
 	e.task = c.newTask(e, p.Task)
 	e.place.Task = e.task
@@ -129,7 +128,7 @@ func (c *Cluster) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.
 
 // put stores r, with its task's state, as e's record.
 func (c *Cluster) put(ctx context.Context, e *entry, r runtime.Runner, state taskrunner.State) error {
-	text, err := json.Marshal(private{Group: e.group, Task: state})
+	text, err := json.Marshal(private{Group: e.driver.Group, Task: state})
 	if err != nil {
 		return err
 	}

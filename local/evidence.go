@@ -27,7 +27,7 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	case starting:
 		return runtime.Evidence{}, nil
 	}
-	now, err := e.counters.Latest()
+	now, err := e.driver.Counters.Latest()
 	switch {
 	case errors.Is(err, evidence.ErrNone):
 		return runtime.Evidence{}, gone(id)
@@ -46,12 +46,12 @@ const answerAfterKill = 2 * time.Second
 // That may have been its agent, or the runner's own kernel, whose end takes its
 // time: only the agent's answer shows that it wasn't.
 func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) {
-	if !e.counters.Killed(now) {
+	if !e.driver.Counters.Killed(now) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
 	defer cancel()
-	if c.ping(ctx, e.id) == nil && e.counters.Outlived(now) {
+	if e.driver.Ping(ctx) == nil && e.driver.Counters.Outlived(now) {
 		c.log.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
 	}
 }

@@ -362,16 +362,15 @@ func TestGVisorMakingIsKilled(t *testing.T) {
 	b := withGVisor(t).run()
 	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
-		e := b.newEntry(r, runtime.PriorityRefill, private{})
-		place, starter := &placeHook{b.Cluster, e}, &driver{b.Cluster, e}
-		values := placed(t, place)
-		if h, err := starter.Start(atSomeMoment(t, 200*time.Millisecond), taskrunner.StartRequest{Values: values}); err == nil {
+		d := b.newEntry(r, runtime.PriorityRefill, private{}).driver
+		values := placed(t, d)
+		if h, err := d.Start(atSomeMoment(t, 200*time.Millisecond), taskrunner.StartRequest{Values: values}); err == nil {
 			h.Close()
 		}
-		if err := starter.Destroy(t.Context()); err != nil {
+		if err := d.Destroy(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := place.Stop(t.Context(), taskrunner.StopRequest{Values: values}); err != nil {
+		if err := d.Unplace(values); err != nil {
 			t.Error(err)
 		}
 	}

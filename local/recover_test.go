@@ -221,25 +221,20 @@ func TestReattachRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := b.Cluster
-	d := &driver{c, c.newEntry(runtime.Runner{ID: id}, 0, private{})}
+	d := b.newEntry(runtime.Runner{ID: id}, 0, private{}).driver
 	good := string(b.privateOf(id).Task.Handle)
 	h, err := d.Reattach(t.Context(), []byte(good))
 	if err != nil {
 		t.Fatalf("%s: %v", good, err)
 	}
 	h.Close()
-	for name, s := range map[string]saved{
-		"another start time":          {PID: b.agentOf(id), Start: strangerStart},
-		"a process outside":           {PID: stranger, Start: strangerStart},
-		"a process of another runner": {PID: b.agentOf(other), Start: otherStart},
-		"no process":                  {PID: 1 << 30},
+	for name, handle := range map[string]json.RawMessage{
+		"another start time":          handleOf(b.agentOf(id), strangerStart),
+		"a process outside":           handleOf(stranger, strangerStart),
+		"a process of another runner": handleOf(b.agentOf(other), otherStart),
+		"no process":                  handleOf(1<<30, 0),
 	} {
-		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h, err := d.Reattach(t.Context(), text); err == nil {
+		if h, err := d.Reattach(t.Context(), handle); err == nil {
 			h.Close()
 			t.Errorf("%s is taken for the runner", name)
 		}
@@ -306,7 +301,7 @@ func (b *bench) create(ctx context.Context, env runtime.Environment) error {
 	if err := b.put(b.t.Context(), e, e.runner, pending); err != nil {
 		b.t.Fatal(err)
 	}
-	h, err := (&driver{b.Cluster, e}).Start(ctx, taskrunner.StartRequest{Values: placed(b.t, &placeHook{b.Cluster, e})})
+	h, err := e.driver.Start(ctx, taskrunner.StartRequest{Values: placed(b.t, e.driver)})
 	if err == nil {
 		h.Close()
 	}

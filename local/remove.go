@@ -83,7 +83,7 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	delete(c.entries, e.id)
 	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
 	c.mu.Unlock()
-	e.counters.Close()
+	e.driver.Counters.Close()
 	e.place.Forget()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rockpool/rockpool/local/driver"
 	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -156,7 +157,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	if ctx.Err() != nil {
 		return nil // nobody knows whether it lives: the next server finds out
 	}
-	if errors.Is(err, errUnread) { // its processes, user ids and record must stay together
+	if errors.Is(err, driver.ErrUnread) { // its processes, user ids and record must stay together
 		return fmt.Errorf("runner %s was left as it is; mend the cause and start the server again: %w", e.id, err)
 	}
 	e.place.Lose()
@@ -199,7 +200,7 @@ func (c *Cluster) roots() (used []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		used = append(used, e.root)
+		used = append(used, e.driver.Root())
 	}
 	return used
 }

@@ -42,7 +42,7 @@ func (c *Cluster) visible() []runtime.Problem {
 	all := c.problems.All()
 	var oldest *runtime.Problem
 	for _, e := range c.entries {
-		if p := e.counters.Problem(); p != nil && e.runner.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
+		if p := e.driver.Counters.Problem(); p != nil && e.runner.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
 			oldest = p
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/local/driver"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -377,7 +378,7 @@ func (b *bench) expect(id runtime.RunnerID, script, output string) {
 // slotOf returns the number of a runner's range of user ids.
 func (b *bench) slotOf(id runtime.RunnerID) int {
 	b.t.Helper()
-	slot, err := strconv.Atoi(b.privateOf(id).Task.Done["place"][slotValue])
+	slot, err := strconv.Atoi(b.privateOf(id).Task.Done["place"]["slot"])
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -431,11 +432,16 @@ func (b *bench) privateOf(id runtime.RunnerID) private {
 }
 
 // placed has a runner placed, and returns what that needs to be undone.
-func placed(t testing.TB, place *placeHook) taskrunner.Values {
+func placed(t testing.TB, d *driver.Driver) taskrunner.Values {
 	t.Helper()
-	var response taskrunner.PrestartResponse
-	if err := place.Prestart(t.Context(), taskrunner.PrestartRequest{}, &response); err != nil {
+	values, err := d.Place()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return response.Values
+	return values
+}
+
+// handleOf returns what is recorded of a sandbox whose first process is this one.
+func handleOf(pid int, start uint64) json.RawMessage {
+	return fmt.Appendf(nil, `{"pid":%d,"start":%d}`, pid, start)
 }

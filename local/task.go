@@ -16,6 +16,9 @@ import (
 // could not be started.
 var restarts = taskrunner.Policy{Attempts: 2, Interval: 5 * time.Minute, Delay: 300 * time.Millisecond, Jitter: 0.5}
 
+// cleanWithin bounds how long a sandbox's removal is waited for.
+const cleanWithin = 15 * time.Second
+
 // The first process is killed at once, and all of its pid namespace with it:
 // nothing in a runner that is removed is worth waiting for, and what runs
 // there is not to be asked. What outlives that is forced by its cgroup.
@@ -23,8 +26,8 @@ var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: c
 
 func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 	return taskrunner.New(taskrunner.Config{
-		Driver: &driver{c, e},
-		Hooks:  []taskrunner.Hook{&placeHook{c, e}, &rootHook{c, e}, e.network, &agentHook{c, e}, &countHook{c, e}},
+		Driver: e.driver,
+		Hooks:  e.driver.Hooks(),
 		Policy: restarts,
 		Kill:   kill,
 		Keeper: &keeper{c, e},

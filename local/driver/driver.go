@@ -1,4 +1,6 @@
-package local
+// Package driver makes and ends one runner's sandbox for its task: it is the task's driver
+// and the hooks around it. It finds again what an earlier server made.
+package driver
 
 import (
 	"context"
@@ -7,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,29 +17,58 @@ import (
 
 	"github.com/rockpool/rockpool/local/evidence"
 	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/process"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of what the helper is waited for.
-const (
-	createWithin = 30 * time.Second
-	cleanWithin  = 15 * time.Second
-)
+// createWithin bounds how long the helper is waited for.
+const createWithin = 30 * time.Second
 
-// A driver starts one runner: a sandbox with the agent as its first process.
-type driver struct {
-	c *Cluster
-	e *entry
+// Images are those that runners are made from; see package image.
+type Images interface {
+	Root(digest string) (string, error)
+	Want(reference, digest string)
+}
+
+// Config is what a Driver works with. Its fields don't change.
+type Config struct {
+	ID          runtime.RunnerID
+	Environment runtime.Environment
+	Group       string // its control group
+	Host        *host.Host
+	Images      Images
+	Network     *access.Runner
+	Counters    *evidence.Counters
+}
+
+// A Driver starts one runner: a sandbox with the agent as its first process.
+type Driver struct {
+	Config
+
+	mu   sync.Mutex // guards what follows
+	root string
+}
+
+// New returns the driver of a runner.
+func New(config Config) *Driver { return &Driver{Config: config} }
+
+// Root returns the name of the directory that the sandbox was made around; "": none was
+// made or found.
+func (d *Driver) Root() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.root
 }
 
 // Start implements taskrunner.Driver.
-func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
+func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
 	slot := 0 // the helper's to choose, if it listens
-	if d.c.host.Direct != nil {
+	if d.Host.Direct != nil {
 		var err error
 		if slot, err = strconv.Atoi(request.Values[slotValue]); err != nil {
 			return nil, fmt.Errorf("the range of user ids: %w", err)
@@ -46,7 +78,7 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	if err != nil {
 		return nil, host.Explained(err)
 	}
-	s := saved{PID: answer.PID, Start: answer.Start, Root: d.c.host.Root, Slot: slot, Address: answer.Address}
+	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
@@ -55,23 +87,20 @@ func (d *driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 }
 
 // create has the helper make the sandbox.
-func (d *driver) create(ctx context.Context, slot int) (helper.Answer, error) {
-	d.c.mu.Lock()
-	env := d.e.runner.Environment
-	d.c.mu.Unlock()
-	file, err := d.c.host.OpenSocket(d.e.id, env)
+func (d *Driver) create(ctx context.Context, slot int) (helper.Answer, error) {
+	file, err := d.Host.OpenSocket(d.ID, d.Environment)
 	if err != nil {
 		return helper.Answer{}, err
 	}
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	return d.c.host.Launcher.Create(ctx, d.e.group, sandbox.Request(string(d.e.id), env, slot), file)
+	return d.Host.Launcher.Create(ctx, d.Group, sandbox.Request(string(d.ID), d.Environment, slot), file)
 }
 
 // Reattach implements taskrunner.Driver: the process must have the id and the
 // start time of the one that was started, and be in the runner's groups.
-func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner.Handle, error) {
+func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner.Handle, error) {
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("what was recorded of its process: %w", err)
@@ -83,7 +112,7 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 		if first, err = process.Open(s.PID, s.Start); err != nil {
 			return err
 		}
-		if groups, err = d.c.host.Trees.Member(s.PID, d.e.group); err == nil {
+		if groups, err = d.Host.Trees.Member(s.PID, d.Group); err == nil {
 			kills, _, err = groups.Counts()
 		}
 		if err != nil {
@@ -94,15 +123,15 @@ func (d *driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err != nil {
 		return nil, err
 	}
-	if err := d.e.network.Restore(ctx, s.Slot); err != nil {
+	if err := d.Network.Restore(ctx, s.Slot); err != nil {
 		first.Close()
 		return nil, fmt.Errorf("its network: %w", err)
 	}
 	return d.hold(first, s, groups, kills)
 }
 
-// errUnread says that nobody knows whether a runner lives.
-var errUnread = errors.New("can't read whether it lives")
+// ErrUnread says that nobody knows whether a runner lives.
+var ErrUnread = errors.New("can't read whether it lives")
 
 // findOutWithin is how long a new server tries to find out whether a runner lives,
 // and findOutEvery how often.
@@ -112,7 +141,7 @@ const (
 )
 
 // untilRead calls read again while its error leaves open whether the runner lives.
-// After findOutWithin it returns that error with errUnread.
+// After findOutWithin it returns that error with ErrUnread.
 func untilRead(ctx context.Context, read func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, findOutWithin)
 	defer cancel()
@@ -123,7 +152,7 @@ func untilRead(ctx context.Context, read func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errUnread, err)
+			return fmt.Errorf("%w: %w", ErrUnread, err)
 		case <-time.After(findOutEvery):
 		}
 	}
@@ -138,31 +167,31 @@ func unread(err error) bool {
 }
 
 // hold notes what is known of a sandbox that runs.
-func (d *driver) hold(first *process.Process, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
+func (d *Driver) hold(first *process.Process, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		first.Close()
 		return nil, err
 	}
-	d.e.counters.Hold(groups, kills)
-	d.e.network.Hold(s.Slot, s.Start, s.Address)
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	d.e.root = s.Root
+	d.Counters.Hold(groups, kills)
+	d.Network.Hold(s.Slot, s.Start, s.Address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.root = s.Root
 	return &handle{first, text}, nil
 }
 
 // Destroy implements taskrunner.Driver.
-func (d *driver) Destroy(ctx context.Context) error {
-	return d.c.host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
+func (d *Driver) Destroy(ctx context.Context) error {
+	return d.Host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
 }
 
-func (d *driver) destroy(ctx context.Context) error {
-	_, _ = d.e.counters.Count() // the last look
-	d.e.network.Drop()
-	err := d.c.host.Launcher.Remove(ctx, string(d.e.id), d.e.group)
+func (d *Driver) destroy(ctx context.Context) error {
+	_, _ = d.Counters.Count() // the last look
+	d.Network.Drop()
+	err := d.Host.Launcher.Remove(ctx, string(d.ID), d.Group)
 	if err == nil {
-		d.e.counters.Close()
+		d.Counters.Close()
 	}
 	return err
 }

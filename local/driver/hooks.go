@@ -1,4 +1,4 @@
-package local
+package driver
 
 import (
 	"context"
@@ -14,58 +14,66 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A placeHook gives a runner its directory and its range of user ids.
-type placeHook struct {
-	c *Cluster
-	e *entry
+// Hooks are the runner's, in their order.
+func (d *Driver) Hooks() []taskrunner.Hook {
+	return []taskrunner.Hook{&placeHook{d}, &rootHook{d}, d.Network, &agentHook{d}, &countHook{d}}
 }
 
-// slotValue is the number of the range.
+// slotValue is the number of a runner's range of user ids.
 const slotValue = "slot"
+
+// Place gives the runner its directory and its range of user ids. What it returns is for
+// Start and Unplace.
+func (d *Driver) Place() (taskrunner.Values, error) {
+	slot, err := d.Host.TakePlace(d.ID)
+	if err != nil || d.Host.Direct == nil { // the helper has the ranges
+		return nil, err
+	}
+	return taskrunner.Values{slotValue: strconv.Itoa(slot)}, nil
+}
+
+// Unplace gives them back.
+func (d *Driver) Unplace(values taskrunner.Values) error {
+	if slot, err := strconv.Atoi(values[slotValue]); err == nil {
+		return d.Host.GivePlace(d.ID, slot)
+	}
+	return d.Host.GivePlace(d.ID) // a server died before it had recorded which
+}
+
+// A placeHook has a runner placed.
+type placeHook struct{ d *Driver }
 
 func (h *placeHook) Name() string { return "place" }
 
-func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, response *taskrunner.PrestartResponse) error {
-	slot, err := h.c.host.TakePlace(h.e.id)
-	if err == nil && h.c.host.Direct != nil { // else the helper has the ranges
-		response.Values = taskrunner.Values{slotValue: strconv.Itoa(slot)}
-	}
+func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, response *taskrunner.PrestartResponse) (err error) {
+	response.Values, err = h.d.Place()
 	return err
 }
 
-// Stop gives them back.
 func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) error {
-	if slot, err := strconv.Atoi(request.Values[slotValue]); err == nil {
-		return h.c.host.GivePlace(h.e.id, slot)
-	}
-	return h.c.host.GivePlace(h.e.id) // a server died before it had recorded which
+	return h.d.Unplace(request.Values)
 }
 
 // A rootHook ensures the directory that sandboxes are made around. It is there
 // since the server's start, unless the disk was full then; an image is there
 // before runners are asked for.
-type rootHook struct {
-	c *Cluster
-	e *entry
-}
+type rootHook struct{ d *Driver }
 
 func (h *rootHook) Name() string { return "root" }
 
 func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
-	h.c.mu.Lock()
-	env := h.e.runner.Environment
-	h.c.mu.Unlock()
+	env := h.d.Environment
 	if err := sandbox.Supported(env); err != nil { // any more, since it was put
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
 	}
-	if err := h.c.host.BuildRoot(ctx); err != nil {
+	if err := h.d.Host.BuildRoot(ctx); err != nil {
 		return host.Explained(err)
 	}
 	if env.Pin.Digest == "" {
 		return nil
 	}
-	if _, err := h.c.images.Root(env.Pin.Digest); err != nil {
-		h.c.wantImage(env)
+	if _, err := h.d.Images.Root(env.Pin.Digest); err != nil {
+		h.d.Images.Want(env.Image, env.Pin.Digest)
 		return &taskrunner.Failure{Message: "its image isn't here any more, and is pulled again", Err: err}
 	}
 	return nil
@@ -73,10 +81,7 @@ func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _
 
 // An agentHook finds out whether a runner's agent answers: without it the
 // runner is of no use.
-type agentHook struct {
-	c *Cluster
-	e *entry
-}
+type agentHook struct{ d *Driver }
 
 // Bounds of what an agent's answer is waited for: a new one may wait for its
 // turn on a busy machine, one that ran all the time holds up the server's start.
@@ -94,7 +99,7 @@ func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartR
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := h.c.ping(ctx, h.e.id); err != nil {
+	if err := h.d.Ping(ctx); err != nil {
 		message := "its agent ended at once, or didn't answer; the server's log says more"
 		if errors.Is(err, context.DeadlineExceeded) {
 			message = "its agent wasn't ready in time: the machine is too busy, or its CPU limit too low"
@@ -104,8 +109,9 @@ func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartR
 	return nil
 }
 
-func (c *Cluster) ping(ctx context.Context, id runtime.RunnerID) error {
-	conn, err := c.host.Dial(ctx, id)
+// Ping returns nil once the runner's agent answers.
+func (d *Driver) Ping(ctx context.Context) error {
+	conn, err := d.Host.Dial(ctx, d.ID)
 	if err != nil {
 		return err
 	}
@@ -114,19 +120,16 @@ func (c *Cluster) ping(ctx context.Context, id runtime.RunnerID) error {
 }
 
 // A countHook tells from what the kernel counted why an agent ended.
-type countHook struct {
-	c *Cluster
-	e *entry
-}
+type countHook struct{ d *Driver }
 
 func (h *countHook) Name() string { return "count" }
 
 func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, response *taskrunner.ExitedResponse) error {
 	response.End = &taskrunner.End{Reason: runtime.GoneAgentDied, Message: "the agent ended"}
-	last, err := h.e.counters.Count()
+	last, err := h.d.Counters.Count()
 	switch {
 	case err != nil:
-	case h.e.counters.Killed(last):
+	case h.d.Counters.Killed(last):
 		response.End = &taskrunner.End{Reason: runtime.GoneOutOfMemory, Message: "the kernel killed the agent because the runner's memory was full"}
 	case last.OwnKernel && last.ProcessLimitHits > 0: // the commands' own limit is that kernel's, and met before
 		response.End.Message = "its kernel ended, after the machine's limit of processes around it was met"

@@ -1,0 +1,23 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestErrorsThatSayThatARunnerEnded: what the kernel answers of a process or
+// group that isn't there, beside what it answers where it couldn't look.
+func TestErrorsThatSayThatARunnerEnded(t *testing.T) {
+	for err, want := range map[error]bool{
+		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,
+		unix.ESRCH: false, unix.ENOENT: false, unix.ENODEV: false, unix.EINVAL: false, errors.New("it is another process"): false,
+	} {
+		if got := unread(fmt.Errorf("look: %w", &fs.PathError{Op: "open", Path: "x", Err: err})); got != want {
+			t.Errorf("%v: unread is %t", err, got)
+		}
+	}
+}
