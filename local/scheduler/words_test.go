@@ -1,4 +1,4 @@
-package main
+package scheduler
 
 import (
 	"os"
@@ -7,24 +7,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // What the scheduler says is shown as it says it, so the schema has its words,
 // and beside them only Nomad's.
 func TestSchemaHasTheSchedulersWords(t *testing.T) {
-	schema, err := os.ReadFile("schema.graphqls")
+	schema, err := os.ReadFile("../../schema.graphqls")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for enum, words := range map[string][]string{
-		"EvaluationType":    texts(scheduler.Types()...),
+		"EvaluationType":    texts(Types()...),
 		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.TriggerNodeChanged, runtime.TriggerPreempted, runtime.TriggerOther), // the last three are Nomad's
 		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
 		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
 		"DesiredState":      texts(runtime.DesiredRun, runtime.DesiredStop),
-		"Dimension":         texts(scheduler.CPU, scheduler.Memory, scheduler.Processes, scheduler.Workspace),
+		"Dimension":         texts(CPU, Memory, Processes, Workspace),
 	} {
 		body := regexp.MustCompile(`(?s)\nenum ` + enum + ` \{\n(.*?)\n\}`).FindSubmatch(schema)
 		if body == nil {
