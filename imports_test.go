@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 
-	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
 	"local/evidence":          {"local/sandbox/cgroup", "runtime"},
 	"local/host":              {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	"local/scheduler":         {"runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
 	"local/taskrunner":        {"runtime", "runtime/backoff", "runtime/timing"},
 	"local/thread":            {},
+	"local/tiers":             {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
 	"local/uids":              {},
 
 	"nomad":             {"agent/bridge", "doctor/finding", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
@@ -114,7 +115,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
@@ -122,7 +123,7 @@ var mayImport = map[string][]string{
 
 	"cli": {"client", "runtime"},
 
-	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
+	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/doctor/finding"
-	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/server"
@@ -39,7 +39,7 @@ func noGVisor() finding.Finding {
 	return finding.Fine("gVisor", refused)
 }
 
-func examineTier(ctx context.Context, srv *server.Server, p *patient, tier local.Tier) finding.Finding {
+func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers.Tier) finding.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"

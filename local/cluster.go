@@ -29,6 +29,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
@@ -74,7 +75,6 @@ type Store interface {
 // Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
 type Cluster struct {
 	config       Config
-	log          *zap.Logger
 	host         *host.Host
 	placer       *placing.Placer
 	network      *access.Access
@@ -133,7 +133,6 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	known := problems.New(config.Logger)
 	c := &Cluster{
 		config:       config,
-		log:          config.Logger,
 		environments: newEnvironments(config.Store, known),
 		counts:       taskrunner.NewCounts(),
 		problems:     known,
@@ -163,7 +162,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	c.lookAtTiers(ctx)
 	c.openNetwork()
 	c.placer, err = placing.Open(ctx, placing.Config{
-		Logger: c.log, Store: c.config.Store, CoreMHz: c.host.Machine.CoreMHz, Parallel: c.config.Parallel,
+		Logger: c.config.Logger, Store: c.config.Store, CoreMHz: c.host.Machine.CoreMHz, Parallel: c.config.Parallel,
 		Overcommit: c.config.Overcommit, Collect: c.config.Collect, Changed: c.changes.Send,
 	})
 	if err != nil {
@@ -185,6 +184,24 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// lookAtTiers has Status report them, as they are at the server's start.
+func (c *Cluster) lookAtTiers(ctx context.Context) {
+	for _, t := range tiers.Probe(ctx, c.host) {
+		if c.host.Direct != nil {
+			r := c.host.Direct.Config.Runtimes[t.Name()]
+			r.NoTime = t.NoTime
+			c.host.Direct.Config.Runtimes[t.Name()] = r
+		}
+		c.tiers = append(c.tiers, t.String())
+		if t.Err != nil {
+			c.problems.Report("isolation", t.String())
+		}
+	}
+}
+
+// Tiers returns those of the settings, as they are now.
+func (c *Cluster) Tiers(ctx context.Context) []tiers.Tier { return tiers.Probe(ctx, c.host) }
+
 // openNetwork opens the networks that the sandbox helper offers.
 func (c *Cluster) openNetwork() {
 	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error {
@@ -193,7 +210,7 @@ func (c *Cluster) openNetwork() {
 	if c.config.Network != nil {
 		made.Offer, made.Err = c.host.Offer()
 	}
-	c.network = access.Open(c.config.Network, made, c.log, c.problems)
+	c.network = access.Open(c.config.Network, made, c.config.Logger, c.problems)
 }
 
 // Close lets go of the directory and of the runners, where Run isn't called. It

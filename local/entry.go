@@ -61,7 +61,7 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 	e.driver = driver.New(driver.Config{
 		ID: r.ID, Environment: r.Environment, Group: p.Group, Host: c.host, Images: c.images,
 		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e}),
-		Counters: evidence.New(c.log.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
+		Counters: evidence.New(c.config.Logger.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
 	})
 	e.place = c.placer.Place(r, priority, func(ctx context.Context) (bool, error) { return c.held(ctx, e) })
 	e.task = c.newTask(e, p.Task)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/turns"
@@ -95,7 +96,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 	if err := c.supported(env); err != nil {
 		return err
 	}
-	if err := c.available(ctx, env); err != nil {
+	if err := tiers.Available(ctx, c.host, env); err != nil {
 		return err
 	}
 	defer c.images.Review()

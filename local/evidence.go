@@ -52,6 +52,6 @@ func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) 
 	ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
 	defer cancel()
 	if e.driver.Ping(ctx) == nil && e.driver.Counters.Outlived(now) {
-		c.log.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
+		c.config.Logger.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
 	}
 }

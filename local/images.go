@@ -25,7 +25,7 @@ const (
 func (c *Cluster) openImages() (err error) {
 	config := c.config.Images
 	config.Dir = filepath.Join(c.config.Dir, "images")
-	config.Logger = c.log.Named("images")
+	config.Logger = c.config.Logger.Named("images")
 	config.Skeleton.Home = spec.Workspace
 	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
 	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)

@@ -145,7 +145,7 @@ var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it e
 // is removed; the others are forgotten. An error: nobody knows whether it lives, so
 // it was left as it is, and the server can't start without it.
 func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) error {
-	log := c.log.With(zap.String("runner", string(e.id)))
+	log := c.config.Logger.With(zap.String("runner", string(e.id)))
 	err := e.task.Restore(ctx)
 	if err == nil {
 		c.mu.Lock()

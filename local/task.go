@@ -65,7 +65,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 	})
 	c.tellLeak(e, state.Leak)
 	if state.End != nil && (state.End.Reason == runtime.GoneStartFailed || state.End.Reason == runtime.GoneUnknown) {
-		c.log.Warn("a runner could not be started, or watched", zap.String("runner", string(e.id)), zap.Any("events", state.Events))
+		c.config.Logger.Warn("a runner could not be started, or watched", zap.String("runner", string(e.id)), zap.Any("events", state.Events))
 	}
 	switch {
 	case err == nil && state.Phase == taskrunner.Dead:
@@ -76,7 +76,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		}
 		c.changes.Send(e.environment)
 	case state.Phase == taskrunner.Dead: // it has ended, stored or not
-		c.log.Warn("a runner's end wasn't stored", zap.String("runner", string(e.id)), zap.Error(err))
+		c.config.Logger.Warn("a runner's end wasn't stored", zap.String("runner", string(e.id)), zap.Error(err))
 		c.mu.Lock()
 		e.runner = shown(e.runner, state)
 		c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Cluster) tellLeak(e *entry, leak string) {
 
 // Note implements taskrunner.Keeper.
 func (k *keeper) Note(event taskrunner.Event) {
-	k.c.log.Debug("something happened to a runner", zap.String("runner", string(k.e.id)),
+	k.c.config.Logger.Debug("something happened to a runner", zap.String("runner", string(k.e.id)),
 		zap.String("kind", string(event.Kind)), zap.String("detail", event.Detail), zap.String("message", event.Message))
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()

@@ -41,11 +41,11 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(broken), 0o755) })
 	sound := t.TempDir()
-	c := &Cluster{log: zap.NewNop(), problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
+	c := &Cluster{config: Config{Config: host.Config{Logger: zap.NewNop()}}, problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{
-			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, driver: driver.New(driver.Config{ID: id, Counters: evidence.New(c.log, false)}),
+			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, driver: driver.New(driver.Config{ID: id, Counters: evidence.New(c.config.Logger, false)}),
 		}
 		c.entries[id].driver.Counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
 		t.Cleanup(c.entries[id].driver.Counters.Close)
@@ -136,7 +136,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Store: newStore()}, log: zap.NewNop(), entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: turns.NewGate(1)},
+		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: turns.NewGate(1)},
 		host: &host.Host{Removals: make(turns.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := process.StartTime(os.Getpid())
@@ -145,7 +145,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 	}
 	handle = handleOf(os.Getpid(), started)
 	r := runtime.Runner{ID: "a", State: runtime.RunnerClaimed, Claim: runtime.Claim{Key: "k"}}
-	c.network = access.Open(nil, access.Helper{}, c.log, c.problems)
+	c.network = access.Open(nil, access.Helper{}, c.config.Logger, c.problems)
 	e = c.newEntry(r, runtime.PriorityRefill, private{Group: group, Task: taskrunner.State{Phase: taskrunner.Running, Handle: handle}})
 	return c, e, handle, file
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -45,7 +46,7 @@ type cluster interface {
 type (
 	lossReporter interface{ Lost() string }
 	tiered       interface {
-		Tiers(ctx context.Context) []local.Tier
+		Tiers(ctx context.Context) []tiers.Tier
 	}
 	counted interface{ Stats() local.Stats }
 	starter interface {
@@ -134,7 +135,7 @@ func (s *Server) Lost() string {
 
 // Tiers tries the isolation tiers and runtimes that the settings name for runners of this
 // machine. The result is empty on Nomad.
-func (s *Server) Tiers(ctx context.Context) []local.Tier {
+func (s *Server) Tiers(ctx context.Context) []tiers.Tier {
 	if here, ok := s.cluster.(tiered); ok {
 		return here.Tiers(ctx)
 	}

@@ -1,4 +1,5 @@
-package local
+// Package tiers finds out which ways to keep runners apart this machine can use now.
+package tiers
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/runtime"
@@ -23,18 +25,17 @@ type Tier struct {
 	Err       error  // why it is unavailable; nil: it can be used
 }
 
-// Tiers looks which of the configured runtimes can be run, each for 5 s at
-// most.
-func (c *Cluster) Tiers(ctx context.Context) []Tier {
-	all := make([]Tier, 0, len(c.host.Runtimes))
-	for _, name := range c.host.Runtimes {
+// Probe tries which of the configured runtimes can be run, each for 5 s at most.
+func Probe(ctx context.Context, h *host.Host) []Tier {
+	all := make([]Tier, 0, len(h.Runtimes))
+	for _, name := range h.Runtimes {
 		t := Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
 		if name == oci.GVisor {
 			t = Tier{Isolation: runtime.IsolationGVisor}
 		}
 		all = append(all, t)
 	}
-	if c.host.Ordinary() {
+	if h.Ordinary() {
 		for i := range all {
 			all[i].Err = errors.New("only root can have its sandboxes made: run a sandbox helper as root")
 		}
@@ -43,20 +44,21 @@ func (c *Cluster) Tiers(ctx context.Context) []Tier {
 	var probing sync.WaitGroup
 	for i := range all {
 		t := &all[i]
-		probing.Go(func() { t.Version, t.NoTime, t.Err = c.host.Launcher.Probe(ctx, t.name()) })
+		probing.Go(func() { t.Version, t.NoTime, t.Err = h.Launcher.Probe(ctx, t.Name()) })
 	}
 	probing.Wait()
 	return all
 }
 
-func (t Tier) name() string {
+// Name returns what the machine's settings call it.
+func (t Tier) Name() string {
 	if t.Isolation == runtime.IsolationGVisor {
 		return oci.GVisor
 	}
 	return t.Runtime
 }
 
-// String tells a tier in a line.
+// String describes a tier in a line.
 func (t Tier) String() string {
 	name := string(t.Isolation)
 	if t.Runtime != "" {
@@ -71,41 +73,26 @@ func (t Tier) String() string {
 	return fmt.Sprintf("%s can be had (%s)", name, t.Version)
 }
 
-// lookAtTiers has Status tell them, as they are at the server's start.
-func (c *Cluster) lookAtTiers(ctx context.Context) {
-	for _, t := range c.Tiers(ctx) {
-		if c.host.Direct != nil {
-			r := c.host.Direct.Config.Runtimes[t.name()]
-			r.NoTime = t.NoTime
-			c.host.Direct.Config.Runtimes[t.name()] = r
-		}
-		c.tiers = append(c.tiers, t.String())
-		if t.Err != nil {
-			c.problems.Report("isolation", t.String())
-		}
-	}
-}
-
-// available returns INVALID_INPUT for an environment whose isolation is unavailable
+// Available returns INVALID_INPUT for an environment whose isolation is unavailable
 // on this machine now: another in its place would be less than was asked for.
-func (c *Cluster) available(ctx context.Context, env runtime.Environment) error {
+func Available(ctx context.Context, h *host.Host, env runtime.Environment) error {
 	name := sandbox.Runtime(env)
 	if name == "" {
 		return nil
 	}
-	configured := slices.Contains(c.host.Runtimes, name)
+	configured := slices.Contains(h.Runtimes, name)
 	gvisor := env.Isolation == runtime.IsolationGVisor
 	whose := "this server"
-	if c.host.Direct == nil {
+	if h.Direct == nil {
 		whose = "this server's sandbox helper"
 	}
 	switch {
 	case !configured && gvisor:
 		return runtime.Invalid("isolation", "must be %s: %s has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, whose, env.Isolation)
 	case !configured:
-		return runtime.Invalid("runtime", "must be empty, or one of %s's setting oci-runtimes (%s)", whose, strings.Join(c.named(), ", "))
+		return runtime.Invalid("runtime", "must be empty, or one of %s's setting oci-runtimes (%s)", whose, strings.Join(named(h), ", "))
 	}
-	if _, _, err := c.host.Launcher.Probe(ctx, name); err != nil && gvisor {
+	if _, _, err := h.Launcher.Probe(ctx, name); err != nil && gvisor {
 		return runtime.Invalid("isolation", "can't be %s now: %v", env.Isolation, err)
 	} else if err != nil {
 		return runtime.Invalid("runtime", "can't be %s now: %v", name, err)
@@ -114,6 +101,6 @@ func (c *Cluster) available(ctx context.Context, env runtime.Environment) error 
 }
 
 // named returns the names of runtimes that environments may name.
-func (c *Cluster) named() []string {
-	return slices.DeleteFunc(slices.Clone(c.host.Runtimes), func(name string) bool { return name == oci.GVisor })
+func named(h *host.Host) []string {
+	return slices.DeleteFunc(slices.Clone(h.Runtimes), func(name string) bool { return name == oci.GVisor })
 }
