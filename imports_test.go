@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport says which of our packages a package imports: docs/architecture.md draws
 // it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime/engine", "server", "server/private"},
+	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime/engine", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -121,9 +121,15 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli": {"client", "runtime"},
+	"cli":            {"cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli/completion": {"cli/connection"},
+	"cli/connection": {"client"},
+	"cli/copying":    {"cli/connection", "cli/output", "client"},
+	"cli/execution":  {"cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli/output":     {},
+	"cli/terminal":   {"client"},
 
-	"doctor":               {"cli", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
+	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},

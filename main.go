@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor"
@@ -82,7 +83,7 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", cli.DefaultServer)
+	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", connection.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
@@ -122,5 +123,5 @@ func privateEnvironment(id string) (engine.PutEnvironmentInput, error) {
 		}
 		names = append(names, string(s.ID))
 	}
-	return engine.PutEnvironmentInput{}, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", cli.DefaultServer, id, names)
+	return engine.PutEnvironmentInput{}, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
 }

@@ -14,6 +14,8 @@ import (
 	"io"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rockpool/rockpool/cli/output"
 )
 
 // Commands are those of this package, for kong.
@@ -66,7 +68,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 	case exit >= 0: // --help was asked for, and has been printed
 		return exit
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see rockpool %s--help\n", lines(err.Error()), asked(err))
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see rockpool %s--help\n", output.Lines(err.Error()), asked(err))
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
@@ -105,7 +107,7 @@ func ExitCode(errs io.Writer, err error) int {
 	case errors.Is(err, context.Canceled): // by a signal: there is nothing to say
 		return CodeInterrupted
 	default:
-		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", lines(err.Error()))
+		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(err.Error()))
 		return CodeOurs
 	}
 }

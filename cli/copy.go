@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/copying"
 )
 
 type runnerCopy struct {
-	serverFlag
+	connection.Flags
 	Recursive   bool   `short:"r" help:"Copy a directory with all that is in it."`
 	Quiet       bool   `short:"q" help:"Show no progress. It shows on a terminal only."`
 	Source      string `arg:"" name:"from" complete:"file" help:"A path here, RUNNER:PATH, or - for standard input."`
@@ -29,7 +28,7 @@ func (runnerCopy) Help() string {
 
 // Run copies files.
 func (c *runnerCopy) Run(s Streams) error {
-	server, err := c.client()
+	server, err := c.Client()
 	if err != nil {
 		return err
 	}
@@ -40,12 +39,11 @@ func (c *runnerCopy) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	cp := &copier{Streams: s, client: server, recursive: c.Recursive, runner: fromRunner + toRunner, progress: newProgress(s.Err, c.Quiet)}
-	defer cp.progress.end()
+	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Quiet: c.Quiet}
 	if toRunner != "" {
-		err = cp.in(ctx, from, to)
+		err = cp.In(ctx, from, to)
 	} else {
-		err = cp.out(ctx, from, to)
+		err = cp.Out(ctx, from, to)
 	}
 	if ctx.Err() != nil {
 		return ExitError(CodeInterrupted)
@@ -59,40 +57,4 @@ func place(text string) (path, runner string) {
 		return after, before
 	}
 	return text, ""
-}
-
-// A copier copies files between here and one runner.
-type copier struct {
-	Streams
-	client    *client.Client
-	recursive bool
-	runner    string
-	progress  *progress
-	leftOut   int // entries that are neither file nor directory, or whose names can't be
-}
-
-func (c *copier) leaveOut(path, why string) {
-	c.leftOut++
-	c.progress.end()
-	_, _ = fmt.Fprintf(c.Err, "rockpool: %s is left out: %s\n", plain(path), plain(why))
-}
-
-// stat returns nil if there is nothing at path.
-func (c *copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
-	out, err := client.GetFile(ctx, patient(c.client, serverPatience), c.runner, inRunner(path))
-	if err != nil {
-		return nil, err
-	}
-	if out.Runner == nil {
-		return nil, fmt.Errorf("there is no runner %q; `rockpool runner list` lists those that there are", c.runner)
-	}
-	return out.Runner.File, nil
-}
-
-// inRunner returns a path as the API takes it; none is the workspace.
-func inRunner(path string) string {
-	if path == "" {
-		return "."
-	}
-	return path
 }

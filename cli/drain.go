@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
 type drainCommand struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	Off     bool          `help:"End the draining: pools fill again."`
 	Wait    bool          `help:"Wait until no runner and no execution is left, and say what is."`
 	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"With --wait: give up after this long; 0: never. (${default})"`
@@ -69,7 +71,7 @@ func (c *drainCommand) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (c *drainCommand) Run(s Streams) error {
 			return err
 		}
 	}
-	if err := c.print(s.Out, last, table{head: []string{left(last.Draining)}}); err != nil {
+	if err := c.Print(s.Out, last, output.Table{Head: []string{left(last.Draining)}}); err != nil {
 		return err
 	}
 	return code

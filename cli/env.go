@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -29,8 +30,8 @@ func (envCommands) Help() string {
 }
 
 type envList struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 }
 
 // Help is what its --help says beyond the flags.
@@ -45,7 +46,7 @@ func (envList) Help() string {
 func (c *envList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
@@ -53,15 +54,15 @@ func (c *envList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := table{head: []string{"ENVIRONMENT", "IMAGE", "IDLE", "CLAIMED", "MEMORY", "CPU", "PROCESSES", "TIME LIMIT", ""}}
+	t := output.Table{Head: []string{"ENVIRONMENT", "IMAGE", "IDLE", "CLAIMED", "MEMORY", "CPU", "PROCESSES", "TIME LIMIT", ""}}
 	for _, e := range out.Environments {
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			e.Id, e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
 			fmt.Sprintf("%d MiB", e.Resources.MemoryMiB), fmt.Sprintf("%d MHz", e.Resources.CpuMHz), strconv.Itoa(e.Resources.Processes),
 			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
 		})
 	}
-	return c.print(s.Out, out.Environments, t)
+	return c.Print(s.Out, out.Environments, t)
 }
 
 func seconds(n int) string {
@@ -72,8 +73,8 @@ func seconds(n int) string {
 }
 
 type envShow struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	ID string `arg:"" name:"environment" complete:"environment" help:"Its id."`
 }
 
@@ -89,7 +90,7 @@ func (envShow) Help() string {
 func (c *envShow) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (c *envShow) Run(s Streams) error {
 	if out.Environment == nil {
 		return fmt.Errorf("there is no environment %q; `rockpool env list` lists those that there are", c.ID)
 	}
-	return c.print(s.Out, out.Environment, environmentTable(out.Environment))
+	return c.Print(s.Out, out.Environment, environmentTable(out.Environment))
 }
 
 // reach says what of the network programs reach.
@@ -118,12 +119,12 @@ func reach(n client.EnvironmentNetwork) string {
 	return reach
 }
 
-func environmentTable(e *client.Environment) table {
+func environmentTable(e *client.Environment) output.Table {
 	ports := make([]string, len(e.Network.ExposedPorts))
 	for i, port := range e.Network.ExposedPorts {
 		ports[i] = strconv.Itoa(port)
 	}
-	t := table{head: []string{"environment", e.Id}, rows: [][]string{
+	t := output.Table{Head: []string{"environment", e.Id}, Rows: [][]string{
 		{"revision", strconv.Itoa(e.Revision)},
 		{"image", e.Image},
 		{"isolation", strings.TrimSuffix(string(e.Isolation)+", by "+e.Runtime, ", by ")},
@@ -139,17 +140,17 @@ func environmentTable(e *client.Environment) table {
 			e.Pool.Idle, e.Pool.Size, e.Pool.Starting, e.Pool.Claimed, e.Pool.Stopping, e.Pool.Waiting)},
 	}}
 	if e.Pool.Reason != nil {
-		t.rows = append(t.rows, []string{"", *e.Pool.Reason})
+		t.Rows = append(t.Rows, []string{"", *e.Pool.Reason})
 	}
 	for _, v := range e.Variables {
-		t.rows = append(t.rows, []string{"variable", v.Name + "=" + v.Value})
+		t.Rows = append(t.Rows, []string{"variable", v.Name + "=" + v.Value})
 	}
 	return t
 }
 
 type envDelete struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	IDs        []string `arg:"" name:"environment" complete:"environment" help:"Their ids."`
 	EndClaimed bool     `help:"End their claimed runners too; else those end as they would."`
 }
@@ -164,34 +165,12 @@ func (envDelete) Help() string {
 
 // Run deletes environments.
 func (c *envDelete) Run(s Streams) error {
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	return c.each(s, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
 		return err == nil && out.DeleteEnvironment.Deleted, err
 	})
-}
-
-// each does something to everything that was named, says so, and fails at its
-// end if one wasn't there or could not be done.
-func (f outputFlag) each(s Streams, ids []string, done string, do func(ctx context.Context, id string) (bool, error)) error {
-	ctx, stop := stoppable()
-	defer stop()
-	var all []map[string]any
-	t := table{head: []string{"ID", strings.ToUpper(done)}}
-	var failed []error
-	for _, id := range ids {
-		was, err := do(ctx, id)
-		switch {
-		case err != nil:
-			failed = append(failed, fmt.Errorf("%s: %w", id, err))
-		case !was:
-			failed = append(failed, fmt.Errorf("%s isn't there", id))
-		}
-		all = append(all, map[string]any{"id": id, done: was && err == nil})
-		t.rows = append(t.rows, []string{id, map[bool]string{true: "yes", false: "no"}[was && err == nil]})
-	}
-	return errors.Join(append([]error{f.print(s.Out, all, t)}, failed...)...)
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/execution"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -26,8 +29,8 @@ func (execCommands) Help() string {
 }
 
 type execList struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	Env    string                   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
 	Runner string                   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
 	State  []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
@@ -45,12 +48,12 @@ func (execList) Help() string {
 func (c *execList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	all, err := pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
-		out, err := client.GetExecutions(ctx, server, unless(c.Env), unless(c.Runner), c.State, pageSize, after)
+	all, err := connection.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
+		out, err := client.GetExecutions(ctx, server, unless(c.Env), unless(c.Runner), c.State, connection.PageSize, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -59,11 +62,11 @@ func (c *execList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := table{head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "COMMAND"}}
+	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "COMMAND"}}
 	for _, x := range all {
-		t.rows = append(t.rows, []string{x.Id, x.EnvironmentId, state(x), ago(&x.Marks.QueuedAt), took(x), short(strings.Join(x.Command, " "))})
+		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x), output.Ago(&x.Marks.QueuedAt), took(x), short(strings.Join(x.Command, " "))})
 	}
-	return c.print(s.Out, all, t)
+	return c.Print(s.Out, all, t)
 }
 
 func state(x client.ListedExecution) string {
@@ -94,7 +97,7 @@ func short(line string) string {
 }
 
 type execFollow struct {
-	serverFlag
+	connection.Flags
 	ID        string `arg:"" name:"execution" complete:"execution" help:"Its id."`
 	FromStart bool   `default:"true" negatable:"" help:"Begin with what was printed before; with --no-from-start only what comes from now on."`
 	Events    bool   `name:"json" help:"Print the events themselves, one JSON object per line, with the API's names."`
@@ -114,22 +117,22 @@ It exits as rockpool run does: with the program's own code, 128+N, 124, 125 or 1
 func (c *execFollow) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.Client()
 	if err != nil {
 		return err
 	}
-	f := &follower{Streams: s, client: server, execution: c.ID, raw: c.Events}
+	f := &execution.Follower{Out: s.Out, Err: s.Err, Client: server, Execution: c.ID, Raw: c.Events}
 	// Where there is nothing to follow, it is better to be told at once.
-	asked := patient(server, serverPatience)
+	asked := connection.Patient(server, connection.Patience)
 	if _, err := client.GetEnding(ctx, asked, c.ID, 0); err != nil {
 		return err
 	}
 	if !c.FromStart {
-		if f.after, err = latest(ctx, asked, c.ID); err != nil {
+		if f.After, err = latest(ctx, asked, c.ID); err != nil {
 			return err
 		}
 	}
-	ended, err := f.follow(ctx)
+	ended, err := f.Follow(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ExitError(CodeInterrupted)
@@ -138,15 +141,15 @@ func (c *execFollow) Run(s Streams) error {
 	}
 	code, words := exitCode(ended)
 	if words != "" {
-		f.say("%s", words)
+		f.Say("%s", words)
 	}
 	return ExitError(code)
 }
 
 // latest returns the cursor after all that an execution has printed so far.
-func latest(ctx context.Context, c client.Sender, execution string) (after *string, err error) {
+func latest(ctx context.Context, c client.Sender, id string) (after *string, err error) {
 	for {
-		out, err := client.GetCursor(ctx, c, execution, after)
+		out, err := client.GetCursor(ctx, c, id, after)
 		if err != nil {
 			return nil, err
 		}
@@ -158,8 +161,8 @@ func latest(ctx context.Context, c client.Sender, execution string) (after *stri
 }
 
 type execCancel struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	IDs []string `arg:"" name:"execution" complete:"execution" help:"Their ids."`
 }
 
@@ -172,11 +175,11 @@ func (execCancel) Help() string {
 
 // Run cancels executions.
 func (c *execCancel) Run(s Streams) error {
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	return c.each(s, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
 		err := client.Cancel(ctx, server, id)
 		return err == nil, err
 	})

@@ -83,10 +83,3 @@ func TestReadUpload(t *testing.T) {
 		}
 	}
 }
-
-func TestSplitProgram(t *testing.T) {
-	ours, program := splitProgram([]string{"run", "--env", "c", "--", "ls", "--", "--help"})
-	if !slices.Equal(ours, []string{"run", "--env", "c"}) || !slices.Equal(program, []string{"ls", "--", "--help"}) {
-		t.Errorf("%q %q", ours, program)
-	}
-}

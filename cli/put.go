@@ -10,13 +10,15 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type envPut struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
 	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
 	Image     *string            `placeholder:"IMAGE" help:"The file system to start with. (host)"`
@@ -65,22 +67,22 @@ func (c *envPut) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	t := table{head: []string{"ENVIRONMENT", "REVISION", ""}}
+	t := output.Table{Head: []string{"ENVIRONMENT", "REVISION", ""}}
 	all := []client.Environment{}
 	for _, input := range inputs {
 		out, err := client.PutEnvironment(ctx, server, input)
 		if err != nil {
-			return errors.Join(c.print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, hint(err, input)))
+			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, hint(err, input)))
 		}
 		put := out.PutEnvironment
 		all = append(all, put.Environment)
-		t.rows = append(t.rows, []string{input.Id, strconv.Itoa(put.Environment.Revision), map[bool]string{true: "created", false: "put"}[put.Created]})
+		t.Rows = append(t.Rows, []string{input.Id, strconv.Itoa(put.Environment.Revision), map[bool]string{true: "created", false: "put"}[put.Created]})
 	}
-	return c.print(s.Out, all, t)
+	return c.Print(s.Out, all, t)
 }
 
 func hint(err error, input client.PutEnvironmentInput) error {

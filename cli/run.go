@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/execution"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 )
 
 type runCommand struct {
-	serverFlag
+	connection.Flags
 	Env       string   `required:"" short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"The environment to run in, for example python."`
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
@@ -67,54 +66,46 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	if c.Server == "" && private.Use != nil && nobodyListens(ctx, DefaultServer) {
+	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
 		return private.Use(ctx, c.Env, s, func(ctx context.Context, server *client.Client) error {
-			job.client = server
-			return job.exit(ctx)
+			job.Client = server
+			return runJob(ctx, job)
 		})
 	}
-	return job.exit(ctx)
+	return runJob(ctx, job)
 }
 
-// exit runs the job and says how it ended.
-func (j *job) exit(ctx context.Context) error {
-	code, err := j.run(ctx)
-	if err != nil {
-		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", lines(err.Error()))
+func newJob(s Streams, server *client.Client) *execution.Job {
+	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
+}
+
+// runJob runs a job and says how it ended.
+func runJob(ctx context.Context, j *execution.Job) error {
+	ended, err := j.Run(ctx)
+	code, words := exitCode(ended)
+	switch {
+	case errors.Is(err, context.Canceled):
+		code, words = CodeInterrupted, ""
+	case err != nil:
+		code, words = CodeOurs, err.Error()
+	}
+	if words != "" {
+		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
 	}
 	return ExitError(code)
 }
 
-// stoppable returns a context that a first signal ends; a second ends the
-// program at once.
-func stoppable() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
-}
-
-func nobodyListens(ctx context.Context, address string) bool {
-	base, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	conn, err := (&net.Dialer{Timeout: goodbye}).DialContext(ctx, "tcp", base.Host)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return absent(err)
-}
-
 // job reads the files and decides what is to be run.
-func (c *runCommand) job(s Streams) (*job, error) {
-	server, err := c.client()
+func (c *runCommand) job(s Streams) (*execution.Job, error) {
+	server, err := c.Client()
 	if err != nil {
 		return nil, err
 	}
 	if c.TimeLimit != nil && (*c.TimeLimit < 0 || *c.TimeLimit > 86400) {
 		return nil, fmt.Errorf("--time-limit is %d, but must be 0 to 86400 seconds", *c.TimeLimit)
 	}
-	j := &job{follower: follower{Streams: s, client: server}, environment: c.Env, command: c.program, timeLimit: c.TimeLimit, stdin: c.Stdin}
+	j := newJob(s, server)
+	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	paths := c.File
 	if c.Main != "" {
 		paths = append([]string{c.Main}, paths...)
@@ -124,19 +115,19 @@ func (c *runCommand) job(s Streams) (*job, error) {
 		if err != nil {
 			return nil, err
 		}
-		j.files = append(j.files, file)
+		j.Files = append(j.Files, file)
 	}
 	switch {
 	case len(c.program) > 0:
 	case c.Main == "":
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
 	default:
-		if j.command, err = launch(c.Env, j.files[0], c.Arguments); err != nil {
+		if j.Command, err = launch(c.Env, j.Files[0], c.Arguments); err != nil {
 			return nil, err
 		}
 	}
 	if c.TTY {
-		if j.terminal, err = openTerminal(s); err != nil {
+		if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/execution"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -31,8 +35,8 @@ func (runnerCommands) Help() string {
 }
 
 type runnerList struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
 	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
 }
@@ -50,12 +54,12 @@ func (runnerList) Help() string {
 func (c *runnerList) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	all, err := pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, pageSize, after)
+	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
+		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, connection.PageSize, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -64,11 +68,11 @@ func (c *runnerList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := table{head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS"}}
+	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS"}}
 	for _, r := range all {
 		expires, labels := "-", []string{}
 		if r.Claim != nil {
-			expires = ago(r.Claim.ExpiresAt)
+			expires = output.Ago(r.Claim.ExpiresAt)
 			for _, l := range r.Claim.Labels {
 				labels = append(labels, l.Name+"="+l.Value)
 			}
@@ -77,13 +81,13 @@ func (c *runnerList) Run(s Streams) error {
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.rows = append(t.rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, ago(&r.CreatedAt), expires, strings.Join(labels, " ")})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " ")})
 	}
-	return c.print(s.Out, all, t)
+	return c.Print(s.Out, all, t)
 }
 
 type runnerClaim struct {
-	serverFlag
+	connection.Flags
 	JSON    bool          `name:"json" help:"Print the runner as JSON, with the API's names, rather than its id alone."`
 	Env     string        `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
 	Wait    time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (${default})"`
@@ -103,17 +107,17 @@ func (runnerClaim) Help() string {
 func (c *runnerClaim) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.client()
+	server, err := c.Client()
 	if err != nil {
 		return err
 	}
-	wish := claiming{environment: c.Env, timeout: int(c.Timeout / time.Second), wait: c.Wait, key: c.Key}
+	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: c.Wait, Key: c.Key}
 	for _, text := range c.Label {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
 			return fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
 		}
-		wish.labels = append(wish.labels, client.LabelInput{Name: name, Value: value})
+		request.Labels = append(request.Labels, client.LabelInput{Name: name, Value: value})
 	}
 	for _, d := range []struct {
 		flag string
@@ -123,7 +127,7 @@ func (c *runnerClaim) Run(s Streams) error {
 			return fmt.Errorf("--%s is %v, but must be whole seconds", d.flag, d.Duration)
 		}
 	}
-	id, err := claim(ctx, s, server, wish)
+	id, err := execution.Claim(ctx, s.Err, server, request)
 	if err != nil {
 		return err
 	}
@@ -131,16 +135,16 @@ func (c *runnerClaim) Run(s Streams) error {
 		_, err = fmt.Fprintln(s.Out, id)
 		return err
 	}
-	out, err := client.GetRunner(ctx, patient(server, serverPatience), id)
+	out, err := client.GetRunner(ctx, connection.Patient(server, connection.Patience), id)
 	if err != nil {
 		return err
 	}
-	return outputFlag{JSON: true}.print(s.Out, out.Runner, table{})
+	return output.Format{JSON: true}.Print(s.Out, out.Runner, output.Table{})
 }
 
 type runnerRelease struct {
-	serverFlag
-	outputFlag
+	connection.Flags
+	output.Format
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Their ids."`
 }
 
@@ -153,18 +157,18 @@ func (runnerRelease) Help() string {
 
 // Run releases runners.
 func (c *runnerRelease) Run(s Streams) error {
-	server, err := c.patient()
+	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	return c.each(s, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})
 }
 
 type runnerShell struct {
-	serverFlag
+	connection.Flags
 	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
 	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it at the end."`
 	program []string
@@ -190,20 +194,20 @@ func (c *runnerShell) Run(s Streams) error {
 	if (c.ID == "") == (c.Env == "") {
 		return fmt.Errorf("name either a runner or an environment with --env")
 	}
-	server, err := c.client()
+	server, err := c.Client()
 	if err != nil {
 		return err
 	}
 	unlimited := 0
-	j := &job{follower: follower{Streams: s, client: server}, runner: c.ID, environment: c.Env, timeLimit: &unlimited,
-		command: c.program}
-	if j.terminal, err = openTerminal(s); err != nil {
+	j := newJob(s, server)
+	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
+	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
 		return err
 	}
 	if len(c.program) == 0 {
-		j.command = slices.Clone([]string{"sh", "-c", anyShell})
+		j.Command = slices.Clone([]string{"sh", "-c", anyShell})
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	return j.exit(ctx)
+	return runJob(ctx, j)
 }

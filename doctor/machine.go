@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/server"
@@ -131,12 +131,12 @@ func judgeRoom(data string, free int64) finding.Finding {
 func listening(ctx context.Context, url, token string) finding.Finding {
 	const name = "server"
 	if url == "" {
-		url = cli.DefaultServer
+		url = connection.DefaultServer
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if token == "" {
-		token, _ = cli.Token("") // what other commands would use
+		token, _ = connection.Token("") // what other commands would use
 	}
 	server := client.New(url).WithToken(token)
 	defer server.CloseIdle()

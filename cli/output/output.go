@@ -1,4 +1,6 @@
-package cli
+// Package output prints what commands found: tables for people, JSON and YAML for
+// scripts. Nothing that others named or said moves the cursor or reads as something else.
+package output
 
 import (
 	"bytes"
@@ -15,27 +17,27 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// outputFlag says how a command prints what it found.
-type outputFlag struct {
+// A Format says how a command prints what it found.
+type Format struct {
 	Output string `short:"o" enum:"table,json,yaml" default:"table" placeholder:"FORMAT" help:"How to print: as a table for people, or for scripts as json or yaml with the API's names. (${default})"`
 	JSON   bool   `name:"json" help:"The same as --output json."`
 }
 
-func (f outputFlag) format() string {
+func (f Format) format() string {
 	if f.JSON {
 		return "json"
 	}
 	return f.Output
 }
 
-// A table is what people see of a list.
-type table struct {
-	head []string
-	rows [][]string
+// A Table is what people see of a list.
+type Table struct {
+	Head []string
+	Rows [][]string
 }
 
-// print writes what the API answered, for scripts, or else the table.
-func (f outputFlag) print(out io.Writer, answered any, t table) error {
+// Print writes what the API answered, for scripts, or else the table.
+func (f Format) Print(out io.Writer, answered any, t Table) error {
 	if f.format() == "table" {
 		return t.write(out)
 	}
@@ -46,7 +48,7 @@ func (f outputFlag) print(out io.Writer, answered any, t table) error {
 	if err := encoder.Encode(answered); err != nil {
 		return err
 	}
-	escaped, controls := escapeControls(text.Bytes())
+	escaped, controls := Escape(text.Bytes())
 	if f.format() == "yaml" && !controls { // JSON is YAML too, and can tell those without writing them
 		// Through JSON, so that both have the same names, in the same order.
 		converted, err := yaml.JSONToYAML(escaped)
@@ -60,12 +62,12 @@ func (f outputFlag) print(out io.Writer, answered any, t table) error {
 	return err
 }
 
-func (t table) write(out io.Writer) error {
+func (t Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{t.head}, t.rows...) {
+	for _, row := range append([][]string{t.Head}, t.Rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = plain(cell)
+			cells[i] = Plain(cell)
 		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t")); err != nil {
 			return err
@@ -74,9 +76,9 @@ func (t table) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// plain leaves nothing in a cell that moves the cursor, reads in another order
+// Plain leaves nothing in a cell that moves the cursor, reads in another order
 // than it stands, or does worse: names and commands are others' words.
-func plain(cell string) string {
+func Plain(cell string) string {
 	shown := []rune(cell)
 	for i, r := range shown {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || lies(at(shown, i-1), r, at(shown, i+1)) {
@@ -94,18 +96,18 @@ func at(runes []rune, i int) rune {
 	return runes[i]
 }
 
-// lines is plain for messages of several lines.
-func lines(text string) string {
+// Lines is Plain for messages of several lines.
+func Lines(text string) string {
 	all := strings.Split(text, "\n")
 	for i, line := range all {
-		all[i] = plain(line)
+		all[i] = Plain(line)
 	}
 	return strings.Join(all, "\n")
 }
 
-// escapeControls escapes what JSON lets stand but a terminal obeys or shows as
+// Escape escapes what JSON lets stand but a terminal obeys or shows as
 // something else, and reports whether any character is told in it that moves more than a line or a tab.
-func escapeControls(text []byte) (escaped []byte, controls bool) {
+func Escape(text []byte) (escaped []byte, controls bool) {
 	for i := 0; i < len(text); i++ {
 		size := 1
 		switch c := text[i]; {
@@ -151,8 +153,8 @@ func isControl(escape []byte) bool {
 	return err == nil && r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0)
 }
 
-// ago tells a moment as its distance from now.
-func ago(moment *time.Time) string {
+// Ago tells a moment as its distance from now.
+func Ago(moment *time.Time) string {
 	if moment == nil || moment.IsZero() {
 		return "-"
 	}
@@ -171,20 +173,4 @@ func ago(moment *time.Time) string {
 	default:
 		return fmt.Sprintf("%d days%s", int(d.Hours()/24), suffix)
 	}
-}
-
-// text returns what is there; "" for null.
-func text(value *string) string {
-	if value == nil {
-		return ""
-	}
-	return *value
-}
-
-// unless returns an optional argument, which is null where a flag wasn't given.
-func unless(flag string) *string {
-	if flag == "" {
-		return nil
-	}
-	return &flag
 }

@@ -1,30 +1,22 @@
-package cli
+package execution
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // A fakeServer answers what a job asks, and breaks every connection that it
@@ -136,90 +128,20 @@ func TestJobSurvivesBrokenConnections(t *testing.T) {
 	defer server.Close()
 
 	var out, errs bytes.Buffer
-	j := &job{follower: follower{client: client.New(server.URL), Streams: Streams{Out: &out, Err: &errs}},
-		environment: "python", command: []string{"x"}, files: []client.FileInput{{Path: "a", Base64: []byte("b")}}}
+	j := &Job{Follower: Follower{Client: client.New(server.URL), Out: &out, Err: &errs},
+		Environment: "python", Command: []string{"x"}, Files: []client.FileInput{{Path: "a", Base64: []byte("b")}}}
 	fake.cut = 3 // of the answers, whose pauses double
-	code, err := j.run(t.Context())
-	if err != nil || code != 42 || !fake.released {
-		t.Fatalf("exit %d, %v, released %v", code, err, fake.released)
+	ended, err := j.Run(t.Context())
+	if err != nil || ended.ExitCode == nil || *ended.ExitCode != 42 || !fake.released {
+		t.Fatalf("%+v, %v, released %v", ended, err, fake.released)
 	}
 	out.Reset()
 	fake.cut = 40 // of the streams
-	j.execution = "x"
-	if _, err := j.follow(t.Context()); err != nil || fake.cut == 40 {
+	j.Execution = "x"
+	if _, err := j.Follow(t.Context()); err != nil || fake.cut == 40 {
 		t.Fatalf("%v, %d cuts left", err, fake.cut)
 	}
 	if sha256.Sum256(out.Bytes()) != sha256.Sum256(output) {
 		t.Errorf("%d bytes of %d, or others", out.Len(), len(output))
-	}
-}
-
-// execute runs a command as the program does.
-func execute(in io.Reader, out, errs io.Writer, arguments ...string) int {
-	return Execute(&struct{ Commands }{}, "", arguments, Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
-}
-
-func TestJobSaysHowToStartAServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	var out, errs bytes.Buffer
-	code := execute(nil, &out, &errs, "run", "--env", "shell", "--server", "http://"+address, "--", "true")
-	if code != CodeOurs || !strings.Contains(errs.String(), "rockpool serve") || !strings.Contains(errs.String(), "--server") {
-		t.Errorf("%d %q", code, errs.String())
-	}
-}
-
-func TestRunNamesWhatIsWrong(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, test := range []struct {
-		arguments []string
-		says      string
-	}{
-		{[]string{"run", "hello.py"}, "--env"},
-		{[]string{"run", "--env", "python"}, "nothing to run"},
-		{[]string{"run", "--env", "python", "missing.py"}, "missing.py"},
-		{[]string{"run", "--env", "python", "--time-limit=-1", "--", "x"}, "0 to 86400"},
-		{[]string{"run", "--env", "python", "--server", "localhost", "--", "x"}, "--server"},
-	} {
-		var out, errs bytes.Buffer
-		if code := execute(nil, &out, &errs, test.arguments...); code == 0 || !strings.Contains(errs.String(), test.says) {
-			t.Errorf("%v: %d %q", test.arguments, code, errs.String())
-		}
-	}
-}
-
-func TestPersist(t *testing.T) {
-	refused := &client.Error{}
-	refused.Extensions.Code = runtime.CodeInvalidInput
-	away := &client.Error{}
-	away.Extensions.Code = runtime.CodeClusterUnavailable
-	broken := errors.New("connection reset")
-	for _, test := range []struct {
-		name     string
-		errs     []error // of the attempts, the last for ever
-		attempts int
-		took     time.Duration
-		want     error
-	}{
-		{"works", []error{nil}, 1, 0, nil},
-		{"refused", []error{refused}, 1, 0, refused},
-		{"works later", []error{broken, away, nil}, 3, 300 * time.Millisecond, nil},
-		{"refused later", []error{broken, refused}, 2, 100 * time.Millisecond, refused},
-		{"never works", []error{broken}, 8, 7100 * time.Millisecond, broken},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			began, attempts := time.Now(), 0
-			err := client.Persist(context.Background(), 6*time.Second, client.Passing, func() error {
-				attempts++
-				return test.errs[min(attempts, len(test.errs))-1]
-			})
-			if !errors.Is(err, test.want) || attempts != test.attempts || time.Since(began) != test.took {
-				t.Errorf("%s: %v after %d attempts and %v", test.name, err, attempts, time.Since(began))
-			}
-		})
 	}
 }

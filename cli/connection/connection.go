@@ -1,9 +1,12 @@
-package cli
+// Package connection has what commands need of a server: its flags, and a client
+// that waits while the server can't answer.
+package connection
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -16,14 +19,17 @@ import (
 // DefaultServer is where a server is looked for that nobody named.
 const DefaultServer = "http://127.0.0.1:8080"
 
-// serverFlag names the server.
-type serverFlag struct {
+// Patience is how long commands wait for a server that can't be reached any more.
+const Patience = time.Minute
+
+// Flags name the server.
+type Flags struct {
 	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to use. (http://127.0.0.1:8080; $$${env})"`
 	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. ($$${env}, or the token itself in $$ROCKPOOL_TOKEN)"`
 }
 
 // url returns the server's address.
-func (f serverFlag) url() (string, error) {
+func (f Flags) url() (string, error) {
 	if f.Server == "" {
 		return DefaultServer, nil
 	}
@@ -34,7 +40,8 @@ func (f serverFlag) url() (string, error) {
 	return f.Server, nil
 }
 
-func (f serverFlag) client() (*client.Client, error) {
+// Client returns a client of the server.
+func (f Flags) Client() (*client.Client, error) {
 	address, err := f.url()
 	if err != nil {
 		return nil, err
@@ -46,13 +53,13 @@ func (f serverFlag) client() (*client.Client, error) {
 	return client.New(address).WithToken(token), nil
 }
 
-// patient returns a patient Sender of the server.
-func (f serverFlag) patient() (client.Sender, error) {
-	c, err := f.client()
+// Patient returns a patient Sender of the server.
+func (f Flags) Patient() (client.Sender, error) {
+	c, err := f.Client()
 	if err != nil {
 		return nil, err
 	}
-	return patient(c, serverPatience), nil
+	return Patient(c, Patience), nil
 }
 
 // Token returns the token in a file, or in the variable ROCKPOOL_TOKEN if no file
@@ -68,25 +75,39 @@ func Token(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// absent reports whether nobody listens where a server should.
-func absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// Absent reports whether nobody listens where a server should.
+func Absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-var errNoServer = errors.New("no server listens")
+// ErrNoServer says that nobody listens.
+var ErrNoServer = errors.New("no server listens")
 
 // noServer says what to do where nobody listens.
 func noServer(c *client.Client) error {
-	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or name another with --server", errNoServer, c.URL())
+	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or name another with --server", ErrNoServer, c.URL())
 }
 
-// patient returns a Sender for operations that are safe to repeat. It repeats them for a
+// Patient returns a Sender for operations that are safe to repeat. It repeats them for a
 // while when the server is there, but doesn't answer.
-func patient(c *client.Client, patience time.Duration) client.Sender {
+func Patient(c *client.Client, patience time.Duration) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
-		again := func(err error) bool { return client.Passing(err) && !absent(err) }
+		again := func(err error) bool { return client.Passing(err) && !Absent(err) }
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
-		if absent(err) {
+		if Absent(err) {
 			return noServer(c)
 		}
 		return err
 	})
+}
+
+// NobodyListens reports whether no server listens at an address.
+func NobodyListens(ctx context.Context, address string) bool {
+	base, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", base.Host)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return Absent(err)
 }

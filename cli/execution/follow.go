@@ -1,38 +1,42 @@
-package cli
+package execution
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
-// A follower copies what an execution prints, to its end.
-type follower struct {
-	Streams
-	client    *client.Client
-	execution string
-	after     *string     // the cursor to begin after; nil: the start
-	raw       bool        // events as they are, one per line, rather than their output
-	newline   string      // what ends a line on a terminal that is raw; "": "\n"
-	lost      atomic.Bool // the connection is broken
+// A Follower copies what an execution prints, to its end.
+type Follower struct {
+	Out, Err  io.Writer
+	Client    *client.Client
+	Execution string
+	After     *string // the cursor to begin after; nil: the start
+	Raw       bool    // events as they are, one per line, rather than their output
+
+	newline string      // what ends a line on a terminal that is raw; "": "\n"
+	lost    atomic.Bool // the connection is broken
 }
 
-// say tells the user something beside the output.
-func (f *follower) say(format string, args ...any) {
+// Say tells the user something beside the output.
+func (f *Follower) Say(format string, args ...any) {
 	newline := f.newline
 	if newline == "" {
 		newline = "\n"
 	}
-	_, _ = fmt.Fprintf(f.Err, "rockpool: %s%s", strings.ReplaceAll(lines(fmt.Sprintf(format, args...)), "\n", newline), newline)
+	_, _ = fmt.Fprintf(f.Err, "rockpool: %s%s", strings.ReplaceAll(output.Lines(fmt.Sprintf(format, args...)), "\n", newline), newline)
 }
 
-// follow copies the output until the end. A broken connection is taken up again
+// Follow copies the output until the end. A broken connection is taken up again
 // after the last event that arrived whole.
-func (f *follower) follow(ctx context.Context) (ended client.Ending, err error) {
+func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) {
 	finished := false
 	var local error // what happened here, which no other connection mends
 	handle := func(event client.Event) error {
@@ -40,25 +44,25 @@ func (f *follower) follow(ctx context.Context) (ended client.Ending, err error) 
 		if local = f.write(event); local != nil {
 			return local
 		}
-		f.after = &event.Cursor
+		f.After = &event.Cursor
 		if event.Type == "ExecutionFinished" {
 			finished, ended = true, event.Execution
 		}
 		return nil
 	}
 	for !finished {
-		before := f.after
-		err := client.Persist(ctx, serverPatience, client.Passing, func() error {
-			err := f.client.Follow(ctx, f.execution, f.after, handle)
+		before := f.After
+		err := client.Persist(ctx, connection.Patience, client.Passing, func() error {
+			err := f.Client.Follow(ctx, f.Execution, f.After, handle)
 			switch {
 			case local != nil || finished:
 				return nil // how the connection ended doesn't matter any more
 			case err == nil:
 				return errors.New("the server ended the stream early")
-			case f.after != before:
+			case f.After != before:
 				return nil // it moved on: patience begins anew
 			case client.Passing(err) && ctx.Err() == nil && !f.lost.Swap(true):
-				f.say("the connection broke; trying to take it up again for %v, or until Ctrl-C", serverPatience)
+				f.Say("the connection broke; trying to take it up again for %v, or until Ctrl-C", connection.Patience)
 			}
 			return err
 		})
@@ -75,18 +79,18 @@ func (f *follower) follow(ctx context.Context) (ended client.Ending, err error) 
 }
 
 // write copies output to the stream that it was printed on, byte for byte.
-func (f *follower) write(e client.Event) error {
+func (f *Follower) write(e client.Event) error {
 	var err error
 	switch {
-	case f.raw:
-		escaped, _ := escapeControls(e.JSON)
+	case f.Raw:
+		escaped, _ := output.Escape(e.JSON)
 		_, err = f.Out.Write(append(escaped, '\n'))
 	case e.Type == "ExecutionOutput" && e.Stream == "STDERR":
 		_, err = f.Err.Write(e.Base64)
 	case e.Type == "ExecutionOutput":
 		_, err = f.Out.Write(e.Base64)
 	case e.Type == "ExecutionOutputLost":
-		f.say("%d bytes of output are missing here: %s", e.Bytes, e.Reason)
+		f.Say("%d bytes of output are missing here: %s", e.Bytes, e.Reason)
 	}
 	return err
 }

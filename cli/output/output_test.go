@@ -1,9 +1,8 @@
-package cli
+package output
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 func TestTablesMoveNoCursor(t *testing.T) {
 	var out bytes.Buffer
-	evil := table{head: []string{"NAME", "X"}, rows: [][]string{{"a\x1b[2J\nb\t\u009b1m\x7f", "é 🐟"}}}
+	evil := Table{Head: []string{"NAME", "X"}, Rows: [][]string{{"a\x1b[2J\nb\t\u009b1m\x7f", "é 🐟"}}}
 	if err := evil.write(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -32,14 +31,14 @@ func TestTablesDoNotLie(t *testing.T) {
 		"👩\u200d💻 é می\u200cخواهم 日本": "👩\u200d💻 é می\u200cخواهم 日本",
 		"שלום": "שלום",
 	} {
-		if got := plain(text); got != want {
+		if got := Plain(text); got != want {
 			t.Errorf("%+q: %+q, not %+q", text, got, want)
 		}
 		said, err := json.Marshal(map[string]string{"a": text})
 		if err != nil {
 			t.Fatal(err)
 		}
-		escaped, _ := escapeControls(said)
+		escaped, _ := Escape(said)
 		var back map[string]string
 		if err := json.Unmarshal(escaped, &back); err != nil || back["a"] != text || strings.ContainsAny(string(escaped), "\u202e\u2066\u200b\ufeff\U000e0041") {
 			t.Errorf("%+q: %s, %v", text, escaped, err)
@@ -54,12 +53,12 @@ func TestOutputForScriptsIsWhatTheAPISaid(t *testing.T) {
 		"yaml": "id: a<b\nbig: 9007199254740993\nnone: null\nlist: []\ntext: \"yes\"\n",
 	} {
 		var out bytes.Buffer
-		if err := (outputFlag{Output: format}).print(&out, said, table{}); err != nil || out.String() != want {
+		if err := (Format{Output: format}).Print(&out, said, Table{}); err != nil || out.String() != want {
 			t.Errorf("%s: %v %q", format, err, out.String())
 		}
 	}
 	var out bytes.Buffer
-	if err := (outputFlag{Output: "table", JSON: true}).print(&out, []int{}, table{}); err != nil || out.String() != "[]\n" {
+	if err := (Format{Output: "table", JSON: true}).Print(&out, []int{}, Table{}); err != nil || out.String() != "[]\n" {
 		t.Errorf("%v %q", err, out.String())
 	}
 }
@@ -71,22 +70,12 @@ func TestAgo(t *testing.T) {
 		-72*time.Hour - time.Second: "3 days ago", 5*time.Minute + 30*time.Second: "5 min from now",
 	} {
 		moment := now.Add(d)
-		if got := ago(&moment); got != want {
+		if got := Ago(&moment); got != want {
 			t.Errorf("%v: %s", d, got)
 		}
 	}
-	if ago(nil) != "-" {
-		t.Error(ago(nil))
-	}
-}
-
-func TestPlacesOfCopies(t *testing.T) {
-	for text, want := range map[string][2]string{
-		"a": {"a", ""}, "r:a": {"a", "r"}, "r:": {"", "r"}, "./a:b": {"./a:b", ""}, "/x/a:b": {"/x/a:b", ""}, "r:/x:y": {"/x:y", "r"}, ":a": {":a", ""}, "-": {"-", ""},
-	} {
-		if path, runner := place(text); path != want[0] || runner != want[1] {
-			t.Errorf("%q: %q in %q", text, path, runner)
-		}
+	if Ago(nil) != "-" {
+		t.Error(Ago(nil))
 	}
 }
 
@@ -97,41 +86,12 @@ func TestOutputForScriptsMovesNoCursor(t *testing.T) {
 		format, evil := of[0], of[1]
 		said, _ := json.Marshal(map[string]string{"text": evil})
 		var out bytes.Buffer
-		if err := (outputFlag{Output: format}).print(&out, json.RawMessage(said), table{}); err != nil {
+		if err := (Format{Output: format}).Print(&out, json.RawMessage(said), Table{}); err != nil {
 			t.Fatal(err)
 		}
 		var back struct{ Text string }
 		if err := yaml.Unmarshal(out.Bytes(), &back); err != nil || back.Text != evil || strings.ContainsAny(out.String(), "\x1b\x7f\u009b\u0085\r\t") {
 			t.Errorf("%s: %v %q %q", format, err, out.String(), back.Text)
-		}
-	}
-	var errs bytes.Buffer
-	ExitCode(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
-	if errs.String() != "rockpool: one·[2J\ntwo·\n" {
-		t.Errorf("%q", errs.String())
-	}
-	errs.Reset()
-	(&follower{Streams: Streams{Err: &errs}, newline: "\r\n"}).say("%s", "one\x1b\ntwo")
-	if errs.String() != "rockpool: one·\r\ntwo\r\n" {
-		t.Errorf("%q", errs.String())
-	}
-}
-
-func TestEmptyListsArePut(t *testing.T) {
-	for name, c := range map[string]envPut{
-		"ports":     {ID: "a", NoPorts: true},
-		"variables": {ID: "a", NoVariables: true},
-		"neither":   {ID: "a"},
-		"file":      {Filename: "-"},
-	} {
-		all, err := c.inputs(strings.NewReader("id: a\nvariables: []\nnetwork: {exposedPorts: []}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := json.Marshal(all[0])
-		ports, variables := strings.Contains(string(text), `"exposedPorts":[]`), strings.Contains(string(text), `"variables":[]`)
-		if ports != (name == "ports" || name == "file") || variables != (name == "variables" || name == "file") {
-			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

@@ -1,51 +1,49 @@
-package cli
+// Package completion completes command lines of a grammar, with ids from the server
+// that they name, and has the scripts by which shells ask for that.
+package completion
 
 import (
 	"context"
-	"fmt"
+	_ "embed"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rockpool/rockpool/cli/connection"
 )
 
-// completeCommand is what the completion scripts ask. The words after -- are
-// those of the command line, the last as far as it has been typed.
-type completeCommand struct {
-	// Within bounds what a server may take: somebody has pressed a key and waits. One that is far away needs more.
-	Within  time.Duration `hidden:"" env:"ROCKPOOL_COMPLETE_WITHIN" default:"1s"`
-	program []string
-}
+//go:embed completion.bash
+var bash string
 
-func (c *completeCommand) takeProgram(words []string) { c.program = words }
+//go:embed completion.zsh
+var zsh string
 
-// Run prints the candidates, one per line, each with a tab and what it is.
-// Beside them ":files" asks for names of files, and ":nospace" for no space
-// behind the candidate.
-func (c *completeCommand) Run(s Streams, k *kong.Kong) error {
-	words := c.program
+// Script returns what makes a shell, bash or zsh, complete. It asks rockpool itself for
+// everything, so that it is never behind.
+func Script(shell string) string { return map[string]string{"bash": bash, "zsh": zsh}[shell] }
+
+// A Candidate is a word that a command line may go on with.
+type Candidate struct{ Word, Help string }
+
+// Complete returns the candidates for the last of words, which is there as far as it
+// has been typed. A server that doesn't answer within a time completes nothing. files
+// reports that names of files complete it too.
+func Complete(root *kong.Node, words []string, within time.Duration) (all []Candidate, files bool) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	l := readLine(k.Model.Node, words)
-	l.within = c.Within
+	l := readLine(root, words)
+	l.within = within
 	for _, candidate := range l.candidates() {
-		if candidate.word == "" || !strings.HasPrefix(candidate.word, l.typed) {
-			continue
-		}
-		if _, err := fmt.Fprintf(s.Out, "%s%s\t%s\n", l.before, candidate.word, plain(candidate.help)); err != nil {
-			return err
+		if candidate.Word != "" && strings.HasPrefix(candidate.Word, l.typed) {
+			all = append(all, Candidate{l.before + candidate.Word, candidate.Help})
 		}
 	}
-	if l.kind() == "file" {
-		_, _ = fmt.Fprintln(s.Out, ":files")
-	}
-	return nil
+	return all, l.kind() == "file"
 }
-
-type candidate struct{ word, help string }
 
 // A line is a command line, understood up to the word that is being typed.
 type line struct {
@@ -53,7 +51,7 @@ type line struct {
 	flag       *kong.Flag  // whose value is being typed; nil: no flag's
 	positional *kong.Value // that is being typed; nil: none
 	given      []string    // values of the positional so far, where it takes several
-	server     serverFlag
+	server     connection.Flags
 	within     time.Duration // that the server answers, or it completes nothing
 	program    bool          // what follows -- is another program's
 	before     string        // of the word, what isn't completed: "--env="
@@ -147,40 +145,40 @@ func (l line) kind() string {
 	return ""
 }
 
-func (l line) candidates() []candidate {
+func (l line) candidates() []Candidate {
 	switch v := l.value(); {
 	case l.program:
 		return nil
 	case v != nil && v.Enum != "":
-		var all []candidate
+		var all []Candidate
 		for _, word := range v.EnumSlice() {
-			all = append(all, candidate{word, ""})
+			all = append(all, Candidate{word, ""})
 		}
 		return all
 	case v != nil && l.kind() != "":
-		return slices.DeleteFunc(l.ask(l.kind()), func(c candidate) bool { return l.flag == nil && slices.Contains(l.given, c.word) })
+		return slices.DeleteFunc(l.ask(l.kind()), func(c Candidate) bool { return l.flag == nil && slices.Contains(l.given, c.Word) })
 	case l.flag != nil:
 		return nil
 	case strings.HasPrefix(l.typed, "-"):
 		return l.flags()
 	default:
-		var all []candidate
+		var all []Candidate
 		for _, child := range l.node.Children {
 			if !child.Hidden {
-				all = append(all, candidate{child.Name, firstSentence(child.Help)})
+				all = append(all, Candidate{child.Name, firstSentence(child.Help)})
 			}
 		}
 		return all
 	}
 }
 
-func (l line) flags() []candidate {
-	var all []candidate
+func (l line) flags() []Candidate {
+	var all []Candidate
 	for _, group := range l.node.AllFlags(true) {
 		for _, flag := range group {
-			all = append(all, candidate{"--" + flag.Name, firstSentence(flag.Help)})
+			all = append(all, Candidate{"--" + flag.Name, firstSentence(flag.Help)})
 			if flag.Tag != nil && flag.Tag.Negatable != "" {
-				all = append(all, candidate{"--no-" + flag.Name, ""})
+				all = append(all, Candidate{"--no-" + flag.Name, ""})
 			}
 		}
 	}
@@ -193,7 +191,7 @@ func firstSentence(help string) string {
 }
 
 // ask asks the server for ids. One that can't be asked completes nothing.
-func (l line) ask(kind string) []candidate {
+func (l line) ask(kind string) []Candidate {
 	query := map[string]string{
 		"environment": `{ environments { id help: image } }`,
 		"runner":      `{ runners(first: 1000, states: [CLAIMED, IDLE]) { nodes { id help: environmentId } } }`,
@@ -202,7 +200,7 @@ func (l line) ask(kind string) []candidate {
 	if l.server.Server == "" {
 		l.server.Server = os.Getenv("ROCKPOOL_SERVER")
 	}
-	server, err := l.server.client()
+	server, err := l.server.Client()
 	if query == "" || err != nil {
 		return nil
 	}
@@ -217,9 +215,9 @@ func (l line) ask(kind string) []candidate {
 	if server.Ask(ctx, query, nil, &out) != nil {
 		return nil
 	}
-	var all []candidate
+	var all []Candidate
 	for _, found := range slices.Concat(out.Environments, out.Runners.Nodes, out.Executions.Nodes) {
-		all = append(all, candidate{found.ID, found.Help})
+		all = append(all, Candidate{found.ID, found.Help})
 	}
 	return all
 }

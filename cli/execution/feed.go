@@ -1,4 +1,4 @@
-package cli
+package execution
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ const ctrlC = 3
 // feed copies standard input to the program until either ends. While the
 // connection is broken, a Ctrl-C on a terminal reaches nobody there, and gives
 // up here: it calls interrupt.
-func (j *job) feed(ctx context.Context, interrupt func()) {
+func (j *Job) feed(ctx context.Context, interrupt func()) {
 	pieces := make(chan []byte, typedAhead)
 	var failed error // read after pieces is closed
-	go j.terminal.guard(func() {
+	go j.Terminal.Guard(func() {
 		defer close(pieces)
 		failed = j.read(ctx, pieces, interrupt)
 	})
@@ -34,21 +34,21 @@ func (j *job) feed(ctx context.Context, interrupt func()) {
 	}
 	switch {
 	case ctx.Err() != nil:
-	case j.terminal != nil:
+	case j.Terminal != nil:
 		interrupt() // the terminal is gone, without a SIGHUP
 	case errors.Is(failed, io.EOF):
 		j.send(ctx, client.WriteStdinInput{Close: new(true), Offset: &offset})
 	default:
-		j.say("standard input can't be read: %v", failed)
+		j.Say("standard input can't be read: %v", failed)
 	}
 }
 
-func (j *job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) error {
+func (j *Job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) error {
 	for {
 		buffer := make([]byte, 32<<10)
 		n, err := j.In.Read(buffer)
 		if n > 0 {
-			if j.terminal != nil && j.lost.Load() && bytes.IndexByte(buffer[:n], ctrlC) >= 0 {
+			if j.Terminal != nil && j.lost.Load() && bytes.IndexByte(buffer[:n], ctrlC) >= 0 {
 				interrupt()
 			}
 			select {
@@ -66,8 +66,8 @@ func (j *job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) 
 // send hands over a piece of standard input, and repeats it while the program
 // doesn't read or the server can't be reached. It reports false when the
 // program takes no more.
-func (j *job) send(ctx context.Context, input client.WriteStdinInput) bool {
-	input.ExecutionId = j.execution
+func (j *Job) send(ctx context.Context, input client.WriteStdinInput) bool {
+	input.ExecutionId = j.Execution
 	for {
 		_, err := client.WriteStdin(ctx, j.persistent(), input)
 		var refused *client.Error

@@ -1,4 +1,4 @@
-package cli
+package copying
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -25,19 +26,21 @@ const (
 	batchFiles = 100
 )
 
-// in copies a file or directory from here into the runner.
-func (c *copier) in(ctx context.Context, from, to string) error {
+// In copies a file or directory from here into the runner; from "-" is Stdin.
+func (c *Copier) In(ctx context.Context, from, to string) error {
+	c.progress = newProgress(c.Stderr, c.Quiet)
+	defer c.progress.end()
 	if from == "-" {
 		if to == "" || strings.HasSuffix(to, "/") {
 			return errors.New("name the file that standard input is to become, as RUNNER:PATH")
 		}
-		return c.stream(ctx, c.In, -1, to, "0744")
+		return c.stream(ctx, c.Stdin, -1, to, "0744")
 	}
 	info, err := os.Stat(from)
 	if err != nil {
 		return err
 	}
-	if info.IsDir() && !c.recursive {
+	if info.IsDir() && !c.Recursive {
 		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", from)
 	}
 	there, err := c.stat(ctx, to)
@@ -51,7 +54,7 @@ func (c *copier) in(ctx context.Context, from, to string) error {
 		}
 		to = path.Join(to, filepath.Base(name))
 	}
-	b := batch{copier: c}
+	b := batch{Copier: c}
 	if info.IsDir() {
 		err = b.tree(ctx, from, to)
 	} else {
@@ -67,7 +70,7 @@ func (c *copier) in(ctx context.Context, from, to string) error {
 }
 
 // complain makes an error of what was left out, since it isn't there now.
-func (c *copier) complain() error {
+func (c *Copier) complain() error {
 	if c.leftOut > 0 {
 		return fmt.Errorf("%d left out, the rest is copied", c.leftOut)
 	}
@@ -76,7 +79,7 @@ func (c *copier) complain() error {
 
 // A batch gathers directories and small files.
 type batch struct {
-	*copier
+	*Copier
 	writes []client.FileInput
 	bytes  int
 	last   string // path
@@ -202,7 +205,7 @@ func (b *batch) flush(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
 	}
-	out, err := client.UpdateFiles(ctx, patient(b.client, serverPatience), client.UpdateFilesInput{RunnerId: b.runner, Write: b.writes})
+	out, err := client.UpdateFiles(ctx, connection.Patient(b.Client, connection.Patience), client.UpdateFilesInput{RunnerId: b.Runner, Write: b.writes})
 	if err != nil {
 		return err
 	}
@@ -216,12 +219,12 @@ func (b *batch) flush(ctx context.Context) error {
 
 // stream sends one file. A connection that breaks is taken up again from the
 // file's beginning, where it has one.
-func (c *copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
+func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
 	file, again := content.(io.ReaderAt)
 	again = again && size >= 0
 	var source *source
-	err := client.Persist(ctx, serverPatience, func(err error) bool {
-		return again && source.failed() == nil && client.Passing(err) && !absent(err)
+	err := client.Persist(ctx, connection.Patience, func(err error) bool {
+		return again && source.failed() == nil && client.Passing(err) && !connection.Absent(err)
 	}, func() error {
 		// A reader of its own: the last attempt's may be read from for a moment.
 		if again {
@@ -231,7 +234,7 @@ func (c *copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 		if again {
 			source.whole = file
 		}
-		return c.client.UploadFile(ctx, c.runner, to, mode, size, source)
+		return c.Client.UploadFile(ctx, c.Runner, to, mode, size, source)
 	})
 	if err != nil && source.failed() != nil {
 		return fmt.Errorf("read what is to become %s: %w", to, source.failed())

@@ -1,4 +1,6 @@
-package cli
+// Package terminal is the user's own terminal, which a program in a runner gets for a
+// while. It is always restored.
+package terminal
 
 import (
 	"context"
@@ -16,10 +18,10 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A terminal is the user's own. While it is raw every key goes to the program
+// A Terminal is the user's own. While it is raw every key goes to the program
 // inside, Ctrl-C too; it must be restored before anything else happens to the
 // process.
-type terminal struct {
+type Terminal struct {
 	in   *os.File
 	same bool // standard output and standard error are one terminal
 
@@ -27,13 +29,13 @@ type terminal struct {
 	saved *term.State // nil: it isn't raw
 }
 
-// openTerminal returns the terminal that standard input is.
-func openTerminal(s Streams) (*terminal, error) {
-	in, ok := s.In.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
+// Open returns the terminal that standard input is.
+func Open(in io.Reader, out, errs io.Writer) (*Terminal, error) {
+	file, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, errors.New("--tty needs a terminal as standard input, and this is none; leave --tty out, and give --stdin to feed the program from a pipe or a file")
 	}
-	return &terminal{in: in, same: sameTerminal(s.Out, s.Err)}, nil
+	return &Terminal{in: file, same: sameTerminal(out, errs)}, nil
 }
 
 func sameTerminal(a, b io.Writer) bool {
@@ -49,9 +51,9 @@ func sameTerminal(a, b io.Writer) bool {
 	return devices[0] == devices[1]
 }
 
-// makeRaw hands every key over. When ctx ends the terminal is restored at once:
+// MakeRaw hands every key over. When ctx ends the terminal is restored at once:
 // a second signal ends the process as it is.
-func (t *terminal) makeRaw(ctx context.Context) error {
+func (t *Terminal) MakeRaw(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	saved, err := term.MakeRaw(int(t.in.Fd()))
@@ -59,12 +61,12 @@ func (t *terminal) makeRaw(ctx context.Context) error {
 		return fmt.Errorf("make the terminal raw: %w", err)
 	}
 	t.saved = saved
-	context.AfterFunc(ctx, t.restore)
+	context.AfterFunc(ctx, t.Restore)
 	return nil
 }
 
-// restore makes the terminal what it was. It may be called at any time.
-func (t *terminal) restore() {
+// Restore makes the terminal what it was. It may be called at any time.
+func (t *Terminal) Restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.saved == nil {
@@ -74,13 +76,13 @@ func (t *terminal) restore() {
 	t.saved = nil
 }
 
-// guard runs a goroutine's work; a panic there leaves the terminal restored.
+// Guard runs a goroutine's work; a panic there leaves the terminal restored.
 // There needn't be one.
-func (t *terminal) guard(work func()) {
+func (t *Terminal) Guard(work func()) {
 	if t != nil {
 		defer func() {
 			if r := recover(); r != nil {
-				t.restore()
+				t.Restore()
 				panic(r)
 			}
 		}()
@@ -90,7 +92,7 @@ func (t *terminal) guard(work func()) {
 
 // size returns columns and rows, within what the API takes. A serial line
 // doesn't know its size.
-func (t *terminal) size() (columns, rows int) {
+func (t *Terminal) size() (columns, rows int) {
 	columns, rows, err := term.GetSize(int(t.in.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
 		return 80, 24
@@ -98,8 +100,8 @@ func (t *terminal) size() (columns, rows int) {
 	return min(columns, 4096), min(rows, 4096)
 }
 
-// watch calls changed with every new size until ctx ends.
-func (t *terminal) watch(ctx context.Context, changed func(columns, rows int)) {
+// Watch calls changed with every new size until ctx ends.
+func (t *Terminal) Watch(ctx context.Context, changed func(columns, rows int)) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
@@ -117,8 +119,8 @@ func (t *terminal) watch(ctx context.Context, changed func(columns, rows int)) {
 // the terminal of standard output, where job control and pagers look for it.
 const oneTerminal = `exec "$@" 2>&1`
 
-// describe asks for a terminal like this one in a startExecution's input.
-func (t *terminal) describe(input *client.StartExecutionInput) {
+// Describe asks for a terminal like this one in a startExecution's input.
+func (t *Terminal) Describe(input *client.StartExecutionInput) {
 	columns, rows := t.size()
 	input.Terminal = &client.TerminalInput{Columns: columns, Rows: rows}
 	input.Stdin = new(true)

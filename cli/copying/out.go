@@ -1,4 +1,4 @@
-package cli
+package copying
 
 import (
 	"context"
@@ -13,21 +13,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 )
 
-// out copies a file or directory from the runner to here. What is in a runner
+// Out copies a file or directory from the runner to here; to "-" is Stdout. What is in a runner
 // is chosen by the program there: nothing is written outside of the place that
 // was named, by whatever names or links.
-func (c *copier) out(ctx context.Context, from, to string) error {
+func (c *Copier) Out(ctx context.Context, from, to string) error {
+	c.progress = newProgress(c.Stderr, c.Quiet)
+	defer c.progress.end()
 	file, err := c.stat(ctx, from)
 	if err != nil {
 		return err
 	}
 	switch {
 	case file == nil:
-		return fmt.Errorf("%s isn't in runner %s", from, c.runner)
-	case file.Type == client.FileTypeDirectory && !c.recursive:
+		return fmt.Errorf("%s isn't in runner %s", from, c.Runner)
+	case file.Type == client.FileTypeDirectory && !c.Recursive:
 		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", inRunner(from))
 	case file.Type != client.FileTypeDirectory && file.Type != client.FileTypeFile:
 		return fmt.Errorf("%s is neither a file nor a directory", from)
@@ -68,7 +71,7 @@ func baseInRunner(at string) string {
 	return path.Base(at)
 }
 
-func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string) error {
+func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string) error {
 	if err := root.MkdirAll(name, 0o777); err != nil {
 		return err
 	}
@@ -77,8 +80,8 @@ func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		return err
 	}
 	defer below.Close()
-	files, err := pages(func(after *string) ([]client.File, client.PageInfo, error) {
-		out, err := client.GetFiles(ctx, patient(c.client, serverPatience), c.runner, new(inRunner(from)), pageSize, after)
+	files, err := connection.Pages(func(after *string) ([]client.File, client.PageInfo, error) {
+		out, err := client.GetFiles(ctx, connection.Patient(c.Client, connection.Patience), c.Runner, new(inRunner(from)), connection.PageSize, after)
 		switch {
 		case err != nil:
 			return nil, client.PageInfo{}, err
@@ -113,7 +116,7 @@ func (c *copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 
 // fetch writes a file beside its place and renames it: half a file never has
 // its name.
-func (c *copier) fetch(ctx context.Context, root *os.Root, name, from, mode string) error {
+func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode string) error {
 	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
 		return fmt.Errorf("read the mode of %s: %w", from, err)
@@ -148,8 +151,8 @@ type rewinder interface {
 
 // download copies a file's content. A connection that breaks is taken up again
 // from the beginning; a URL is asked for each time, since it is short-lived.
-func (c *copier) download(ctx context.Context, from string, out rewinder) error {
-	return client.Persist(ctx, serverPatience, func(err error) bool { return client.Passing(err) && !absent(err) }, func() error {
+func (c *Copier) download(ctx context.Context, from string, out rewinder) error {
+	return client.Persist(ctx, connection.Patience, func(err error) bool { return client.Passing(err) && !connection.Absent(err) }, func() error {
 		if _, err := out.Seek(0, io.SeekStart); err != nil {
 			return &client.Error{Message: err.Error()}
 		}
@@ -169,11 +172,11 @@ func (c *copier) download(ctx context.Context, from string, out rewinder) error 
 
 // content copies a file's bytes. What goes wrong here, such as a full disk, is
 // no error that another connection mends.
-func (c *copier) content(ctx context.Context, file *client.DownloadableFile, out, counter io.Writer) error {
+func (c *Copier) content(ctx context.Context, file *client.DownloadableFile, out, counter io.Writer) error {
 	if file.DownloadUrl == nil {
 		return &client.Error{Message: file.Path + " can't be downloaded"}
 	}
-	content, _, err := c.client.Download(ctx, *file.DownloadUrl, 0)
+	content, _, err := c.Client.Download(ctx, *file.DownloadUrl, 0)
 	if err != nil {
 		return err
 	}
@@ -201,6 +204,6 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // print writes a file to standard output, once: what is out can't be taken
 // back.
-func (c *copier) print(ctx context.Context, file *client.DownloadableFile) error {
-	return c.content(ctx, file, c.Out, io.Discard)
+func (c *Copier) print(ctx context.Context, file *client.DownloadableFile) error {
+	return c.content(ctx, file, c.Stdout, io.Discard)
 }

@@ -1,4 +1,4 @@
-package cli
+package copying
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/rockpool/rockpool/cli/output"
 )
 
 // A progress shows on a terminal how far a copy has come.
@@ -79,7 +81,7 @@ func (p *progress) count(n int64) {
 		of = " of " + megabytes(p.size)
 	}
 	rate := megabytes(int64(float64(p.done) / max(time.Since(p.began).Seconds(), 0.001)))
-	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s: %s%s, %s/s", plain(p.name), megabytes(p.done), of, rate)
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s: %s%s, %s/s", output.Plain(p.name), megabytes(p.done), of, rate)
 }
 
 // end removes the line.

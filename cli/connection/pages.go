@@ -1,12 +1,12 @@
-package cli
+package connection
 
 import "github.com/rockpool/rockpool/client"
 
-// pageSize is how much is asked for at once: what the API gives at most.
-var pageSize = new(1000)
+// PageSize is how much is asked for at once: what the API gives at most.
+var PageSize = new(1000)
 
-// pages reads a connection to its end; read returns the page after a cursor.
-func pages[T any](read func(after *string) ([]T, client.PageInfo, error)) ([]T, error) {
+// Pages reads a connection to its end; read returns the page after a cursor.
+func Pages[T any](read func(after *string) ([]T, client.PageInfo, error)) ([]T, error) {
 	all := []T{} // an empty list isn't null
 	var after *string
 	for {

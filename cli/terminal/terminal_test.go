@@ -1,8 +1,9 @@
-package cli
+package terminal
 
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // onTerminal returns a terminal of 100 columns and 30 rows, and how it is now.
-func onTerminal(t *testing.T) (*terminal, func() unix.Termios) {
+func onTerminal(t *testing.T) (*Terminal, func() unix.Termios) {
 	t.Helper()
 	master, slave, err := pty.Open()
 	if err == nil {
@@ -21,7 +22,7 @@ func onTerminal(t *testing.T) (*terminal, func() unix.Termios) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
-	opened, err := openTerminal(Streams{In: slave, Out: slave, Err: slave})
+	opened, err := Open(slave, slave, slave)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,19 +39,19 @@ func TestTerminalIsRestored(t *testing.T) {
 	terminal, state := onTerminal(t)
 	before := state()
 	ways := map[string]func(){
-		"restore":       terminal.restore,
-		"restore twice": func() { terminal.restore(); terminal.restore() },
+		"restore":       terminal.Restore,
+		"restore twice": func() { terminal.Restore(); terminal.Restore() },
 		"panic": func() {
 			defer func() {
 				if recover() == nil {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			terminal.guard(func() { panic("in a goroutine") })
+			terminal.Guard(func() { panic("in a goroutine") })
 		},
 	}
 	for name, way := range ways {
-		if err := terminal.makeRaw(context.Background()); err != nil {
+		if err := terminal.MakeRaw(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if state() == before {
@@ -61,7 +62,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			t.Errorf("%s: left as %+v", name, state())
 		}
 	}
-	terminal.restore()
+	terminal.Restore()
 	if state() != before {
 		t.Error("what isn't raw was changed")
 	}
@@ -76,17 +77,8 @@ func TestTerminalsAreToldApart(t *testing.T) {
 	if columns, rows := terminal.size(); columns != 100 || rows != 30 {
 		t.Errorf("%d columns, %d rows", columns, rows)
 	}
-	for _, in := range []any{&bytes.Buffer{}, os.NewFile(^uintptr(0), "closed")} {
-		s := Streams{}
-		switch in := in.(type) {
-		case *bytes.Buffer:
-			s.In = in
-		case *os.File:
-			if in != nil {
-				s.In = in
-			}
-		}
-		if _, err := openTerminal(s); err == nil {
+	for _, in := range []io.Reader{nil, &bytes.Buffer{}, os.NewFile(^uintptr(0), "closed")} {
+		if _, err := Open(in, nil, nil); err == nil {
 			t.Errorf("%T is a terminal", in)
 		}
 	}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// execute runs a command as the program does.
+func execute(in io.Reader, out, errs io.Writer, arguments ...string) int {
+	return Execute(&struct{ Commands }{}, "", arguments, Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
+}
+
+func TestJobSaysHowToStartAServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	var out, errs bytes.Buffer
+	code := execute(nil, &out, &errs, "run", "--env", "shell", "--server", "http://"+address, "--", "true")
+	if code != CodeOurs || !strings.Contains(errs.String(), "rockpool serve") || !strings.Contains(errs.String(), "--server") {
+		t.Errorf("%d %q", code, errs.String())
+	}
+}
+
+func TestRunNamesWhatIsWrong(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, test := range []struct {
+		arguments []string
+		says      string
+	}{
+		{[]string{"run", "hello.py"}, "--env"},
+		{[]string{"run", "--env", "python"}, "nothing to run"},
+		{[]string{"run", "--env", "python", "missing.py"}, "missing.py"},
+		{[]string{"run", "--env", "python", "--time-limit=-1", "--", "x"}, "0 to 86400"},
+		{[]string{"run", "--env", "python", "--server", "localhost", "--", "x"}, "--server"},
+	} {
+		var out, errs bytes.Buffer
+		if code := execute(nil, &out, &errs, test.arguments...); code == 0 || !strings.Contains(errs.String(), test.says) {
+			t.Errorf("%v: %d %q", test.arguments, code, errs.String())
+		}
+	}
+}
+
+func TestSplitProgram(t *testing.T) {
+	ours, program := splitProgram([]string{"run", "--env", "c", "--", "ls", "--", "--help"})
+	if !slices.Equal(ours, []string{"run", "--env", "c"}) || !slices.Equal(program, []string{"ls", "--", "--help"}) {
+		t.Errorf("%q %q", ours, program)
+	}
+}
+
+func TestErrorsMoveNoCursor(t *testing.T) {
+	var errs bytes.Buffer
+	ExitCode(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
+	if errs.String() != "rockpool: one·[2J\ntwo·\n" {
+		t.Errorf("%q", errs.String())
+	}
+}

@@ -1,0 +1,52 @@
+// Package copying copies files and directories into a runner, and out of one. Broken
+// connections are taken up again, and progress is shown on a terminal.
+package copying
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+)
+
+// A Copier copies files between here and one runner, once.
+type Copier struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Client         *client.Client
+	Runner         string
+	Recursive      bool // directories are copied, with all that is in them
+	Quiet          bool // no progress is shown
+
+	progress *progress
+	leftOut  int // entries that are neither file nor directory, or whose names can't be
+}
+
+func (c *Copier) leaveOut(path, why string) {
+	c.leftOut++
+	c.progress.end()
+	_, _ = fmt.Fprintf(c.Stderr, "rockpool: %s is left out: %s\n", output.Plain(path), output.Plain(why))
+}
+
+// stat returns nil if there is nothing at path.
+func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
+	out, err := client.GetFile(ctx, connection.Patient(c.Client, connection.Patience), c.Runner, inRunner(path))
+	if err != nil {
+		return nil, err
+	}
+	if out.Runner == nil {
+		return nil, fmt.Errorf("there is no runner %q; `rockpool runner list` lists those that there are", c.Runner)
+	}
+	return out.Runner.File, nil
+}
+
+// inRunner returns a path as the API takes it; none is the workspace.
+func inRunner(path string) string {
+	if path == "" {
+		return "."
+	}
+	return path
+}

@@ -1,0 +1,164 @@
+package copying
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// A receiver takes uploads, and breaks the first few in the middle.
+type receiver struct {
+	cut      atomic.Int64
+	attempts atomic.Int64
+	sum      [sha256.Size]byte // of the file that came whole
+}
+
+func (u *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.attempts.Add(1)
+	parts, err := r.MultipartReader()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return // the client broke it
+		}
+		if part.FormName() != "0" {
+			continue
+		}
+		sum := sha256.New()
+		if u.cut.Add(-1) >= 0 {
+			_, _ = io.CopyN(sum, part, 300_000)
+			panic(http.ErrAbortHandler)
+		}
+		if _, err := io.Copy(sum, part); err != nil {
+			return
+		}
+		copy(u.sum[:], sum.Sum(nil))
+	}
+	_, _ = io.WriteString(w, `{"data": {"uploadFile": {"file": {"size": 1}}}}`)
+}
+
+func TestUploadBeginsAnewWhereItCan(t *testing.T) {
+	data := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, test := range []struct {
+		name     string
+		content  io.Reader
+		size     int64
+		cut      int64
+		attempts int64 // at most
+		says     string
+	}{
+		{"a file", file, int64(len(data)), 3, 4, ""},
+		{"a pipe can't begin anew", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "Post"},
+		{"a file that shrinks", io.NewSectionReader(file, 0, 100), 200, 0, 1, "shorter"},
+		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grows"},
+		{"a disk that fails", iotest.ErrReader(errors.New("bad block")), 200, 0, 1, "bad block"},
+	} {
+		// Each has a receiver of its own: a request that broke may reach it late.
+		took := &receiver{}
+		took.cut.Store(test.cut)
+		server := httptest.NewUnstartedServer(took)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.Start()
+		c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true)}
+		err := c.stream(t.Context(), test.content, test.size, "there", "0644")
+		server.Close() // waits for what it is answering
+		switch whole := took.sum == sha256.Sum256(data); {
+		case took.attempts.Load() > test.attempts:
+			t.Errorf("%s: %d attempts", test.name, took.attempts.Load())
+		case test.says == "" && (err != nil || !whole || took.attempts.Load() != test.attempts):
+			t.Errorf("%s: %v after %d attempts, whole %v", test.name, err, took.attempts.Load(), whole)
+		case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// TestTreeThatChangesWhileItIsCopied changes what comes later while the first
+// file is sent: nothing waits, and what isn't copied is named.
+func TestTreeThatChangesWhileItIsCopied(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := os.WriteFile(at("a"), make([]byte, smallFile+1), 0o600)
+	for _, name := range []string{"d/gone", "fifo", "gone", "z"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(at(name)), 0o700), os.WriteFile(at(name), []byte("content of "+name), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent bytes.Buffer
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(&sent, r.Body)
+		if r.Header.Get("Content-Type") != "application/json" {
+			err = errors.Join(err, os.RemoveAll(at("d")), os.Remove(at("gone")), os.Remove(at("fifo")), syscall.Mkfifo(at("fifo"), 0o600))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, `{"data": {"uploadFile": {"file": {"size": 1}}, "updateFiles": {"failed": []}}}`)
+	}))
+	defer server.Close()
+	var errs bytes.Buffer
+	c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true), Stderr: &errs}
+	b := batch{Copier: c}
+	if err := errors.Join(b.tree(t.Context(), dir, "there"), b.flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.complain(); err == nil || !strings.HasPrefix(err.Error(), "3 left out") {
+		t.Error(err)
+	}
+	for _, name := range []string{"d", "gone", "fifo"} {
+		if !strings.Contains(errs.String(), at(name)+" is left out") {
+			t.Errorf("%s isn't named: %s", name, errs.String())
+		}
+	}
+	if text := sent.String(); !strings.Contains(text, `"there/z"`) || strings.Contains(text, `"there/gone"`) || strings.Contains(text, `"there/fifo"`) {
+		t.Error("what was sent isn't what there is")
+	}
+}
+
+// TestNothingWaitsForAFIFO has one where a file was when it was looked at.
+func TestNothingWaitsForAFIFO(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := batch{Copier: &Copier{}}
+	if err := b.file(t.Context(), fifo, "there"); err == nil || !strings.Contains(err.Error(), "neither") {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(fifo); errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

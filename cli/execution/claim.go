@@ -1,0 +1,83 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Request asks for a runner.
+type Request struct {
+	Environment string
+	Timeout     int           // seconds without use after which it is released
+	Wait        time.Duration // for a runner
+	Key         string        // "": a new one
+	Labels      []client.LabelInput
+	brief       bool // what is claimed goes by itself soon: no error need tell the key
+}
+
+// Claim gets a runner's id, and says on errs what it waits for if that takes a while.
+func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
+	if r.Key == "" {
+		r.Key = uuid.NewString()
+	}
+	input := client.ClaimRunnerInput{
+		EnvironmentId: r.Environment, WaitFor: new(int(r.Wait / time.Second)), InactivityTimeout: &r.Timeout, IdempotencyKey: &r.Key, Labels: r.Labels,
+	}
+	var runner string
+	claimed := make(chan error, 1)
+	go func() {
+		var err error
+		runner, err = client.Claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
+		if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
+			err = fmt.Errorf("%w; whether a runner was claimed isn't known: --key %s claims the same one", err, r.Key)
+		}
+		claimed <- err
+	}()
+	select {
+	case err := <-claimed:
+		return runner, err
+	case <-time.After(silence):
+	}
+	explain(ctx, errs, c, r.Environment)
+	err := <-claimed
+	return runner, err
+}
+
+// explain says what a claim waits for.
+func explain(ctx context.Context, errs io.Writer, c *client.Client, environment string) {
+	ctx, cancel := context.WithTimeout(ctx, goodbye)
+	defer cancel()
+	out, err := client.GetPool(ctx, c, environment)
+	if err != nil {
+		return // the claim's own error says more
+	}
+	pool := out.Environment.Pool
+	why := pool.Reason
+	if why == "" {
+		why = "all are in use"
+		if pool.Starting > 0 {
+			why = "one is starting"
+		}
+	}
+	_, _ = fmt.Fprintf(errs, "rockpool: waiting for a runner of %s (%s)\n", output.Plain(environment), output.Plain(why))
+}
+
+// release ends a runner; one that is gone is no error.
+func release(ctx context.Context, c *client.Client, runner string) error {
+	err := client.Release(ctx, c, runner)
+	var gone *client.Error
+	if errors.As(err, &gone) && gone.Extensions.Code == runtime.CodeRunnerGone {
+		return nil
+	}
+	return err
+}
