@@ -103,13 +103,15 @@ var mayImport = map[string][]string{
 	"nomad/plain":       {"agent", "agent/serve"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"graph":            {"graph/download", "graph/feed", "graph/generated", "graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed"},
-	"graph/download":   {"runtime", "runtime/engine"},
-	"graph/feed":       {"runtime", "runtime/events"},
-	"graph/generated":  {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/attacks", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed"},
-	"graph/model":      {"graph/pagination", "runtime", "runtime/events"},
-	"graph/pagination": {"runtime"},
-	"graph/transport":  {"runtime"},
+	"graph":                   {"graph/download", "graph/feed", "graph/generated", "graph/model", "graph/pagination", "graph/transport", "graph/transport/framing", "graph/transport/socket", "runtime", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed"},
+	"graph/download":          {"runtime", "runtime/engine"},
+	"graph/feed":              {"runtime", "runtime/events"},
+	"graph/generated":         {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/attacks", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed"},
+	"graph/model":             {"graph/pagination", "runtime", "runtime/events"},
+	"graph/pagination":        {"runtime"},
+	"graph/transport":         {"graph/transport/framing", "graph/transport/socket", "runtime"},
+	"graph/transport/framing": {"runtime"},
+	"graph/transport/socket":  {},
 
 	"web": {},
 

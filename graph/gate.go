@@ -11,6 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/framing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -64,8 +65,8 @@ func allowedOrigin(allowed []string, origin string) bool {
 }
 
 // RefuseFraming refuses requests whose length was sent twice, or that have too many
-// header fields, as transport.Peers has marked them.
-func RefuseFraming(next http.Handler) http.Handler { return transport.RefuseFraming(refuse, next) }
+// header fields, as a framing.Reader has marked them.
+func RefuseFraming(next http.Handler) http.Handler { return framing.Refuse(refuse, next) }
 
 // BoundUnread bounds how long a body is waited for that a handler doesn't read.
 func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }

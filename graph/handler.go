@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -46,7 +47,7 @@ type Options struct {
 type Settings = transport.Settings
 
 // ConnContext is for http.Server: with it a peer that vanished is found sooner.
-var ConnContext = transport.ConnContext
+var ConnContext = socket.ConnContext
 
 // maxComplexity bounds one operation; see complexity.
 const maxComplexity = 50_000

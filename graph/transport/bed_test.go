@@ -22,6 +22,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -153,7 +154,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 	}))
 	ctx, stop := context.WithCancel(context.Background())
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ConnContext = ConnContext
+	server.Config.ConnContext = socket.ConnContext
 	if len(listeners) > 0 {
 		_ = server.Listener.Close()
 		server.Listener = listeners[0]

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -38,7 +39,7 @@ const (
 	TokenOperations
 	TokenSubscriptions
 	Bodies
-	Framing // a request whose length was sent twice; see framing
+	Framing // a request whose length was sent twice; see package framing
 	Fields  // a request with too many header fields
 	bounds  // how many there are
 )
@@ -176,7 +177,7 @@ func identity(address net.Addr) netip.Addr {
 // PeerName returns what tells the peer of a request from others; "" where the server
 // lacks ConnContext.
 func PeerName(ctx context.Context) string {
-	switch conn := ctx.Value(connKey{}).(type) {
+	switch conn := socket.Of(ctx).(type) {
 	case *boundedConn:
 		return conn.peer.name
 	case net.Conn:

@@ -44,15 +44,3 @@ func BenchmarkSmallRequest(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkFraming is what following such a request takes by itself.
-func BenchmarkFraming(b *testing.B) {
-	text := []byte(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 1<<10, query(1<<10)))
-	f := &framing{refused: func(Bound) {}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if f.scan(text) != len(text) {
-			b.Fatal("it was refused")
-		}
-	}
-}

@@ -106,7 +106,7 @@ func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
 			b.add(p)
 		}
 		b.flush()
-		_, err := c.conn.writeAll(b.buffers)
+		_, err := c.conn.WriteAll(b.buffers)
 		c.out.wrote(parcels)
 		clear(parcels)
 		b.reset()

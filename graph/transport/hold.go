@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/lexer"
 
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -61,7 +62,7 @@ func (s Settings) holdOf(ctx context.Context) *hold {
 		return &hold{}
 	}
 	h := &hold{peers: s.Peers}
-	if conn, ok := ctx.Value(connKey{}).(*boundedConn); ok {
+	if conn, ok := socket.Of(ctx).(*boundedConn); ok {
 		h.peer = conn.peer
 	}
 	return h

@@ -11,12 +11,14 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/framing"
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Listen returns a listener whose connections are bounded by these Peers, and
 // never carry a request whose length was sent twice, or that has too many fields; see
-// framing.
+// [framing.Reader].
 func (p *Peers) Listen(of net.Listener) *Listener {
 	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), refuseTime: refuseTime}
 }
@@ -55,7 +57,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 			exceeded = Connections
 		default:
 			c := &boundedConn{Conn: conn, peers: l.peers, peer: of}
-			c.framing.refused = func(b Bound) { l.peers.refused[b].Add(1) }
+			c.framing.Refused = func(why framing.Reason) {
+				refused := Framing
+				if why == framing.Fields {
+					refused = Fields
+				}
+				l.peers.refused[refused].Add(1)
+			}
 			return c, nil
 		}
 		l.peers.forget(of) // before the peer hears of it
@@ -94,21 +102,24 @@ type boundedConn struct {
 	net.Conn
 	peers   *Peers
 	peer    *caller
-	framing framing // the reader's
+	framing framing.Reader
 	closed  atomic.Bool
 }
 
-// Unwrap returns the connection itself; see unwrap.
+// Unwrap returns the connection itself; see [socket.Within].
 func (c *boundedConn) Unwrap() net.Conn { return c.Conn }
 
 // Read reads.
-func (c *boundedConn) Read(p []byte) (int, error) { return c.framing.read(c.Conn, p) }
+func (c *boundedConn) Read(p []byte) (int, error) { return c.framing.Read(c.Conn, p) }
+
+// Hijacked says that what comes isn't HTTP any more.
+func (c *boundedConn) Hijacked() { c.framing.Off() }
 
 // CloseWrite lets net/http send its last answer to a peer that is still sending.
 func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
-	if closer, ok := within[interface{ CloseWrite() error }](conn); ok {
+	if closer, ok := socket.Within[interface{ CloseWrite() error }](conn); ok {
 		return closer.CloseWrite()
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -69,13 +70,12 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	header.Set("X-Content-Type-Options", "nosniff")
-	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	out := &events{w: w, control: http.NewResponseController(w), patience: t.Patience}
-	if conn != nil {
-		out.tcp = unwrap(conn)
+	if conn := socket.Of(r.Context()); conn != nil {
+		out.tcp = socket.TCP(conn)
 	}
 	if out.tcp != nil {
-		boundUnsent(out.tcp)
+		socket.BoundUnsent(out.tcp)
 	}
 	t.serve(r, op, h, refused, out)
 }
@@ -123,7 +123,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		select {
 		case <-box.wake:
 		case <-keepalive.C:
-			if gone, _ := vanished(out.tcp); gone || out.write([]byte(":\n\n")) != nil {
+			if gone, _ := socket.Vanished(out.tcp); gone || out.write([]byte(":\n\n")) != nil {
 				return
 			}
 		case <-ctx.Done():
@@ -158,7 +158,7 @@ func (e *events) parcel(p parcel) error {
 func (e *events) write(texts ...[]byte) error {
 	for _, text := range texts {
 		for len(text) > 0 {
-			piece := text[:min(len(text), writePiece)]
+			piece := text[:min(len(text), socket.WritePiece)]
 			// A writer that can't have a deadline is a test's.
 			_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
 			if _, err := e.w.Write(piece); err != nil {

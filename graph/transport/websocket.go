@@ -16,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -57,7 +58,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	}
 	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newOutbox(), lanes: map[string]*subscriber{}, inits: make(chan struct{}),
 		slots: make(chan struct{}, 2*t.MaxOperations)}
-	hijack := &hijacker{ResponseWriter: w, patience: t.Patience}
+	hijack := &socket.Hijacker{ResponseWriter: w, Patience: t.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
@@ -72,7 +73,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 		return // Accept has answered
 	}
 	ws.SetReadLimit(initLimit)
-	c.ws, c.conn = ws, hijack.conn
+	c.ws, c.conn = ws, hijack.Conn
 	c.refusals = c.out.lane("", c.Budget)
 	if of := c.holdOf(r.Context()).peer; of != nil { // operations may end later than their connection
 		c.Peers.hold(of)
@@ -99,7 +100,7 @@ type connection struct {
 	exec    graphql.GraphExecutor
 	header  http.Header
 	ws      *websocket.Conn
-	conn    *guardedConn
+	conn    *socket.Conn
 	out     *outbox
 	running sync.WaitGroup // operations, which the reader starts
 	inits   chan struct{}  // closed with connection_init
@@ -139,7 +140,7 @@ func (c *connection) serve(parent context.Context) {
 		end(c.read(ctx, end))
 	}()
 	<-ctx.Done()
-	c.conn.hurry(closeTime)
+	c.conn.Hurry(closeTime)
 	others.Wait()
 	c.sayWhy(context.Cause(ctx), read)
 	_ = c.ws.CloseNow()
@@ -442,7 +443,7 @@ func (c *connection) keep(ctx context.Context) error {
 	}
 	var asked time.Time // zero: not since something was heard
 	for {
-		quiet := c.conn.quiet()
+		quiet := c.conn.Quiet()
 		if time.Since(asked) > quiet {
 			asked = time.Time{}
 		}
@@ -468,6 +469,6 @@ func (c *connection) keep(ctx context.Context) error {
 // gone judges a peer that didn't answer a ping. One whose kernel answers may
 // have much to read before: it has as long as a slow reader has.
 func (c *connection) gone(quiet time.Duration) bool {
-	vanished, known := vanished(c.conn.tcp)
+	vanished, known := socket.Vanished(c.conn.TCP)
 	return vanished || !known || quiet > c.Patience
 }

@@ -1,4 +1,6 @@
-package transport
+// Package framing ends connections at requests that a proxy may frame otherwise than
+// net/http, or whose heads have too many fields.
+package framing
 
 import (
 	"bytes"
@@ -11,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// framing follows the requests of one connection by their bytes, as net/http does,
+// A Reader follows the requests of one connection by their bytes, as net/http does,
 // and ends it at a request with both Content-Length and Transfer-Encoding, or with
 // Transfer-Encoding in HTTP/1.0. A proxy may see another end of such a request than
 // net/http, which takes it and forgets that there were both: what a client sends
@@ -20,13 +22,13 @@ import (
 // It also ends a head of more than maxFields fields: of many short ones net/http makes
 // 15 times the memory of their text.
 //
-// It gives net/http such a head without the rest, with framingHeader, which
-// [RefuseFraming] answers. So the client gets its answer in its turn, after those
+// It gives net/http such a head without the rest, with a header field of its own, which
+// [Refuse] answers. So the client gets its answer in its turn, after those
 // to the requests before.
-type framing struct {
-	refused func(b Bound) // is called once
+type Reader struct {
+	Refused func(why Reason) // is called once
 
-	state  framingState
+	state  state
 	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end where cut
 	cut    bool   // the middle of line is lost
 	coded  bool   // the head has Transfer-Encoding
@@ -39,39 +41,48 @@ type framing struct {
 	over    bool
 }
 
-type framingState int
+// A Reason is why a request is refused.
+type Reason string
 
+// The reasons.
 const (
-	framingStart   framingState = iota // before a request; line ends are skipped
-	framingRequest                     // in its first line
-	framingHead
-	framingBody
-	framingSize // of a chunk
-	framingChunk
-	framingChunkEnd
-	framingTrailer
-	framingOff // it isn't HTTP any more
+	Lengths Reason = "FRAMING" // its length was sent twice
+	Fields  Reason = "FIELDS"  // it has too many header fields
 )
 
-const framingHeader = "Rockpool-Framing"
+type state int
 
-// framingEnd ends a head that is refused, for a bound.
-const framingEnd = framingHeader + ": %s\r\nConnection: close\r\n\r\n"
+const (
+	start     state = iota // before a request; line ends are skipped
+	inRequest              // in its first line
+	inHead
+	inBody
+	inSize // of a chunk
+	inChunk
+	inChunkEnd
+	inTrailer
+	off // it isn't HTTP any more
+)
+
+const header = "Rockpool-Framing"
+
+// ending ends a head that is refused, for a reason.
+const ending = header + ": %s\r\nConnection: close\r\n\r\n"
 
 // maxFields is how many fields a head may have.
 const maxFields = 100
 
-// RefuseFraming answers requests whose head framing has ended, by refuse. The
+// Refuse answers requests whose head a Reader has ended, by refuse. The
 // connection ends then.
-func RefuseFraming(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
+func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		why, refused := r.Header[framingHeader]
+		why, refused := r.Header[header]
 		if !refused {
 			next.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Connection", "close")
-		if why[0] == Fields.String() {
+		if why[0] == string(Fields) {
 			refuse(w, http.StatusRequestHeaderFieldsTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d header fields", maxFields))
 			return
 		}
@@ -80,11 +91,11 @@ func RefuseFraming(refuse func(w http.ResponseWriter, status int, err *runtime.E
 	})
 }
 
-// off says that what comes isn't HTTP any more.
-func (f *framing) off() { f.state = framingOff }
+// Off says that what comes isn't HTTP any more.
+func (f *Reader) Off() { f.state = off }
 
-// read reads from the peer.
-func (f *framing) read(conn net.Conn, p []byte) (int, error) {
+// Read reads from the peer.
+func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	if f.over {
 		n := copy(p, f.instead)
 		if f.instead = f.instead[n:]; n == 0 && len(p) > 0 {
@@ -93,7 +104,7 @@ func (f *framing) read(conn net.Conn, p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := conn.Read(p)
-	if n > 0 && f.state != framingOff {
+	if n > 0 && f.state != off {
 		if taken := f.scan(p[:n]); taken < n || f.over {
 			f.over, f.line = true, nil
 			return taken, nil
@@ -104,25 +115,25 @@ func (f *framing) read(conn net.Conn, p []byte) (int, error) {
 
 // scan goes on with what was read, and returns how much of it may be given away.
 // After that the connection is over.
-func (f *framing) scan(p []byte) int {
+func (f *Reader) scan(p []byte) int {
 	for at := 0; at < len(p); {
 		switch f.state {
-		case framingStart:
+		case start:
 			if p[at] == '\r' || p[at] == '\n' {
 				at++
 				continue
 			}
-			f.state, f.coded, f.sized, f.left, f.fields = framingRequest, false, false, 0, 0
-		case framingBody, framingChunk:
+			f.state, f.coded, f.sized, f.left, f.fields = inRequest, false, false, 0, 0
+		case inBody, inChunk:
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)
 			f.left -= n
 			switch {
 			case f.left > 0:
-			case f.state == framingBody:
-				f.state = framingStart
+			case f.state == inBody:
+				f.state = start
 			default:
-				f.state = framingChunkEnd
+				f.state = inChunkEnd
 			}
 		default:
 			end := bytes.IndexByte(p[at:], '\n')
@@ -152,7 +163,7 @@ func (f *framing) scan(p []byte) int {
 // in the first, the version in the last.
 const longLine = 128
 
-func (f *framing) keep(part []byte) {
+func (f *Reader) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
 		f.line = append(f.line[:longLine], f.line[len(f.line)-longLine:]...)
@@ -161,39 +172,39 @@ func (f *framing) keep(part []byte) {
 }
 
 // end takes in a line without its '\n'. It reports whether the connection may go on.
-func (f *framing) end(line []byte) bool {
+func (f *Reader) end(line []byte) bool {
 	line, crlf := bytes.CutSuffix(line, []byte("\r"))
 	switch f.state {
-	case framingRequest:
+	case inRequest:
 		f.modern = bytes.HasSuffix(line, []byte(" HTTP/1.1"))
-		f.state = framingHead
-	case framingHead:
+		f.state = inHead
+	case inHead:
 		if len(line) > 0 {
 			return f.field(line)
 		}
 		switch {
 		case f.coded:
-			f.state = framingSize
+			f.state = inSize
 		case f.left > 0:
-			f.state = framingBody
+			f.state = inBody
 		default:
-			f.state = framingStart
+			f.state = start
 		}
-	case framingSize:
+	case inSize:
 		size, _, _ := bytes.Cut(line, []byte(";"))
 		n, err := strconv.ParseUint(string(bytes.TrimRight(size, " \t")), 16, 63)
 		if f.left = int64(n); err != nil || !crlf {
 			return false // net/http gives up, too
 		}
-		if f.state = framingChunk; n == 0 {
-			f.state = framingTrailer
+		if f.state = inChunk; n == 0 {
+			f.state = inTrailer
 		}
-	case framingChunkEnd:
-		f.state = framingSize
+	case inChunkEnd:
+		f.state = inSize
 		return crlf && len(line) == 0
-	case framingTrailer:
+	case inTrailer:
 		if len(line) == 0 {
-			f.state = framingStart
+			f.state = start
 		}
 	}
 	return true
@@ -202,7 +213,7 @@ func (f *framing) end(line []byte) bool {
 // field takes in a line of the head. One that goes on with the line before (obs-fold)
 // counts for itself, too: somebody may take it so. A long line is refused where its
 // middle could say how long the body is.
-func (f *framing) field(line []byte) bool {
+func (f *Reader) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if f.fields++; f.fields > maxFields {
 		return f.refuse(Fields)
@@ -211,24 +222,24 @@ func (f *framing) field(line []byte) bool {
 	name = bytes.TrimSpace(name)
 	switch long := f.cut || len(line) > 2*longLine; {
 	case long && (folded || bytes.EqualFold(name, []byte("Transfer-Encoding")) || bytes.EqualFold(name, []byte("Content-Length"))):
-		return f.refuse(Framing)
+		return f.refuse(Lengths)
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 		f.coded = true
 	case bytes.EqualFold(name, []byte("Content-Length")):
 		f.sized = true
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 63)
 		if f.left = int64(n); err != nil {
-			return f.refuse(Framing)
+			return f.refuse(Lengths)
 		}
 	}
 	if f.coded && (f.sized || !f.modern) {
-		return f.refuse(Framing)
+		return f.refuse(Lengths)
 	}
 	return true
 }
 
-func (f *framing) refuse(b Bound) bool {
-	f.refused(b)
-	f.instead = fmt.Appendf(nil, framingEnd, b)
+func (f *Reader) refuse(why Reason) bool {
+	f.Refused(why)
+	f.instead = fmt.Appendf(nil, ending, why)
 	return false
 }

@@ -1,4 +1,6 @@
-package transport
+// Package socket has connections whose writes end where a peer takes nothing, and what
+// the kernel knows of a silent peer.
+package socket
 
 import (
 	"bufio"
@@ -16,21 +18,26 @@ import (
 
 type connKey struct{}
 
-// ConnContext is for http.Server: it lets the transports see what the kernel
-// knows of a peer that is silent.
+// ConnContext is for http.Server: it makes a request's connection known by [Of].
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// unwrap returns the TCP connection that conn is, or only adds deadlines to;
+// Of returns the connection of a request; nil where the server lacks ConnContext.
+func Of(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	return conn
+}
+
+// TCP returns the TCP connection that conn is, or only adds deadlines to;
 // nil if it isn't plain TCP.
-func unwrap(conn net.Conn) *net.TCPConn {
-	tcp, _ := within[*net.TCPConn](conn)
+func TCP(conn net.Conn) *net.TCPConn {
+	tcp, _ := Within[*net.TCPConn](conn)
 	return tcp
 }
 
-// within returns the first of conn and the connections that it wraps that is a T.
-func within[T any](conn net.Conn) (is T, ok bool) {
+// Within returns the first of conn and the connections that it wraps that is a T.
+func Within[T any](conn net.Conn) (is T, ok bool) {
 	for {
 		if is, ok = conn.(T); ok {
 			return is, true
@@ -47,10 +54,10 @@ func within[T any](conn net.Conn) (is T, ok bool) {
 // vanished: within 1.4 s on a fast network.
 const unanswered = 3
 
-// vanished reports whether the peer's kernel answers no more: what was sent,
+// Vanished reports whether the peer's kernel answers no more: what was sent,
 // or the question whether it has room again, was repeated in vain. known is
 // false where that can't be told.
-func vanished(tcp *net.TCPConn) (gone, known bool) {
+func Vanished(tcp *net.TCPConn) (gone, known bool) {
 	if tcp == nil {
 		return false, false
 	}
@@ -67,12 +74,12 @@ func vanished(tcp *net.TCPConn) (gone, known bool) {
 	return gone, known && err == nil
 }
 
-// A guardedConn is a connection whose writes have a deadline each, which any
+// A Conn is a connection whose writes have a deadline each, which any
 // progress moves on: a slow reader is waited for, one that takes nothing is cut
 // off. Its methods are safe for concurrent use.
-type guardedConn struct {
+type Conn struct {
 	net.Conn
-	tcp      *net.TCPConn // nil if it isn't plain TCP
+	TCP      *net.TCPConn // nil if it isn't plain TCP
 	patience time.Duration
 	heard    atomic.Int64 // when something was read, in Unix nanoseconds
 	writing  sync.Mutex   // held during a message, also while it waits for its peer
@@ -81,14 +88,15 @@ type guardedConn struct {
 	end time.Time  // no write takes longer; zero: no end
 }
 
-const writePiece = 16 << 10
+// WritePiece is how much is written with one deadline at most.
+const WritePiece = 16 << 10
 
 // unsent is how many bytes the kernel takes for a peer beyond what is on its
 // way: without this bound a stalled one holds megabytes there.
 const unsent = 128 << 10
 
-// boundUnsent sets that bound.
-func boundUnsent(tcp *net.TCPConn) {
+// BoundUnsent sets that bound.
+func BoundUnsent(tcp *net.TCPConn) {
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent) // older kernels hold more
@@ -96,20 +104,20 @@ func boundUnsent(tcp *net.TCPConn) {
 	}
 }
 
-func guard(conn net.Conn, patience time.Duration) *guardedConn {
-	c := &guardedConn{Conn: conn, tcp: unwrap(conn), patience: patience}
-	if c.tcp != nil {
-		boundUnsent(c.tcp)
+func guard(conn net.Conn, patience time.Duration) *Conn {
+	c := &Conn{Conn: conn, TCP: TCP(conn), patience: patience}
+	if c.TCP != nil {
+		BoundUnsent(c.TCP)
 	}
 	c.heard.Store(time.Now().UnixNano())
 	return c
 }
 
-// quiet returns for how long nothing was heard from the peer.
-func (c *guardedConn) quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
+// Quiet returns for how long nothing was heard from the peer.
+func (c *Conn) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
 
 // Read reads.
-func (c *guardedConn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Store(time.Now().UnixNano())
@@ -117,8 +125,8 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hurry gives all writes, also the one that waits, so long from now.
-func (c *guardedConn) hurry(d time.Duration) {
+// Hurry gives all writes, also the one that waits, so long from now.
+func (c *Conn) Hurry(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = time.Now().Add(d)
@@ -126,7 +134,7 @@ func (c *guardedConn) hurry(d time.Duration) {
 }
 
 // extend gives the next write its time.
-func (c *guardedConn) extend() error {
+func (c *Conn) extend() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	deadline := time.Now().Add(c.patience)
@@ -137,16 +145,16 @@ func (c *guardedConn) extend() error {
 }
 
 // Write writes p.
-func (c *guardedConn) Write(p []byte) (int, error) {
-	n, err := c.writeAll(net.Buffers{p})
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.WriteAll(net.Buffers{p})
 	return int(n), err
 }
 
-// writeAll writes the buffers as one piece.
-func (c *guardedConn) writeAll(buffers net.Buffers) (int64, error) {
+// WriteAll writes the buffers as one piece.
+func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if c.tcp == nil {
+	if c.TCP == nil {
 		return c.writePieces(buffers)
 	}
 	written := int64(0)
@@ -154,7 +162,7 @@ func (c *guardedConn) writeAll(buffers net.Buffers) (int64, error) {
 		if err := c.extend(); err != nil {
 			return written, err
 		}
-		n, err := buffers.WriteTo(c.tcp)
+		n, err := buffers.WriteTo(c.TCP)
 		written += n
 		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
@@ -163,14 +171,14 @@ func (c *guardedConn) writeAll(buffers net.Buffers) (int64, error) {
 }
 
 // writePieces is for what can't say how much of a late write was taken.
-func (c *guardedConn) writePieces(buffers net.Buffers) (int64, error) {
+func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
 	written := int64(0)
 	for _, buffer := range buffers {
 		for len(buffer) > 0 {
 			if err := c.extend(); err != nil {
 				return written, err
 			}
-			n, err := c.Conn.Write(buffer[:min(len(buffer), writePiece)])
+			n, err := c.Conn.Write(buffer[:min(len(buffer), WritePiece)])
 			written += int64(n)
 			if err != nil {
 				return written, err
@@ -181,22 +189,22 @@ func (c *guardedConn) writePieces(buffers net.Buffers) (int64, error) {
 	return written, nil
 }
 
-// A hijacker hands a guarded connection to whom takes one over.
-type hijacker struct {
+// A Hijacker hands a guarded connection to whom takes one over.
+type Hijacker struct {
 	http.ResponseWriter
-	patience time.Duration
-	conn     *guardedConn
+	Patience time.Duration // of each write
+	Conn     *Conn         // nil until it was taken over
 }
 
 // Hijack implements http.Hijacker.
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (h *Hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	if bounded, ok := conn.(*boundedConn); ok {
-		bounded.framing.off()
+	if hijacked, ok := conn.(interface{ Hijacked() }); ok {
+		hijacked.Hijacked()
 	}
-	h.conn = guard(conn, h.patience)
-	return h.conn, bufio.NewReadWriter(buffered.Reader, bufio.NewWriterSize(h.conn, 512)), nil
+	h.Conn = guard(conn, h.Patience)
+	return h.Conn, bufio.NewReadWriter(buffered.Reader, bufio.NewWriterSize(h.Conn, 512)), nil
 }

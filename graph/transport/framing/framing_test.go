@@ -1,4 +1,4 @@
-package transport
+package framing
 
 import (
 	"bufio"
@@ -12,26 +12,58 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// framed serves through [Peers.Listen], and answers each request with its path and
-// how long its body was.
-func framed(t testing.TB) (address string, peers *Peers) {
+// A refusals counts them.
+type refusals struct{ lengths, fields atomic.Int64 }
+
+func (r *refusals) count(why Reason) {
+	if why == Fields {
+		r.fields.Add(1)
+	} else {
+		r.lengths.Add(1)
+	}
+}
+
+// A listener's connections are read by Readers.
+type listener struct {
+	net.Listener
+	refused *refusals
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &conn{Conn: c, reader: Reader{Refused: l.refused.count}}, err
+}
+
+type conn struct {
+	net.Conn
+	reader Reader
+}
+
+func (c *conn) Read(p []byte) (int, error) { return c.reader.Read(c.Conn, p) }
+
+func (c *conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+// framed serves through Readers, and answers each request with its path and how long
+// its body was.
+func framed(t testing.TB) (address string, refused *refusals) {
 	t.Helper()
-	peers = NewPeers(Bounds{})
-	server := httptest.NewUnstartedServer(RefuseFraming(func(w http.ResponseWriter, status int, _ *runtime.Error) { w.WriteHeader(status) },
+	refused = &refusals{}
+	server := httptest.NewUnstartedServer(Refuse(func(w http.ResponseWriter, status int, _ *runtime.Error) { w.WriteHeader(status) },
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
 		})))
-	server.Listener = peers.Listen(server.Listener)
+	server.Listener = listener{server.Listener, refused}
 	server.Start()
 	t.Cleanup(server.Close)
-	return server.Listener.Addr().String(), peers
+	return server.Listener.Addr().String(), refused
 }
 
 // ask sends bytes in pieces of this size, 0: at once, and returns the answers until
@@ -86,7 +118,7 @@ func at(path string) string { return fmt.Sprintf(post, path) }
 // TestRequestsWithTwoLengthsAreRefused sends them over a real connection, at once and
 // byte by byte. The answer is 400, and nothing after it is answered.
 func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
-	address, peers := framed(t)
+	address, counted := framed(t)
 	after := at("smuggled") + sized
 	refused := int64(0)
 	for name, test := range map[string]struct {
@@ -129,7 +161,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if got := peers.Usage().Refused[Framing]; got != refused {
+	if got := counted.lengths.Load(); got != refused {
 		t.Errorf("%d refusals are counted, not %d", got, refused)
 	}
 }
@@ -137,7 +169,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 // TestHeadsWithManyFieldsAreRefused: each field of a few bytes takes hundreds in
 // net/http's map.
 func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
-	address, peers := framed(t)
+	address, counted := framed(t)
 	fields := func(n int) string {
 		text := "Host: x\r\n"
 		for i := range n - 1 {
@@ -150,7 +182,7 @@ func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 	if want := []string{"200 /a 0 <nil>", "431"}; !slices.Equal(got, want) || !ended {
 		t.Errorf("%q, not %q; the connection has ended: %v", got, want, ended)
 	}
-	if got := peers.Usage().Refused[Fields]; got != 1 {
+	if got := counted.fields.Load(); got != 1 {
 		t.Errorf("%d refusals are counted", got)
 	}
 }
@@ -174,7 +206,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte, seed uint64) {
-		follow := &framing{refused: func(Bound) {}}
+		follow := &Reader{Refused: func(Reason) {}}
 		given := follow.split(text, seed)
 		from := bytes.NewReader(text[:given])
 		in := bufio.NewReader(from)
@@ -199,8 +231,8 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return
 			}
-			to := &framing{refused: func(Bound) {}}
-			if taken := to.split(text[:position()], seed); !to.over && to.state != framingStart {
+			to := &Reader{Refused: func(Reason) {}}
+			if taken := to.split(text[:position()], seed); !to.over && to.state != start {
 				t.Fatalf("net/http sees the end of a request after %q, framing is in state %d after %d bytes", text[begun:position()], to.state, taken)
 			}
 		}
@@ -208,7 +240,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 }
 
 // split scans text in pieces of random sizes, and returns how much may be given away.
-func (f *framing) split(text []byte, seed uint64) (given int) {
+func (f *Reader) split(text []byte, seed uint64) (given int) {
 	sizes := rand.New(rand.NewPCG(seed, 0))
 	for at := 0; at < len(text) && !f.over; {
 		size := min(1+sizes.IntN(300), len(text)-at)
@@ -216,4 +248,16 @@ func (f *framing) split(text []byte, seed uint64) (given int) {
 		at += size
 	}
 	return given
+}
+
+// BenchmarkFraming is what following a request of 1 KiB takes by itself.
+func BenchmarkFraming(b *testing.B) {
+	text := []byte(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 1<<10, strings.Repeat("x", 1<<10)))
+	f := &Reader{Refused: func(Reason) {}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if f.scan(text) != len(text) {
+			b.Fatal("it was refused")
+		}
+	}
 }
