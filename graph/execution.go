@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -207,7 +208,7 @@ func costOfPage(ctx context.Context) (c pageCost) {
 func (c pageCost) of(data []byte) int64 {
 	bytes := int64(len(data)) + chunkMemory + c.fields*fieldMemory + 3*c.names
 	if c.texts > 0 {
-		bytes += c.texts * (int64(len(data)) + 3*transport.StringBytes(data))
+		bytes += c.texts * (int64(len(data)) + 3*response.StringBytes(data))
 	}
 	return bytes + c.base64s*4*int64(base64.StdEncoding.EncodedLen(len(data)))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -125,11 +126,11 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
 	}
 	s.events <- model.NewExecutionEvent(item.Event)
-	response := s.respond(ctx)
-	if response == nil {
+	answered := s.respond(ctx)
+	if answered == nil {
 		return transport.Message{}, context.Cause(ctx)
 	}
-	return transport.Message{Payload: transport.AppendResponse(nil, response), Cursor: item.Event.Cursor}, nil
+	return transport.Message{Payload: response.Append(nil, answered), Cursor: item.Event.Cursor}, nil
 }
 
 // Close implements transport.Stream.
@@ -157,7 +158,7 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 	return e
 }
 
-func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
+func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
 
 // twice returns which form of an event's data is selected more than once; "": none is.
 // As JSON, a text takes up to six times the data.
@@ -217,7 +218,7 @@ func appendField(to []byte, name string, event events.Event) []byte {
 		}
 		return append(to, `"STDOUT"`...)
 	case "text":
-		return transport.AppendString(to, event.Data)
+		return response.AppendString(to, event.Data)
 	case "base64":
 		to = base64.StdEncoding.AppendEncode(append(to, '"'), event.Data)
 		return append(to, '"')

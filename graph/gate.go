@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/graph/transport/framing"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -79,5 +80,5 @@ func refuse(w http.ResponseWriter, status int, err *runtime.Error) {
 func refuseWith(w http.ResponseWriter, status int, err *gqlerror.Error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(transport.AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{err}})) // a client that left needs no answer
+	_, _ = w.Write(response.Append(nil, &graphql.Response{Errors: gqlerror.List{err}})) // a client that left needs no answer
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -18,8 +18,8 @@ import (
 // maxBytes. A page is shorter where JSON makes it longer.
 func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	fake := clustertest.NewFake()
-	peers := transport.NewPeers(transport.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, Options{Settings: Settings{Peers: peers}})
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, Options{Settings: Settings{Peers: all}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
@@ -34,7 +34,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 		}
 	}) {
 		b.ask(`query($id: ID!) { execution(id: $id) { output(maxBytes: 8388608) { chunks { `+chunk+` } end } } }`, in{"id": id}, &got)
-		wait.For(t, "the answer is written, and counts no more", func() bool { return peers.Usage().BodyBytes == 0 })
+		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
 		return got
 	}
 	if got := page("stream").Execution.Output; !got.End {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
 // maxHead is of a request's head, to which net/http adds 4 KiB. POST carries longer
@@ -26,7 +27,7 @@ const (
 
 // bounds returns what peers may take of a server that has so much memory and may
 // open so many files; 0 files: any number.
-func bounds(c config.Bounds, maxBody, memory, files int64) transport.Bounds {
+func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 	least := transport.LeastBodies(maxBody)
 	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
 	connections := memory / MemoryOfConnection
@@ -35,7 +36,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) transport.Bounds {
 	}
 	all := cmp.Or(c.Connections, max(int(connections), c.PeerConnections, 64))
 	each := max(int(memory/memoryOfOperation), 64)
-	b := transport.Bounds{
+	b := peers.Bounds{
 		AllConnections: all,
 		Connections:    cmp.Or(c.PeerConnections, max(all/2, 1)),
 		Operations:     cmp.Or(c.PeerOperations, each),

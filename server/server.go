@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/graph"
-	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
@@ -235,16 +235,16 @@ func (s *Server) Run(ctx context.Context) error {
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
 	memory, _, _ := serverMemory() // limitMemory has logged what it is
-	peers := transport.NewPeers(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()))
+	known := peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()))
 	c := s.config
 	options := graph.Options{
 		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Token: c.Token,
-		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: peers}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	if s.agents != nil {
 		options.Agents = s.agents
 	}
-	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: peers.Usage, Logger: s.logger.Named("metrics")}
+	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
 	if here, ok := s.cluster.(counted); ok {
 		sources.Local = here.Stats
 	}
@@ -259,7 +259,7 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}
-	listener := peers.Listen(s.listener)
+	listener := known.Listen(s.listener)
 	group.Go(func() error {
 		defer close(served)
 		defer listener.Wait()

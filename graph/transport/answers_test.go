@@ -21,6 +21,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -55,9 +56,9 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, peers := bounded(t, Bounds{Bodies: budget}, Settings{})
+			b, all := bounded(t, peers.Bounds{Bodies: budget}, Settings{})
 			unread := ask(t, b)
-			peers.held(t, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-freeBody })
+			held(t, all, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-freeBody })
 			response, text := b.do(t, "POST", "", `{"query":"query large { x }"}`)
 			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "--body-memory") || response.Header.Get("Retry-After") == "" {
 				t.Errorf("a second answer: %s %.200s", response.Status, text)
@@ -75,12 +76,12 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"1","type":"complete"}`))
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"2","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
 				wait.For(t, "the complete was read", func() bool { return b.open.Load() == 1 })
-				if got := peers.Usage().BodyBytes; got < largeAnswer-freeBody {
+				if got := all.Usage().BodyBytes; got < largeAnswer-freeBody {
 					t.Errorf("after its complete %d bytes are held", got)
 				}
 			}
 			_ = unread.Close()
-			peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
+			held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 			if response, _ := b.do(t, "POST", "", `{"query":"query large { x }"}`); response.StatusCode != http.StatusOK {
 				t.Errorf("a later one: %s", response.Status)
 			}
@@ -91,14 +92,14 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 // TestUnreadOperationsCount: what is answered on a WebSocket counts until the answer is
 // written.
 func TestUnreadOperationsCount(t *testing.T) {
-	b, peers := bounded(t, Bounds{Operations: 3}, Settings{})
+	b, all := bounded(t, peers.Bounds{Operations: 3}, Settings{})
 	conn := b.raw(t, 4<<10)
 	_, _ = conn.Write(masked(initMessage))
 	_, _ = conn.Write(masked(floodMessage)) // which isn't read: what comes after it waits
 	wait.For(t, "it floods", func() bool { return b.open.Load() == 1 })
 	asked := 0
 	wait.For(t, "three operations count", func() bool {
-		if peers.token.operations.used.Load() == 3 {
+		if all.Usage().Operations == 3 {
 			return true
 		}
 		asked++ // those before the kernel's buffers were full have been written
@@ -110,27 +111,27 @@ func TestUnreadOperationsCount(t *testing.T) {
 		t.Errorf("a fourth: %s %s", response.Status, text)
 	}
 	_ = conn.Close()
-	wait.For(t, "none counts", func() bool { return peers.token.operations.used.Load() == 0 })
+	wait.For(t, "none counts", func() bool { return all.Usage().Operations == 0 })
 }
 
 // TestOperationsTakeTheirFields before they are carried out, and what their
 // resolvers charge.
 func TestOperationsTakeTheirFields(t *testing.T) {
-	peers := NewPeers(Bounds{Bodies: 1 << 20})
-	h := &hold{peers: peers}
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	h := &hold{Hold: all.Hold(context.Background())}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
-	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 0 {
-		t.Errorf("without a complexity: %v, %d bytes", err, peers.Usage().BodyBytes)
+	if err := settings.execute(h, op); err != nil || all.Usage().BodyBytes != 0 {
+		t.Errorf("without a complexity: %v, %d bytes", err, all.Usage().BodyBytes)
 	}
 	op.context.Stats.SetExtension("ComplexityLimit", &extension.ComplexityStats{Complexity: 50_000})
-	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 0 {
-		t.Errorf("without many fields: %v, %d bytes", err, peers.Usage().BodyBytes)
+	if err := settings.execute(h, op); err != nil || all.Usage().BodyBytes != 0 {
+		t.Errorf("without many fields: %v, %d bytes", err, all.Usage().BodyBytes)
 	}
 	fields = freeFields + 1000
-	if err := settings.execute(h, op); err != nil || peers.Usage().BodyBytes != 1000*fieldBytes {
-		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
+	if err := settings.execute(h, op); err != nil || all.Usage().BodyBytes != 1000*fieldBytes {
+		t.Errorf("%v, %d bytes", err, all.Usage().BodyBytes)
 	}
 	fields = freeFields + 4000
 	if err := settings.execute(h, op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
@@ -145,68 +146,68 @@ func TestOperationsTakeTheirFields(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := peers.Usage().BodyBytes; got != 32<<10-freeBody {
+		if got := all.Usage().BodyBytes; got != 32<<10-freeBody {
 			t.Errorf("%d bytes are charged", got)
 		}
 		if err := Charge(ctx, 1<<20); runtime.CodeOf(err) != code {
 			t.Errorf("more than there is for a %s: %v", kind, err)
 		}
-		if err := h.answered(kind, make([]byte, 20<<10)); err != nil || peers.Usage().BodyBytes != 20<<10-freeBody {
-			t.Errorf("with an answer of 20 KiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+		if err := h.answered(kind, make([]byte, 20<<10)); err != nil || all.Usage().BodyBytes != 20<<10-freeBody {
+			t.Errorf("with an answer of 20 KiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 		}
 		h.release()
-		if err := Charge(ctx, 1<<10); err == nil || peers.Usage().BodyBytes != 0 {
-			t.Errorf("after its end: %v, %d bytes", err, peers.Usage().BodyBytes)
+		if err := Charge(ctx, 1<<10); err == nil || all.Usage().BodyBytes != 0 {
+			t.Errorf("after its end: %v, %d bytes", err, all.Usage().BodyBytes)
 		}
 	}
-	if err := Charge(context.Background(), 1<<30); err != nil || peers.Usage().BodyBytes != 0 {
-		t.Errorf("%v, %d bytes", err, peers.Usage().BodyBytes)
+	if err := Charge(context.Background(), 1<<30); err != nil || all.Usage().BodyBytes != 0 {
+		t.Errorf("%v, %d bytes", err, all.Usage().BodyBytes)
 	}
 }
 
 // TestAnswersAreAPartOfTheWork: an answer that fits what its work took is never refused.
 // A longer one takes only the difference.
 func TestAnswersAreAPartOfTheWork(t *testing.T) {
-	peers := NewPeers(Bounds{Bodies: 1 << 20})
-	h := &hold{peers: peers}
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	h := &hold{Hold: all.Hold(context.Background())}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.answered(ast.Query, make([]byte, 500<<10)); err != nil || peers.Usage().BodyBytes != 500<<10-freeBody {
-		t.Errorf("with an answer of 500 KiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+	if err := h.answered(ast.Query, make([]byte, 500<<10)); err != nil || all.Usage().BodyBytes != 500<<10-freeBody {
+		t.Errorf("with an answer of 500 KiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 	}
 	h.release()
 	ctx = h.charging(t.Context())
 	if err := Charge(ctx, 300<<10+freeBody); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || peers.Usage().BodyBytes != 0 {
-		t.Errorf("an answer of 2 MiB: %v, %d bytes", err, peers.Usage().BodyBytes)
+	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || all.Usage().BodyBytes != 0 {
+		t.Errorf("an answer of 2 MiB: %v, %d bytes", err, all.Usage().BodyBytes)
 	}
-	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || peers.Usage().BodyBytes != 1<<20-freeBody {
-		t.Errorf("with an answer of 1 MiB %d bytes are held: %v", peers.Usage().BodyBytes, err)
+	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || all.Usage().BodyBytes != 1<<20-freeBody {
+		t.Errorf("with an answer of 1 MiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 	}
 	h.release()
-	if peers.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", peers.Usage().BodyBytes)
+	if all.Usage().BodyBytes != 0 {
+		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
 	}
 }
 
 // TestDocumentsTakeTheirTokens, whichever way they come, until the operation has ended.
 func TestDocumentsTakeTheirTokens(t *testing.T) {
-	peers := NewPeers(Bounds{Bodies: 1 << 20})
-	h := &hold{peers: peers}
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	h := &hold{Hold: all.Hold(context.Background())}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
-	if _, err := h.decodeParams(t.Context(), body); err != nil || h.bytes != want {
-		t.Errorf("by POST: %v, %d bytes of %d", err, h.bytes, want)
+	if _, err := h.decodeParams(t.Context(), body); err != nil || all.Usage().BodyBytes != want {
+		t.Errorf("by POST: %v, %d bytes of %d", err, all.Usage().BodyBytes, want)
 	}
 	h.release()
 	request := httptest.NewRequest(http.MethodGet, "/graphql?query="+url.QueryEscape(document), nil)
-	if _, err := addressParams(request, h); err != nil || h.bytes != want {
-		t.Errorf("by GET: %v, %d bytes of %d", err, h.bytes, want)
+	if _, err := addressParams(request, h); err != nil || all.Usage().BodyBytes != want {
+		t.Errorf("by GET: %v, %d bytes of %d", err, all.Usage().BodyBytes, want)
 	}
 	h.release()
 	body, _ = json.Marshal(map[string]string{"query": strings.Repeat("1 ", 5000)})
@@ -217,7 +218,8 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 
 // TestSubscriptionsTakeTheirAnswers: each while it waits, and the buffer of the largest.
 func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
-	h := &hold{peers: NewPeers(Bounds{Bodies: 1 << 20})}
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	h := &hold{Hold: all.Hold(context.Background())}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	if err := h.work(1 << 10); err != nil { // its fields
 		t.Fatal(err)
@@ -225,14 +227,14 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	for _, test := range []struct{ answer, buffer int64 }{{30 << 10, 0}, {132 << 10, 200 << 10}, {100, 200 << 10}, {232 << 10, 400 << 10}} {
 		answer := make([]byte, test.answer)
 		want := 1<<10 + test.buffer + max(test.answer-DefaultBudget, 0) + 20<<10
-		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || h.bytes != want {
-			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, h.bytes, want, err)
+		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || all.Usage().BodyBytes != want {
+			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, all.Usage().BodyBytes, want, err)
 		}
 		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 			t.Errorf("more than there is: %v", err)
 		}
-		if h.again(); h.bytes != 1<<10+test.buffer {
-			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, h.bytes, 1<<10+test.buffer)
+		if h.again(); all.Usage().BodyBytes != 1<<10+test.buffer {
+			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, all.Usage().BodyBytes, 1<<10+test.buffer)
 		}
 	}
 	h.release()
@@ -247,8 +249,8 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 // TestSubscriptionsGiveBack what each answer took before the next, or one that has many
 // would have no more memory in the end.
 func TestSubscriptionsGiveBack(t *testing.T) {
-	peers := NewPeers(Bounds{Bodies: 1 << 20})
-	h := &hold{peers: peers}
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	h := &hold{Hold: all.Hold(context.Background())}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
@@ -262,8 +264,8 @@ func TestSubscriptionsGiveBack(t *testing.T) {
 		t.Error(err)
 	}
 	h.release()
-	if peers.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", peers.Usage().BodyBytes)
+	if all.Usage().BodyBytes != 0 {
+		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
 	}
 }
 

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,33 +10,31 @@ import (
 	"net/url"
 	goruntime "runtime"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // bounded returns a bed whose peers are bounded.
-func bounded(t testing.TB, bounds Bounds, settings Settings) (*bed, *Peers) {
+func bounded(t testing.TB, bounds peers.Bounds, settings Settings) (*bed, *peers.Peers) {
 	t.Helper()
-	settings.Peers = NewPeers(bounds)
+	settings.Peers = peers.New(bounds)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after the bed's
-		taken := &settings.Peers.token
 		wait.For(t, "nothing is left of anybody", func() bool {
 			u := settings.Peers.Usage()
-			return u.Peers == 0 && u.Connections == 0 && u.BodyBytes == 0 && taken.operations.used.Load() == 0 && taken.subscriptions.used.Load() == 0
+			return u.Peers == 0 && u.Connections == 0 && u.BodyBytes == 0 && u.Operations == 0 && u.Subscriptions == 0
 		})
 	})
 	bounding := settings.Peers.Listen(listener)
-	bounding.refuseTime = wait.Limit
+	bounding.RefuseTime = wait.Limit
 	t.Cleanup(bounding.Wait) // likewise
 	return newBed(t, settings, bounding), settings.Peers
 }
@@ -92,7 +89,7 @@ func query(size int) string {
 }
 
 // held waits until bodies have so many bytes.
-func (p *Peers) held(t testing.TB, what string, ok func(bytes int64) bool) {
+func held(t testing.TB, p *peers.Peers, what string, ok func(bytes int64) bool) {
 	t.Helper()
 	wait.For(t, what, func() bool { return ok(p.Usage().BodyBytes) })
 }
@@ -102,14 +99,14 @@ func (p *Peers) held(t testing.TB, what string, ok func(bytes int64) bool) {
 // always have room. When one has been answered there is room again.
 func TestBodiesAreBoundedTogether(t *testing.T) {
 	const size = 1 << 20
-	b, peers := bounded(t, Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
+	b, all := bounded(t, peers.Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
 	text := query(size)
 	waiting := b.poster(t, 2, size) // promises much
 	waiting.send(t, text[:100])
 	first := b.poster(t, 2, size)
 	first.send(t, text[:size-1])
-	peers.held(t, "the first is there", func(bytes int64) bool { return bytes >= size-freeBody })
-	if u := peers.Usage(); u.BodyBytes > size {
+	held(t, all, "the first is there", func(bytes int64) bool { return bytes >= size-freeBody })
+	if u := all.Usage(); u.BodyBytes > size {
 		t.Errorf("%d bytes are held for one body of %d", u.BodyBytes, size)
 	}
 	second := b.poster(t, 2, size)
@@ -120,7 +117,7 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	}
 	other := b.poster(t, 3, size)
 	other.send(t, text[:size-1])
-	peers.held(t, "another peer has room", func(bytes int64) bool { return bytes >= 2*(size-freeBody) })
+	held(t, all, "another peer has room", func(bytes int64) bool { return bytes >= 2*(size-freeBody) })
 	third := b.poster(t, 4, size)
 	third.send(t, text)
 	if status, answer, _ := third.answer(t); status != http.StatusServiceUnavailable || !strings.Contains(answer, "all callers") {
@@ -137,16 +134,16 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	if status, answer, _ := first.answer(t); status != http.StatusOK {
 		t.Errorf("the first: %d %s", status, answer)
 	}
-	peers.held(t, "its room is free", func(bytes int64) bool { return bytes <= size })
+	held(t, all, "its room is free", func(bytes int64) bool { return bytes <= size })
 	waiting.send(t, text[100:])
 	if status, answer, _ := waiting.answer(t); status != http.StatusOK {
 		t.Errorf("the one that waited: %d %s", status, answer)
 	}
-	if u := peers.Usage(); u.Refused[PeerBodies] != 1 || u.Refused[Bodies] != 1 {
+	if u := all.Usage(); u.Refused[peers.PeerBodies] != 1 || u.Refused[peers.Bodies] != 1 {
 		t.Errorf("these refusals were counted: %v", u.Refused)
 	}
 	_ = other.Close()
-	peers.held(t, "one that left holds nothing", func(bytes int64) bool { return bytes == 0 })
+	held(t, all, "one that left holds nothing", func(bytes int64) bool { return bytes == 0 })
 }
 
 // TestMessagesAreBoundedWithBodies: a message that finds no room fails the operation
@@ -154,21 +151,21 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 // WebSocket ends. What an operation was asked with is held as long as it runs.
 func TestMessagesAreBoundedWithBodies(t *testing.T) {
 	const size = 1 << 20
-	b, peers := bounded(t, Bounds{Bodies: size + size/2}, Settings{})
+	b, all := bounded(t, peers.Bounds{Bodies: size + size/2}, Settings{})
 	message := func(id string) string {
 		return `{` + id + `"type":"subscribe","payload":{"query":"subscription silent { x }","variables":{"a":"` + strings.Repeat("x", size/2) + `"}}}`
 	}
 	p := b.hello(t)
 	p.send(message(`"id":"1",`))
 	wait.For(t, "the first runs", func() bool { return b.open.Load() == 1 })
-	held := peers.Usage().BodyBytes
-	if held < size/2 {
-		t.Errorf("a subscription of %d bytes holds %d", size/2, held)
+	holds := all.Usage().BodyBytes
+	if holds < size/2 {
+		t.Errorf("a subscription of %d bytes holds %d", size/2, holds)
 	}
 	p.subscribe("small", "silent")
 	wait.For(t, "a small one runs", func() bool { return b.open.Load() == 2 })
-	if got := peers.Usage().BodyBytes; got != held {
-		t.Errorf("a small one holds %d", got-held)
+	if got := all.Usage().BodyBytes; got != holds {
+		t.Errorf("a small one holds %d", got-holds)
 	}
 	p.send(message(`"id":"2",`))
 	if got := p.read(); !strings.Contains(got, `"id":"2","type":"error"`) || !strings.Contains(got, "--body-memory") {
@@ -178,7 +175,7 @@ func TestMessagesAreBoundedWithBodies(t *testing.T) {
 	other.send(message(""))
 	other.wantClose(websocket.StatusTryAgainLater, "--body-memory")
 	p.send(`{"id":"1","type":"complete"}`)
-	peers.held(t, "there is room", func(bytes int64) bool { return bytes == 0 })
+	held(t, all, "there is room", func(bytes int64) bool { return bytes == 0 })
 	p.send(message(`"id":"2",`))
 	wait.For(t, "the second runs", func() bool { return b.open.Load() == 2 })
 }
@@ -186,7 +183,7 @@ func TestMessagesAreBoundedWithBodies(t *testing.T) {
 // TestWhatAddressesAndInitsExpandToIsBounded: a short text of many values takes a
 // hundred times its bytes, wherever it comes from.
 func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
-	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{})
+	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	many := `{"a":[` + strings.Repeat("{},", 3000) + `{}]}`
 	for _, test := range []struct {
 		variables, extensions string
@@ -209,7 +206,7 @@ func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
 	p := b.dial(t)
 	p.send(`{"type":"connection_init","payload":` + many + `}`)
 	p.wantClose(websocket.StatusTryAgainLater, "--body-memory")
-	if u := peers.Usage(); u.Refused[Bodies] != 3 {
+	if u := all.Usage(); u.Refused[peers.Bodies] != 3 {
 		t.Errorf("these refusals were counted: %v", u.Refused)
 	}
 }
@@ -217,7 +214,7 @@ func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
 // TestUnfinishedMessagesHoldWhatHasCome: of those that were announced, and of those
 // whose WebSocket ended, nothing is held.
 func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
-	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{})
+	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	p := b.hello(t)
 	writer, err := p.conn.Writer(t.Context(), websocket.MessageText)
 	if err != nil {
@@ -226,24 +223,24 @@ func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
 	if _, err := writer.Write([]byte(query(300 << 10))); err != nil {
 		t.Fatal(err)
 	}
-	peers.held(t, "what has come is held", func(bytes int64) bool { return bytes >= 256<<10 && bytes <= 512<<10 })
+	held(t, all, "what has come is held", func(bytes int64) bool { return bytes >= 256<<10 && bytes <= 512<<10 })
 	if err := p.conn.CloseNow(); err != nil {
 		t.Fatal(err)
 	}
-	peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
+	held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 }
 
 // TestOperationsAndSubscriptionsAreBounded by the peer's bounds, and by the token's.
 func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 	for _, test := range []struct {
-		bounds                   Bounds
+		bounds                   peers.Bounds
 		operations, subscription string // the settings that are named
-		refused                  [2]Bound
+		refused                  [2]peers.Bound
 	}{
-		{Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]Bound{PeerOperations, PeerSubscriptions}},
-		{Bounds{TokenOperations: 2, TokenSubscriptions: 2}, "--token-operations", "--token-subscriptions", [2]Bound{TokenOperations, TokenSubscriptions}},
+		{peers.Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]peers.Bound{peers.PeerOperations, peers.PeerSubscriptions}},
+		{peers.Bounds{TokenOperations: 2, TokenSubscriptions: 2}, "--token-operations", "--token-subscriptions", [2]peers.Bound{peers.TokenOperations, peers.TokenSubscriptions}},
 	} {
-		b, peers := bounded(t, test.bounds, Settings{})
+		b, all := bounded(t, test.bounds, Settings{})
 		p := b.hello(t)
 		for _, id := range []string{"1", "2"} {
 			p.subscribe(id, "silent")
@@ -257,12 +254,12 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 		if status != http.StatusTooManyRequests || !strings.Contains(answer, test.subscription) || header.Get("Retry-After") == "" {
 			t.Errorf("a subscription by events: %d %s %v", status, answer, header)
 		}
-		wait.For(t, "what was refused has ended", func() bool { return peers.token.operations.used.Load() == 0 })
+		wait.For(t, "what was refused has ended", func() bool { return all.Usage().Operations == 0 })
 		var posters []poster
 		for range 2 {
 			posters = append(posters, b.poster(t, 1, 100))
 		}
-		wait.For(t, "two operations are read", func() bool { return peers.token.operations.used.Load() == 2 })
+		wait.For(t, "two operations are read", func() bool { return all.Usage().Operations == 2 })
 		third := b.poster(t, 1, 100)
 		third.send(t, query(100))
 		if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, test.operations) {
@@ -278,14 +275,14 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 				t.Errorf("one that had begun: %d %s", status, answer)
 			}
 		}
-		wait.For(t, "none is left", func() bool { return peers.token.operations.used.Load() == 0 })
+		wait.For(t, "none is left", func() bool { return all.Usage().Operations == 0 })
 		p.send(`{"id":"2","type":"complete"}`)
-		wait.For(t, "one has ended", func() bool { return peers.token.subscriptions.used.Load() == 1 })
+		wait.For(t, "one has ended", func() bool { return all.Usage().Subscriptions == 1 })
 		p.subscribe("4", "three")
 		if got := p.read(); !strings.Contains(got, `"id":"4","type":"next"`) {
 			t.Errorf("a later subscription: %s", got)
 		}
-		if u := peers.Usage(); u.Refused[test.refused[0]] != 2 || u.Refused[test.refused[1]] != 2 {
+		if u := all.Usage(); u.Refused[test.refused[0]] != 2 || u.Refused[test.refused[1]] != 2 {
 			t.Errorf("these refusals were counted: %v", u.Refused)
 		}
 	}
@@ -319,9 +316,9 @@ func (b *bed) askEvents(t testing.TB, query string) (status int, text string, he
 // TestConnectionsAreBounded: one too many hears why, whatever it sends. Other peers
 // are served, and so is the same one once a connection is closed.
 func TestConnectionsAreBounded(t *testing.T) {
-	b, peers := bounded(t, Bounds{Connections: 2}, Settings{})
+	b, all := bounded(t, peers.Bounds{Connections: 2}, Settings{})
 	first, second := b.poster(t, 2, 100), b.poster(t, 2, 100)
-	wait.For(t, "two are there", func() bool { return peers.Usage().Connections == 2 })
+	wait.For(t, "two are there", func() bool { return all.Usage().Connections == 2 })
 	third := b.poster(t, 2, 100)
 	if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, "--peer-connections") || !strings.Contains(answer, "QUOTA_EXCEEDED") {
 		t.Errorf("the third: %d %s", status, answer)
@@ -332,7 +329,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("another peer: %d %s", status, answer)
 	}
 	_ = first.Close()
-	wait.For(t, "it is closed", func() bool { return peers.Usage().Connections == 2 })
+	wait.For(t, "it is closed", func() bool { return all.Usage().Connections == 2 })
 	next := b.poster(t, 2, 100)
 	for _, p := range []poster{second, next} {
 		p.send(t, query(100))
@@ -340,27 +337,27 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("one of two: %d %s", status, answer)
 		}
 	}
-	if u := peers.Usage(); u.Refused[PeerConnections] != 1 || u.Peers != 2 {
+	if u := all.Usage(); u.Refused[peers.PeerConnections] != 1 || u.Peers != 2 {
 		t.Errorf("%+v", u)
 	}
 }
 
 // TestConnectionsOfAllPeersAreBounded: many addresses have no more than there are for all.
 func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
-	b, peers := bounded(t, Bounds{AllConnections: 2, Connections: 2}, Settings{})
+	b, all := bounded(t, peers.Bounds{AllConnections: 2, Connections: 2}, Settings{})
 	first := b.poster(t, 2, 100)
 	second := b.poster(t, 3, 100)
-	wait.For(t, "two are there", func() bool { return peers.Usage().Connections == 2 })
+	wait.For(t, "two are there", func() bool { return all.Usage().Connections == 2 })
 	third := b.poster(t, 4, 100)
 	third.send(t, query(100))
 	if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, "(--connections)") || !strings.Contains(answer, "QUOTA_EXCEEDED") {
 		t.Errorf("the third: %d %s", status, answer)
 	}
-	if u := peers.Usage(); u.Refused[Connections] != 1 || u.Peers != 2 || u.Connections != 2 {
+	if u := all.Usage(); u.Refused[peers.Connections] != 1 || u.Peers != 2 || u.Connections != 2 {
 		t.Errorf("%+v", u)
 	}
 	_ = first.Close()
-	wait.For(t, "it is closed", func() bool { return peers.Usage().Connections == 1 })
+	wait.For(t, "it is closed", func() bool { return all.Usage().Connections == 1 })
 	next := b.poster(t, 4, 100)
 	for _, p := range []poster{second, next} {
 		p.send(t, query(100))
@@ -372,90 +369,13 @@ func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 
 // TestSilentBodiesAreGivenUp: they would hold memory.
 func TestSilentBodiesAreGivenUp(t *testing.T) {
-	b, peers := bounded(t, Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
+	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
 	p := b.poster(t, 2, 200<<10)
 	p.send(t, query(200 << 10)[:100<<10])
 	if status, answer, _ := p.answer(t); status != http.StatusRequestTimeout {
 		t.Errorf("%d %s", status, answer)
 	}
-	peers.held(t, "nothing is held", func(bytes int64) bool { return bytes == 0 })
-}
-
-// TestPeersAreAddressesAndNetworks: what one machine can have all of is one peer.
-func TestPeersAreAddressesAndNetworks(t *testing.T) {
-	for _, test := range []struct {
-		a, b net.Addr
-		same bool
-	}{
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, true},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1").To16()}, true},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}, false},
-		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8::ffff:1:2:3")}, true},
-		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8:0:1::1")}, false},
-		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "a"}, &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "b"}, true},
-		{&net.UnixAddr{Name: "a"}, &net.UnixAddr{Name: ""}, true},
-		{&net.UnixAddr{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, false},
-	} {
-		if same := identity(test.a) == identity(test.b); same != test.same {
-			t.Errorf("%s and %s: %v", test.a, test.b, same)
-		}
-	}
-}
-
-// TestBudgetsAreNeverExceeded with many who take and give at once.
-func TestBudgetsAreNeverExceeded(t *testing.T) {
-	b := budget{most: 10}
-	var all sync.WaitGroup
-	for n := range int64(8) {
-		all.Go(func() {
-			for range 10_000 {
-				if b.take(n) {
-					if used := b.used.Load(); used > b.most || used < 0 {
-						t.Errorf("%d are taken", used)
-					}
-					b.give(n)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if b.used.Load() != 0 || !b.take(10) || b.take(1) {
-		t.Errorf("%d are taken", b.used.Load())
-	}
-}
-
-// TestLargeBodiesAreDecodedInTurn: those that wait don't wait for a peer, and leave
-// when they are cancelled.
-func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &hold{peers: NewPeers(Bounds{Bodies: 1 << 20})}
-		var running sync.WaitGroup
-		atOnce, most := 0, 0
-		for range 3 {
-			running.Go(func() {
-				_ = h.turn(t.Context(), DefaultMaxBody, func() error {
-					atOnce++
-					most = max(most, atOnce)
-					time.Sleep(time.Second)
-					atOnce--
-					return nil
-				})
-			})
-		}
-		synctest.Wait()
-		if err := h.turn(t.Context(), largeBody, func() error { return nil }); err != nil {
-			t.Error(err) // it is small, and needs none
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if err := h.turn(ctx, DefaultMaxBody, func() error { return nil }); err == nil {
-			t.Error("one that was cancelled got its turn")
-		}
-		running.Wait()
-		if most != 1 {
-			t.Errorf("%d were decoded at once", most)
-		}
-	})
+	held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 }
 
 // TestDecodingTakesWhatIsCounted: what is left of a decoded text takes no more than

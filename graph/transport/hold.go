@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/lexer"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -27,13 +27,6 @@ const (
 	// These are free in each operation. The bound of operations covers them.
 	freeFields = 64
 	freeTokens = 128
-
-	// Decoding takes up to five times the text for a moment. What is above largeBody
-	// waits for a turn, and those whose turn it is have at most this together: an
-	// eighth of the budget, or one body of the default size.
-	largeBody   = 1 << 20
-	decodeShare = 8
-	leastTurns  = DefaultMaxBody
 )
 
 // LeastBodies is what a budget must have for one body of at most maxBody bytes.
@@ -43,97 +36,15 @@ func LeastBodies(maxBody int64) int64 { return maxBody + maxValues*valueBytes }
 // goroutine at a time; resolvers take turns by charges. The zero value holds nothing and
 // is bounded by nothing.
 type hold struct {
-	peers   *Peers
-	peer    *caller
-	bytes   int64
-	one     func(t *takings) *budget // operation or subscription; nil: neither yet
-	working int64                    // of bytes: what carrying out the operation takes
-	waiting int64                    // of bytes: a subscription's answer that isn't written yet
-	largest int64                    // of bytes: the buffer of a subscription's largest answer
-	charges *charges                 // nil: resolvers take nothing
+	peers.Hold
+	working int64    // of bytes: what carrying out the operation takes
+	waiting int64    // of bytes: a subscription's answer that isn't written yet
+	largest int64    // of bytes: the buffer of a subscription's largest answer
+	charges *charges // nil: resolvers take nothing
 }
-
-func operations(t *takings) *budget    { return &t.operations }
-func subscriptions(t *takings) *budget { return &t.subscriptions }
 
 // holdOf returns a hold for a request's or WebSocket's peer.
-func (s Settings) holdOf(ctx context.Context) *hold {
-	if s.Peers == nil {
-		return &hold{}
-	}
-	h := &hold{peers: s.Peers}
-	if conn, ok := socket.Of(ctx).(*boundedConn); ok {
-		h.peer = conn.peer
-	}
-	return h
-}
-
-// operate counts an operation.
-func (h *hold) operate() error { return h.count(operations, PeerOperations, TokenOperations) }
-
-// subscribe counts it as a subscription from now on.
-func (h *hold) subscribe() error {
-	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions)
-}
-
-func (h *hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error {
-	if h.peers == nil {
-		return nil
-	}
-	if h.peer != nil && !what(&h.peer.takings).take(1) {
-		return h.peers.refuse(ofPeer)
-	}
-	if !what(&h.peers.token).take(1) {
-		if h.peer != nil {
-			what(&h.peer.takings).give(1)
-		}
-		return h.peers.refuse(ofToken)
-	}
-	h.uncount()
-	h.one = what
-	return nil
-}
-
-func (h *hold) uncount() {
-	if h.one == nil {
-		return
-	}
-	h.one(&h.peers.token).give(1)
-	if h.peer != nil {
-		h.one(&h.peer.takings).give(1)
-	}
-	h.one = nil
-}
-
-// grow takes n bytes of memory more.
-func (h *hold) grow(n int64) error {
-	if h.peers == nil || n <= 0 {
-		return nil
-	}
-	if h.peer != nil && !h.peer.bodies.take(n) {
-		return h.peers.refuse(PeerBodies)
-	}
-	if !h.peers.bodies.take(n) {
-		if h.peer != nil {
-			h.peer.bodies.give(n)
-		}
-		return h.peers.refuse(Bodies)
-	}
-	h.bytes += n
-	return nil
-}
-
-// shrink gives n bytes back.
-func (h *hold) shrink(n int64) {
-	if h.peers == nil || n <= 0 {
-		return
-	}
-	h.peers.bodies.give(n)
-	if h.peer != nil {
-		h.peer.bodies.give(n)
-	}
-	h.bytes -= n
-}
+func (s Settings) holdOf(ctx context.Context) *hold { return &hold{Hold: s.Peers.Hold(ctx)} }
 
 // execute takes what an operation's fields need, before it starts. Resolvers take what
 // they read by Charge, when they read it: an operation that waits for output holds no
@@ -148,7 +59,7 @@ func (s Settings) execute(h *hold, op operation) error {
 
 // work takes n bytes of memory until there is an answer.
 func (h *hold) work(n int64) error {
-	err := h.grow(n)
+	err := h.Grow(n)
 	if err == nil {
 		h.working += max(n, 0)
 	}
@@ -161,18 +72,18 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
 	left := work - max(int64(len(answer))-freeBody, 0)
 	h.working = 0
-	if err := h.grow(-left); err != nil {
-		h.shrink(work)
+	if err := h.Grow(-left); err != nil {
+		h.Shrink(work)
 		return withoutAnswer(kind, err)
 	}
-	h.shrink(left)
+	h.Shrink(left)
 	return nil
 }
 
 // wait takes the memory of a subscription's answer above DefaultBudget, until again.
 func (h *hold) wait(answer []byte) error {
 	more := int64(len(answer) - DefaultBudget)
-	err := h.grow(more)
+	err := h.Grow(more)
 	if err == nil {
 		h.waiting += max(more, 0)
 	}
@@ -183,7 +94,7 @@ func (h *hold) wait(answer []byte) error {
 // writes each answer: twice the largest, above DefaultBudget.
 func (h *hold) keep(answer []byte) error {
 	more := int64(2*len(answer)-DefaultBudget) - h.largest
-	err := h.grow(more)
+	err := h.Grow(more)
 	if err == nil {
 		h.largest += max(more, 0)
 	}
@@ -196,7 +107,7 @@ func (h *hold) again() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
 	charged := max(h.charges.bytes-freeBody, 0)
-	h.shrink(charged + h.waiting)
+	h.Shrink(charged + h.waiting)
 	h.working -= charged
 	h.waiting, h.charges.bytes = 0, 0
 }
@@ -225,7 +136,7 @@ func (h *hold) charging(ctx context.Context) context.Context {
 	return context.WithValue(ctx, chargesKey{}, h.charges)
 }
 
-// Charge takes so many bytes of [Bounds].Bodies for the operation of ctx, until it has
+// Charge takes so many bytes of [peers.Bounds].Bodies for the operation of ctx, until it has
 // its answer. Where there are too few it returns QUOTA_EXCEEDED, for a mutation
 // LIMIT_EXCEEDED. Resolvers may call it at once.
 func Charge(ctx context.Context, bytes int64) error {
@@ -252,8 +163,7 @@ func (h *hold) release() {
 		defer h.charges.mu.Unlock()
 		h.charges.h = nil
 	}
-	h.uncount()
-	h.shrink(h.bytes)
+	h.Release()
 	h.working, h.waiting, h.largest = 0, 0, 0
 }
 
@@ -284,7 +194,7 @@ func (h *hold) read(from io.Reader, size, limit int64) ([]byte, error) {
 	for {
 		if len(text) == cap(text) {
 			to := min(2*int64(cap(text)), most)
-			if err := h.grow(to - max(int64(cap(text)), freeBody)); err != nil {
+			if err := h.Grow(to - max(int64(cap(text)), freeBody)); err != nil {
 				return text, err
 			}
 			text = append(make([]byte, 0, to), text...)
@@ -314,7 +224,7 @@ func (h *hold) expand(texts ...[]byte) error {
 		}
 		all += values
 	}
-	return h.grow(int64(all)*valueBytes - freeBody)
+	return h.Grow(int64(all)*valueBytes - freeBody)
 }
 
 // decodeParams reads an operation.
@@ -323,7 +233,7 @@ func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParam
 		return nil, err
 	}
 	var params *graphql.RawParams
-	err := h.turn(ctx, len(text), func() (err error) {
+	err := h.Turn(ctx, len(text), func() (err error) {
 		params, err = decodeParams(text)
 		return err
 	})
@@ -335,7 +245,7 @@ func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParam
 
 // parse takes what a document needs beside its text.
 func (h *hold) parse(document string) error {
-	return h.grow(int64(Tokens(document)-freeTokens) * tokenBytes)
+	return h.Grow(int64(Tokens(document)-freeTokens) * tokenBytes)
 }
 
 // MaxTokens bounds a document; the executor refuses a longer one.
@@ -352,27 +262,11 @@ func Tokens(document string) (n int) {
 	return n
 }
 
-// turn does what takes several times size bytes for a moment.
-func (h *hold) turn(ctx context.Context, size int, do func() error) error {
-	if h.peers == nil || size <= largeBody {
-		return do()
-	}
-	weight := min(int64(size), h.peers.most)
-	if err := h.peers.turns.Acquire(ctx, weight); err != nil {
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the request was cancelled, or the server is stopping")
-	}
-	defer h.peers.turns.Release(weight)
-	return do()
-}
-
-// retryAfter says, in seconds, when to try again what had no room.
-const retryAfter = "2"
-
 // statusOf returns the status for err: status, but this one if a bound of peers was reached.
 func statusOf(w http.ResponseWriter, err error, bounded, status int) int {
 	if runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		return status
 	}
-	w.Header().Set("Retry-After", retryAfter)
+	w.Header().Set("Retry-After", peers.RetryAfter)
 	return bounded
 }

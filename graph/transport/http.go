@@ -13,6 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -139,8 +140,8 @@ func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err
 	answer(w, kind, status, &graphql.Response{Errors: gqlerror.List{s.Present(r.Context(), err)}})
 }
 
-func answer(w http.ResponseWriter, kind string, status int, response *graphql.Response) {
-	write(w, kind, status, AppendResponse(nil, response))
+func answer(w http.ResponseWriter, kind string, status int, r *graphql.Response) {
+	write(w, kind, status, response.Append(nil, r))
 }
 
 func write(w http.ResponseWriter, kind string, status int, body []byte) {
@@ -165,7 +166,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	h := s.holdOf(ctx)
 	defer h.release()
-	if err := h.operate(); err != nil {
+	if err := h.Operate(); err != nil {
 		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
 		return
 	}
@@ -202,7 +203,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
-	body := AppendResponse(nil, orFailure(ctx, next(ctx)))
+	body := response.Append(nil, orFailure(ctx, next(ctx)))
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
 		status := statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
@@ -214,9 +215,9 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 
 // orFailure stands for an operation that answered nothing because its request
 // was cancelled.
-func orFailure(ctx context.Context, response *graphql.Response) *graphql.Response {
-	if response != nil {
-		return response
+func orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
+	if r != nil {
+		return r
 	}
 	return &graphql.Response{Errors: gqlerror.List{{
 		Message:    "the request was cancelled, or the server is stopping",

@@ -119,29 +119,6 @@ func TestEventsKeepAlive(t *testing.T) {
 	b.idle(t)
 }
 
-func FuzzAppendString(f *testing.F) {
-	for _, seed := range []string{"", "plain", "a\xffb", "\xe2\x82", "\x00\x1b[31m\"\\\n\r\t\x7f", "日本語 🦀", "\xed\xa0\x80", "\u2028\ufffd"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		text := AppendString([]byte("x"), in)[1:]
-		if int64(len(text)) > StringBytes(in) {
-			t.Fatalf("%q became %d bytes, of at most %d", in, len(text), StringBytes(in))
-		}
-		var back string
-		if err := json.Unmarshal(text, &back); err != nil || !utf8.Valid(text) {
-			t.Fatalf("%q became %q: %v", in, text, err)
-		}
-		var want strings.Builder
-		for _, r := range string(in) { // one U+FFFD for each byte that is none
-			want.WriteRune(r)
-		}
-		if back != want.String() {
-			t.Fatalf("%q came back as %q", in, back)
-		}
-	})
-}
-
 func FuzzDecodeParams(f *testing.F) {
 	for _, seed := range []string{`{"query":"{x}"}`, `{"query":"{x}","variables":{"a":[1,"\"]"]}}`, `[]`, `{"query":1}`, "{\"query\":\"\xff\"}", `null`, `{"query":"\u0000"} x`} {
 		f.Add([]byte(seed))

@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -36,7 +37,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	refusing := afterwards{w, body}
 	h := t.holdOf(r.Context())
 	defer h.release()
-	if err := h.operate(); err != nil {
+	if err := h.Operate(); err != nil {
 		t.refuse(refusing, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
 		return
 	}
@@ -53,7 +54,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		return
 	}
 	if refused == nil && op.kind() == ast.Subscription {
-		if err := h.subscribe(); err != nil {
+		if err := h.Subscribe(); err != nil {
 			t.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
 			return
 		}
@@ -93,13 +94,13 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 	running.Go(func() {
 		defer l.put(parcel{kind: parcelComplete})
 		if refused != nil {
-			l.push(Message{Payload: AppendResponse(nil, refused)})
+			l.push(Message{Payload: response.Append(nil, refused)})
 			return
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
 		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
-			l.push(Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
+			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
 	if out.write(nil) != nil { // the headers

@@ -1,7 +1,7 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart
 // requests with files, server-sent events in the distinct connections mode of
 // GraphQL over SSE, and WebSockets with the subprotocol graphql-transport-ws.
-// Each is a graphql.Transport. [Peers] bounds what they take together.
+// Each is a graphql.Transport. Package peers bounds what they take together.
 //
 // What they guarantee: no peer makes the server hold more than a fixed number
 // of bytes, operations and goroutines, whatever it sends and however slowly it
@@ -21,6 +21,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -57,7 +59,7 @@ type Settings struct {
 	Admit func(header http.Header, payload map[string]any) (refusal string)
 	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
 	// beyond one request and one WebSocket.
-	Peers *Peers
+	Peers *peers.Peers
 	// Fields returns how many fields an operation's answer may have. Nil: they aren't
 	// counted.
 	Fields func(op *graphql.OperationContext) int
@@ -74,7 +76,7 @@ type Settings struct {
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = 32 << 20 // fits the files of an exercise many times over
+	DefaultMaxBody       = peers.LargestBody // fits the files of an exercise many times over
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second
@@ -126,7 +128,7 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 		ctx = graphql.WithOperationContext(ctx, op.context)
 		stream, err := s.Source(ctx, op.context, after)
 		if err != nil {
-			return ctx, &once{Message{Payload: AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
+			return ctx, &once{Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
 		}
 		if stream != nil {
 			return ctx, stream
@@ -144,11 +146,11 @@ type responses struct {
 }
 
 func (r responses) Next(ctx context.Context) (Message, error) {
-	response := r.next(ctx)
-	if response == nil {
+	answered := r.next(ctx)
+	if answered == nil {
 		return Message{}, io.EOF
 	}
-	answer := AppendResponse(nil, response)
+	answer := response.Append(nil, answered)
 	if r.kind == ast.Subscription {
 		return Message{Payload: answer}, r.h.keep(answer)
 	}

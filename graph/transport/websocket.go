@@ -16,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -75,10 +76,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	ws.SetReadLimit(initLimit)
 	c.ws, c.conn = ws, hijack.Conn
 	c.refusals = c.out.lane("", c.Budget)
-	if of := c.holdOf(r.Context()).peer; of != nil { // operations may end later than their connection
-		c.Peers.hold(of)
-		defer c.Peers.forget(of)
-	}
+	defer c.Peers.Keep(r.Context())()
 	c.serve(r.Context())
 }
 
@@ -255,7 +253,7 @@ func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 		return nil
 	}
 	var m message
-	if err := h.turn(ctx, len(text), func() error { return decode(text, &m) }); err != nil {
+	if err := h.Turn(ctx, len(text), func() error { return decode(text, &m) }); err != nil {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
 	switch m.Type {
@@ -318,7 +316,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
 	if err == nil {
-		err = h.operate()
+		err = h.Operate()
 	}
 	running, cancel := context.WithCancel(ctx)
 	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
@@ -383,10 +381,10 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
-		return parcel{kind: parcelError, payload: appendErrors(nil, refused.Errors)}
+		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
 	}
 	if op.kind() == ast.Subscription {
-		if err := h.subscribe(); err != nil {
+		if err := h.Subscribe(); err != nil {
 			return c.failed(ctx, err)
 		}
 	}
@@ -403,7 +401,7 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 
 // failed returns an operation's last word.
 func (c *connection) failed(ctx context.Context, err error) parcel {
-	return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
+	return parcel{kind: parcelError, payload: response.AppendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 }
 
 // forget reports whether s was there. Then its id is free again.

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
@@ -101,8 +101,8 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
 	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
 
-	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() transport.Usage {
-		return transport.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[transport.Bound]int64{transport.PeerBodies: 25, transport.Framing: 0}}
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() peers.Usage {
+		return peers.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[peers.Bound]int64{peers.PeerBodies: 25, peers.Framing: 0}}
 	}}))
 	want := func(name string, value any) {
 		t.Helper()

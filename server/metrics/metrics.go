@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
@@ -25,8 +25,8 @@ import (
 type Sources struct {
 	Version string
 	Engine  func() engine.Stats
-	Local   func() local.Stats     // nil: the cluster isn't this machine
-	Peers   func() transport.Usage // nil: nobody is bounded
+	Local   func() local.Stats // nil: the cluster isn't this machine
+	Peers   func() peers.Usage // nil: nobody is bounded
 	Logger  *zap.Logger
 }
 
@@ -58,7 +58,7 @@ func registry(sources Sources) *prometheus.Registry {
 		collector[engine.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
 	)
 	if sources.Peers != nil {
-		registry.MustRegister(collector[transport.Usage]{sources.Peers, peerFamilies()})
+		registry.MustRegister(collector[peers.Usage]{sources.Peers, peerFamilies()})
 	}
 	if sources.Local != nil {
 		registry.MustRegister(collector[local.Stats]{sources.Local, append(schedulerFamilies(), taskFamilies()...)})

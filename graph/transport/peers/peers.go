@@ -1,4 +1,6 @@
-package transport
+// Package peers bounds what each peer, each token and all peers together take at a time:
+// connections, operations, subscriptions and memory.
+package peers
 
 import (
 	"context"
@@ -22,7 +24,7 @@ type Bounds struct {
 	Subscriptions      int   // of one peer
 	TokenOperations    int   // of all who show the token, or of all where there is none
 	TokenSubscriptions int   // likewise
-	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond freeBody each
+	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond what is free of each
 	PeerBodies         int64 // of these, what one peer may have
 }
 
@@ -108,17 +110,17 @@ type takings struct{ operations, subscriptions budget }
 type caller struct {
 	takings
 	address     netip.Addr
-	name        string // see PeerName
+	name        string // see Name
 	connections budget
 	bodies      budget
-	holders     int // connections, and WebSockets that haven't ended
+	holders     int // connections, and what keeps it known
 }
 
-// NewPeers returns one that knows nobody.
-func NewPeers(b Bounds) *Peers {
+// New returns one that knows nobody.
+func New(b Bounds) *Peers {
 	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}}
 	p.token.operations.most, p.token.subscriptions.most = int64(b.TokenOperations), int64(b.TokenSubscriptions)
-	p.most = max(b.Bodies/decodeShare, leastTurns)
+	p.most = max(b.Bodies/decodeShare, LargestBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
 }
@@ -138,22 +140,11 @@ func (p *Peers) known(address net.Addr) *caller {
 	return of
 }
 
-// hold keeps a peer known once more.
-func (p *Peers) hold(of *caller) {
-	if of != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		of.holders++
-	}
-}
-
 func (p *Peers) forget(of *caller) {
-	if of != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if of.holders--; of.holders == 0 {
-			delete(p.peers, of.address)
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of.holders--; of.holders == 0 {
+		delete(p.peers, of.address)
 	}
 }
 
@@ -174,14 +165,14 @@ func identity(address net.Addr) netip.Addr {
 	return network.Addr()
 }
 
-// PeerName returns what tells the peer of a request from others; "" where the server
-// lacks ConnContext.
-func PeerName(ctx context.Context) string {
-	switch conn := socket.Of(ctx).(type) {
-	case *boundedConn:
-		return conn.peer.name
+// Name returns what tells the peer of a request from others; "" where the server
+// lacks [socket.ConnContext].
+func Name(ctx context.Context) string {
+	switch of := socket.Of(ctx).(type) {
+	case *conn:
+		return of.peer.name
 	case net.Conn:
-		return peerName(identity(conn.RemoteAddr()))
+		return peerName(identity(of.RemoteAddr()))
 	}
 	return ""
 }
@@ -190,11 +181,13 @@ func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
 // A Usage is what peers have together now, and how often they were refused more.
 type Usage struct {
-	Peers       int
-	Connections int64
-	BodyBytes   int64 // bytes of memory for bodies, messages and answers
-	BodyLimit   int64
-	Refused     map[Bound]int64
+	Peers         int
+	Connections   int64
+	Operations    int64 // of all who show the token, or of all where there is none
+	Subscriptions int64 // likewise
+	BodyBytes     int64 // bytes of memory for bodies, messages and answers
+	BodyLimit     int64
+	Refused       map[Bound]int64
 }
 
 // Usage is safe for concurrent use, and waits for nothing.
@@ -202,7 +195,7 @@ func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
-	u := Usage{Peers: known, Connections: p.connections.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.token.operations.used.Load(), Subscriptions: p.token.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
 	for b := range bounds {
 		u.Refused[b] = p.refused[b].Load()
 	}

@@ -1,4 +1,4 @@
-package transport
+package peers
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/graph/transport/framing"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -20,7 +21,7 @@ import (
 // never carry a request whose length was sent twice, or that has too many fields; see
 // [framing.Reader].
 func (p *Peers) Listen(of net.Listener) *Listener {
-	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), refuseTime: refuseTime}
+	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), RefuseTime: refuseTime}
 }
 
 // A Listener bounds its connections; see [Peers.Listen]. Wait for it when nobody calls
@@ -31,7 +32,7 @@ type Listener struct {
 	turns    chan struct{} // holds one for each connection that is being refused
 	refusing sync.WaitGroup
 
-	refuseTime time.Duration // of one that is refused, to hear why
+	RefuseTime time.Duration // of one that is refused, to hear why
 }
 
 // Refusing connections: so many at a time hear why, for so long.
@@ -43,11 +44,11 @@ const (
 // Accept returns the next connection that isn't refused.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.Listener.Accept()
+		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		of := l.peers.known(conn.RemoteAddr())
+		of := l.peers.known(accepted.RemoteAddr())
 		var exceeded Bound
 		switch {
 		case !of.connections.take(1):
@@ -56,7 +57,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			of.connections.give(1)
 			exceeded = Connections
 		default:
-			c := &boundedConn{Conn: conn, peers: l.peers, peer: of}
+			c := &conn{Conn: accepted, peers: l.peers, peer: of}
 			c.framing.Refused = func(why framing.Reason) {
 				refused := Framing
 				if why == framing.Fields {
@@ -67,7 +68,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		l.peers.forget(of) // before the peer hears of it
-		l.refuse(conn, l.peers.refuse(exceeded))
+		l.refuse(accepted, l.peers.refuse(exceeded))
 	}
 }
 
@@ -80,25 +81,25 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 		return
 	}
 	code := runtime.CodeOf(err)
-	body := AppendResponse(nil, &graphql.Response{Errors: gqlerror.List{{
+	body := response.Append(nil, &graphql.Response{Errors: gqlerror.List{{
 		Message: err.Error(), Extensions: map[string]any{"code": code, "retryable": code.Retryable()},
 	}}})
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
-		_ = conn.SetDeadline(time.Now().Add(l.refuseTime))
+		_ = conn.SetDeadline(time.Now().Add(l.RefuseTime))
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
-			typeJSON, len(body), retryAfter, body)
+			"application/json", len(body), RetryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway
 		_, _ = io.Copy(io.Discard, conn) // what was sent and isn't read would take the answer along
 		_ = conn.Close()
 	})
 }
 
-// Wait waits for the connections that are being refused, for refuseTime at most.
+// Wait waits for the connections that are being refused, for RefuseTime at most.
 func (l *Listener) Wait() { l.refusing.Wait() }
 
-// A boundedConn is a connection that counts for its peer until it is closed.
-type boundedConn struct {
+// A conn is one that counts for its peer until it is closed.
+type conn struct {
 	net.Conn
 	peers   *Peers
 	peer    *caller
@@ -107,16 +108,16 @@ type boundedConn struct {
 }
 
 // Unwrap returns the connection itself; see [socket.Within].
-func (c *boundedConn) Unwrap() net.Conn { return c.Conn }
+func (c *conn) Unwrap() net.Conn { return c.Conn }
 
 // Read reads.
-func (c *boundedConn) Read(p []byte) (int, error) { return c.framing.Read(c.Conn, p) }
+func (c *conn) Read(p []byte) (int, error) { return c.framing.Read(c.Conn, p) }
 
 // Hijacked says that what comes isn't HTTP any more.
-func (c *boundedConn) Hijacked() { c.framing.Off() }
+func (c *conn) Hijacked() { c.framing.Off() }
 
 // CloseWrite lets net/http send its last answer to a peer that is still sending.
-func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
 	if closer, ok := socket.Within[interface{ CloseWrite() error }](conn); ok {
@@ -126,7 +127,7 @@ func closeWrite(conn net.Conn) error {
 }
 
 // Close closes the connection.
-func (c *boundedConn) Close() error {
+func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
 		c.peer.connections.give(1)

@@ -1,0 +1,143 @@
+package peers
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Decoding takes up to five times the text for a moment. What is above largeBody
+// waits for a turn, and those whose turn it is have at most this together: an
+// eighth of the budget, or one body of the default size.
+const (
+	largeBody   = 1 << 20
+	decodeShare = 8
+	LargestBody = 32 << 20 // bytes of a body by default
+)
+
+// A Hold is what one request or message has taken of the bounds. It is for one
+// goroutine at a time. The zero value holds nothing and is bounded by nothing.
+type Hold struct {
+	peers *Peers
+	peer  *caller
+	bytes int64
+	one   func(t *takings) *budget // operation or subscription; nil: neither yet
+}
+
+func operations(t *takings) *budget    { return &t.operations }
+func subscriptions(t *takings) *budget { return &t.subscriptions }
+
+// Hold returns one for the peer of a request or WebSocket, whose context is ctx.
+func (p *Peers) Hold(ctx context.Context) Hold {
+	if p == nil {
+		return Hold{}
+	}
+	h := Hold{peers: p}
+	if of, ok := socket.Of(ctx).(*conn); ok {
+		h.peer = of.peer
+	}
+	return h
+}
+
+// Keep keeps the peer of a WebSocket, whose context is ctx, known until forget:
+// operations may end later than their connection.
+func (p *Peers) Keep(ctx context.Context) (forget func()) {
+	of := p.Hold(ctx).peer
+	if of == nil {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.holders++
+	return func() { p.forget(of) }
+}
+
+// Operate counts an operation.
+func (h *Hold) Operate() error { return h.count(operations, PeerOperations, TokenOperations) }
+
+// Subscribe counts it as a subscription from now on.
+func (h *Hold) Subscribe() error {
+	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions)
+}
+
+func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error {
+	if h.peers == nil {
+		return nil
+	}
+	if h.peer != nil && !what(&h.peer.takings).take(1) {
+		return h.peers.refuse(ofPeer)
+	}
+	if !what(&h.peers.token).take(1) {
+		if h.peer != nil {
+			what(&h.peer.takings).give(1)
+		}
+		return h.peers.refuse(ofToken)
+	}
+	h.uncount()
+	h.one = what
+	return nil
+}
+
+func (h *Hold) uncount() {
+	if h.one == nil {
+		return
+	}
+	h.one(&h.peers.token).give(1)
+	if h.peer != nil {
+		h.one(&h.peer.takings).give(1)
+	}
+	h.one = nil
+}
+
+// Grow takes n bytes of memory more.
+func (h *Hold) Grow(n int64) error {
+	if h.peers == nil || n <= 0 {
+		return nil
+	}
+	if h.peer != nil && !h.peer.bodies.take(n) {
+		return h.peers.refuse(PeerBodies)
+	}
+	if !h.peers.bodies.take(n) {
+		if h.peer != nil {
+			h.peer.bodies.give(n)
+		}
+		return h.peers.refuse(Bodies)
+	}
+	h.bytes += n
+	return nil
+}
+
+// Shrink gives n bytes back.
+func (h *Hold) Shrink(n int64) {
+	if h.peers == nil || n <= 0 {
+		return
+	}
+	h.peers.bodies.give(n)
+	if h.peer != nil {
+		h.peer.bodies.give(n)
+	}
+	h.bytes -= n
+}
+
+// Release gives back all.
+func (h *Hold) Release() {
+	h.uncount()
+	h.Shrink(h.bytes)
+}
+
+// Turn does what takes several times size bytes for a moment.
+func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
+	if h.peers == nil || size <= largeBody {
+		return do()
+	}
+	weight := min(int64(size), h.peers.most)
+	if err := h.peers.turns.Acquire(ctx, weight); err != nil {
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the request was cancelled, or the server is stopping")
+	}
+	defer h.peers.turns.Release(weight)
+	return do()
+}
+
+// RetryAfter says, in seconds, when to try again what had no room.
+const RetryAfter = "2"

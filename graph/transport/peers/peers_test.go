@@ -1,0 +1,87 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPeersAreAddressesAndNetworks: what one machine can have all of is one peer.
+func TestPeersAreAddressesAndNetworks(t *testing.T) {
+	for _, test := range []struct {
+		a, b net.Addr
+		same bool
+	}{
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, true},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1").To16()}, true},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}, false},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8::ffff:1:2:3")}, true},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, &net.TCPAddr{IP: net.ParseIP("2001:db8:0:1::1")}, false},
+		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "a"}, &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "b"}, true},
+		{&net.UnixAddr{Name: "a"}, &net.UnixAddr{Name: ""}, true},
+		{&net.UnixAddr{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, false},
+	} {
+		if same := identity(test.a) == identity(test.b); same != test.same {
+			t.Errorf("%s and %s: %v", test.a, test.b, same)
+		}
+	}
+}
+
+// TestBudgetsAreNeverExceeded with many who take and give at once.
+func TestBudgetsAreNeverExceeded(t *testing.T) {
+	b := budget{most: 10}
+	var all sync.WaitGroup
+	for n := range int64(8) {
+		all.Go(func() {
+			for range 10_000 {
+				if b.take(n) {
+					if used := b.used.Load(); used > b.most || used < 0 {
+						t.Errorf("%d are taken", used)
+					}
+					b.give(n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if b.used.Load() != 0 || !b.take(10) || b.take(1) {
+		t.Errorf("%d are taken", b.used.Load())
+	}
+}
+
+// TestLargeBodiesAreDecodedInTurn: those that wait don't wait for a peer, and leave
+// when they are cancelled.
+func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context())
+		var running sync.WaitGroup
+		atOnce, most := 0, 0
+		for range 3 {
+			running.Go(func() {
+				_ = h.Turn(t.Context(), LargestBody, func() error {
+					atOnce++
+					most = max(most, atOnce)
+					time.Sleep(time.Second)
+					atOnce--
+					return nil
+				})
+			})
+		}
+		synctest.Wait()
+		if err := h.Turn(t.Context(), largeBody, func() error { return nil }); err != nil {
+			t.Error(err) // it is small, and needs none
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := h.Turn(ctx, LargestBody, func() error { return nil }); err == nil {
+			t.Error("one that was cancelled got its turn")
+		}
+		running.Wait()
+		if most != 1 {
+			t.Errorf("%d were decoded at once", most)
+		}
+	})
+}
