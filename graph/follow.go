@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
@@ -27,7 +28,7 @@ import (
 // an executor, one by one.
 type follower struct {
 	resolver  *resolver
-	presenter presenter
+	presenter presenter.Presenter
 	feeds     feed.Feeds
 }
 
@@ -60,7 +61,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 		return nil, at(field, err)
 	}
 	s := &eventStream{watcher: watcher, left: f.resolver.engine.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
-	exec := f.presenter.executor(generated.Config{Resolvers: followed{f.resolver, s.events}})
+	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil
 }

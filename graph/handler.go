@@ -20,8 +20,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/graph/download"
+	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/framing"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -49,6 +52,13 @@ type Settings = transport.Settings
 // ConnContext is for http.Server: with it a peer that vanished is found sooner.
 var ConnContext = socket.ConnContext
 
+// RefuseFraming refuses requests whose length was sent twice, or that have too many
+// header fields, as a framing.Reader has marked them.
+func RefuseFraming(next http.Handler) http.Handler { return framing.Refuse(presenter.Refuse, next) }
+
+// BoundUnread bounds how long a body is waited for that a handler doesn't read.
+func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }
+
 // maxComplexity bounds one operation; see complexity.
 const maxComplexity = 50_000
 
@@ -57,14 +67,14 @@ const maxComplexity = 50_000
 // The API and the metrics need the token. Cancelling a request's base context ends
 // its subscriptions.
 func Handler(eng *engine.Engine, options Options) http.Handler {
-	presenter := presenter{logger: options.Logger, hints: !options.NoIntrospection}
+	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
 	resolver := &resolver{engine: eng, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
-	follower := &follower{resolver: resolver, presenter: presenter}
-	settings.Source, settings.Present, settings.Recover = follower.follow, presenter.Present, presenter.Recover
-	admission := newAdmission(options.Token)
+	follower := &follower{resolver: resolver, presenter: present}
+	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
+	admission := gate.NewAdmission(options.Token)
 	settings.Admit = func(header http.Header, payload map[string]any) string {
-		if err := admission.admit(header, payload); err != nil {
+		if err := admission.Admit(header, payload); err != nil {
 			return err.Message
 		}
 		return ""
@@ -76,7 +86,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings = settings.WithDefaults()
 
 	documents := newDocumentCache()
-	exec := presenter.executor(generated.Config{Resolvers: resolver, Complexity: complexity()})
+	exec := newExecutor(present, generated.Config{Resolvers: resolver, Complexity: complexity()})
 	exec.SetQueryCache(documents)
 	exec.SetParserTokenLimit(transport.MaxTokens)
 	exec.SetDisableSuggestion(options.NoIntrospection)
@@ -88,12 +98,12 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", admission.guardOperations(api{exec: exec, presenter: presenter, callers: new(callers), transports: []graphql.Transport{
+	mux.Handle("/graphql", admission.GuardOperations(api{exec: exec, presenter: present, callers: new(callers), transports: []graphql.Transport{
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
 	downloads := http.NewServeMux()
-	download.Handler{Links: resolver.links, Source: eng, Refuse: presenter.refuse}.Register(downloads)
+	download.Handler{Links: resolver.links, Source: eng, Refuse: present.Refuse}.Register(downloads)
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
@@ -102,20 +112,20 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	mux.HandleFunc("GET /{$}", welcome)
 	if options.Metrics != nil {
-		mux.Handle("GET /metrics", admission.guard(options.Metrics))
+		mux.Handle("GET /metrics", admission.Guard(options.Metrics))
 	}
 	crossOrigin := cors.New(cors.Options{
-		AllowOriginFunc: func(origin string) bool { return allowedOrigin(options.AllowedOrigins, origin) },
+		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },
 		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
 		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range"}, transport.PreflightHeaders...),
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", download.LostHeader},
 		MaxAge:          600,
 	})
-	return checkHost(options.AllowedHosts, checkOrigin(options.AllowedOrigins, crossOrigin.Handler(mux)))
+	return gate.CheckHost(options.AllowedHosts, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux)))
 }
 
-// executor returns an executor whose errors are presented.
-func (p presenter) executor(config generated.Config) *executor.Executor {
+// newExecutor returns an executor whose errors are presented.
+func newExecutor(p presenter.Presenter, config generated.Config) *executor.Executor {
 	exec := executor.New(generated.NewExecutableSchema(config))
 	exec.SetErrorPresenter(p.Present)
 	exec.SetRecoverFunc(p.Recover)
@@ -125,7 +135,7 @@ func (p presenter) executor(config generated.Config) *executor.Executor {
 // api hands a request to the transport that it is for.
 type api struct {
 	exec       *executor.Executor
-	presenter  presenter
+	presenter  presenter.Presenter
 	callers    *callers
 	transports []graphql.Transport
 }
@@ -135,7 +145,7 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			failure := a.presenter.Present(r.Context(), a.presenter.Recover(r.Context(), panicked))
-			refuseWith(w, http.StatusInternalServerError, failure)
+			presenter.Answer(w, http.StatusInternalServerError, failure)
 		}
 	}()
 	r = r.WithContext(graphql.StartOperationTrace(a.callers.named(r)))
@@ -146,6 +156,6 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
-	refuse(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
+	presenter.Refuse(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
 		"ask by POST or GET, or over a WebSocket with the subprotocol %s", transport.Subprotocol))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -79,7 +80,7 @@ func (s starting) wait(ctx context.Context) *runtime.Error {
 func (s starting) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.wait(r.Context()); err != nil {
-			refuse(w, http.StatusServiceUnavailable, err)
+			presenter.Refuse(w, http.StatusServiceUnavailable, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,4 +1,4 @@
-package graph
+package gate
 
 import (
 	"crypto/sha256"
@@ -6,24 +6,26 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An admission lets in whoever has the token; nil, everybody.
-type admission struct{ sum [sha256.Size]byte }
+// An Admission lets in whoever has the token; nil, everybody.
+type Admission struct{ sum [sha256.Size]byte }
 
-func newAdmission(token string) *admission {
+// NewAdmission returns one for a token; nil where that is "".
+func NewAdmission(token string) *Admission {
 	if token == "" {
 		return nil
 	}
-	return &admission{sha256.Sum256([]byte(token))}
+	return &Admission{sha256.Sum256([]byte(token))}
 }
 
-// admit returns UNAUTHENTICATED unless the header Authorization has the token, or
+// Admit returns UNAUTHENTICATED unless the header Authorization has the token, or
 // for a WebSocket the payload of connection_init has it under that name: a
 // browser can't send a WebSocket with a header of its own.
-func (a *admission) admit(header http.Header, payload map[string]any) *runtime.Error {
+func (a *Admission) Admit(header http.Header, payload map[string]any) *runtime.Error {
 	if a == nil {
 		return nil
 	}
@@ -40,7 +42,7 @@ func (a *admission) admit(header http.Header, payload map[string]any) *runtime.E
 }
 
 // check takes the same time for every token that is wrong.
-func (a *admission) check(given string) *runtime.Error {
+func (a *Admission) check(given string) *runtime.Error {
 	scheme, token, _ := strings.Cut(given, " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	if subtle.ConstantTimeCompare(sum[:], a.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
@@ -49,21 +51,21 @@ func (a *admission) check(given string) *runtime.Error {
 	return runtime.Errorf(runtime.CodeUnauthenticated, "the token isn't this server's")
 }
 
-// guard serves next to those who are admitted.
-func (a *admission) guard(next http.Handler) http.Handler {
+// Guard serves next to those who are admitted.
+func (a *Admission) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.admit(r.Header, nil); err != nil {
+		if err := a.Admit(r.Header, nil); err != nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
-			refuse(w, http.StatusUnauthorized, err)
+			presenter.Refuse(w, http.StatusUnauthorized, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// guardOperations does so for the API: a WebSocket says who it is when it is open.
-func (a *admission) guardOperations(next http.Handler) http.Handler {
-	guarded := a.guard(next)
+// GuardOperations does so for the API: a WebSocket says who it is when it is open.
+func (a *Admission) GuardOperations(next http.Handler) http.Handler {
+	guarded := a.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if (transport.WebSocket{}).Supports(r) {
 			next.ServeHTTP(w, r)

@@ -1,4 +1,5 @@
-package graph
+// Package presenter makes of every error what a client may see.
+package presenter
 
 import (
 	"context"
@@ -16,24 +17,25 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A presenter turns every error into what a client may see: a message for
+// A Presenter turns every error into what a client may see: a message for
 // people, and extensions with a stable code. What a client may not see it logs,
 // once, with an id that both can name.
-type presenter struct {
-	logger *zap.Logger
-	hints  bool // messages may suggest names of the schema
+type Presenter struct {
+	Logger *zap.Logger
+	Hints  bool // messages may suggest names of the schema
 }
 
-// refuse answers a request that isn't GraphQL with an error in GraphQL's form.
-func (p presenter) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	refuseWith(w, status, p.Present(r.Context(), err))
+// Refuse answers a request that isn't GraphQL with an error in GraphQL's form.
+func (p Presenter) Refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	Answer(w, status, p.Present(r.Context(), err))
 }
 
 // Present is the one way out for errors. It doesn't change err.
-func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
+func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	var presented *presentedError
 	if errors.As(err, &presented) {
 		return presented.gql
@@ -44,7 +46,7 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 		out.Path, out.Locations = shortenPath(gql.Path), gql.Locations
 	}
 	typed := p.typed(ctx, err, gql)
-	if message, _, suggests := strings.Cut(typed.Message, " Did you mean"); suggests && !p.hints {
+	if message, _, suggests := strings.Cut(typed.Message, " Did you mean"); suggests && !p.Hints {
 		plain := *typed
 		plain.Message = message
 		typed = &plain
@@ -57,9 +59,9 @@ func (p presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 		id := uuid.NewString()
 		out.Extensions["id"] = id
 		out.Message = "the server failed; its log has the detail under id " + id
-		p.logger.Error("request failed", zap.String("id", id), zap.Stringer("path", out.Path), zap.Error(typed))
+		p.Logger.Error("request failed", zap.String("id", id), zap.Stringer("path", out.Path), zap.Error(typed))
 	} else if typed.Code == runtime.CodeClusterUnavailable && typed.Err != nil {
-		p.logger.Warn("cluster unavailable", zap.Stringer("path", out.Path), zap.Error(typed))
+		p.Logger.Warn("cluster unavailable", zap.Stringer("path", out.Path), zap.Error(typed))
 	}
 	// A transport presents some errors twice.
 	out.Err = &presentedError{out}
@@ -87,7 +89,7 @@ func shortenPath(path ast.Path) ast.Path {
 }
 
 // typed finds out what err is. gql is the GraphQL error in its chain, if any.
-func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
+func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
 	var typed *runtime.Error
 	switch {
 	case errors.As(err, &typed):
@@ -119,7 +121,7 @@ func (p presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 }
 
 // Recover makes an error of a panic, which becomes INTERNAL.
-func (p presenter) Recover(ctx context.Context, panicked any) error {
+func (p Presenter) Recover(ctx context.Context, panicked any) error {
 	return p.Present(ctx, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
 
@@ -155,4 +157,16 @@ func fieldOf(ctx context.Context, path ast.Path) string {
 		parts[i] = fmt.Sprint(part)
 	}
 	return strings.Join(parts, ".")
+}
+
+// Refuse answers a request that doesn't reach GraphQL in GraphQL's own form.
+func Refuse(w http.ResponseWriter, status int, err *runtime.Error) {
+	Answer(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})
+}
+
+// Answer answers such a request with what was presented.
+func Answer(w http.ResponseWriter, status int, err *gqlerror.Error) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(response.Append(nil, &graphql.Response{Errors: gqlerror.List{err}})) // a client that left needs no answer
 }

@@ -1,0 +1,64 @@
+// Package gate lets requests in by their Host, their Origin and their token. Every request
+// passes it before anything reads its body.
+package gate
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/graph/presenter"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// CheckHost refuses requests for names that aren't this server's: a page whose
+// name was pointed at this address (DNS rebinding) sends its own.
+func CheckHost(allowed []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
+			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
+				"this server isn't known as %q; names are added with --allowed-hosts", name))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostName returns a Host header without its port and brackets.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// CheckOrigin refuses requests that a browser sends for another site's page,
+// on every transport. Programs send no Origin. A browser leaves it out of a GET
+// that a link or an image makes, but says in Sec-Fetch-Site whose page it is.
+func CheckOrigin(allowed []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		if origin != "" && !sameOrigin(origin, r.Host) && !AllowedOrigin(allowed, origin) {
+			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
+				"requests from pages of %q aren't allowed; origins are added with --allowed-origins", origin))
+			return
+		}
+		if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {
+			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "requests from pages of another site aren't allowed"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
+}
+
+// AllowedOrigin reports whether origin is one of the allowed.
+func AllowedOrigin(allowed []string, origin string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
+}
