@@ -1,0 +1,157 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/rockpool/rockpool/graph/transport/response"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A subscriber is an operation that runs.
+type subscriber struct {
+	lane   *lane
+	cancel context.CancelFunc
+}
+
+// refused answers a message that there is no memory for: the operation that it was
+// to begin fails, if its id came first. Else the WebSocket ends.
+func (c *connection) refused(ctx context.Context, id string, why error) error {
+	if !c.acked || id == "" {
+		return closing{closeTryLater, why.Error()}
+	}
+	return c.subscribe(ctx, message{ID: &id}, &hold{}, why)
+}
+
+// subscribe begins an operation, or one that has failed already.
+func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed error) error {
+	switch {
+	case !c.acked:
+		return closing{closeUnauthorized, "Unauthorized"}
+	case m.ID == nil || *m.ID == "" || len(*m.ID) > 128:
+		return closing{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}
+	}
+	id := *m.ID
+	var params *graphql.RawParams
+	err := failed
+	if err == nil {
+		params, err = h.decodeParams(ctx, m.Payload)
+	}
+	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
+		return closing{closeBadRequest, "invalid message: " + err.Error()}
+	}
+	if err == nil {
+		err = h.Operate()
+	}
+	running, cancel := context.WithCancel(ctx)
+	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
+	switch there, full := c.remember(id, s); {
+	case there:
+		cancel()
+		return closing{closeDuplicate, "Subscriber for " + id + " already exists"}
+	case full && err == nil:
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
+	}
+	if err != nil {
+		cancel()
+		c.forget(id, s)
+		return c.sayRefused(ctx, s.lane.envelope, err)
+	}
+	// From a peer that asks much and reads nothing, nothing more is read.
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil
+	}
+	h = h.move()
+	c.running.Go(func() {
+		defer func() { <-c.slots }()
+		defer h.release() // once the answer is written
+		defer cancel()
+		last := c.operate(running, s.lane, params, h)
+		if c.forget(id, s) { // else the client has completed it
+			s.lane.put(last)
+		}
+		s.lane.below(ctx, 1) // also after a complete: the writer may have what it dropped
+	})
+	return nil
+}
+
+// sayRefused answers an operation that doesn't begin. What is refused costs no goroutine;
+// the next message is read only when little of this waits for the peer to read.
+func (c *connection) sayRefused(ctx context.Context, of envelope, err error) error {
+	payload := c.failed(ctx, err).payload
+	text := make([]byte, 0, len(of.err)+len(payload)+1)
+	text = append(append(append(text, of.err...), payload...), '}')
+	c.refusals.put(parcel{kind: parcelRaw, payload: frame(opText, text)})
+	c.refusals.below(ctx, c.Budget)
+	return nil
+}
+
+// remember takes an id, unless an operation has it. full reports that the WebSocket
+// had as many operations before as it may have.
+func (c *connection) remember(id string, s *subscriber) (there, full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, there = c.lanes[id]; !there {
+		full = len(c.lanes) >= c.MaxOperations
+		c.lanes[id] = s
+	}
+	return there, full
+}
+
+// operate runs an operation, and returns what is to be said last.
+func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold) parcel {
+	ctx = graphql.StartOperationTrace(ctx)
+	op, refused := prepare(ctx, c.exec, params, c.header)
+	if refused != nil {
+		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
+	}
+	if op.kind() == ast.Subscription {
+		if err := h.Subscribe(); err != nil {
+			return c.failed(ctx, err)
+		}
+	}
+	if err := c.execute(h, op); err != nil {
+		return c.failed(ctx, err)
+	}
+	ctx, stream := c.open(ctx, op, h, "")
+	defer stream.Close()
+	if err := c.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil {
+		return c.failed(ctx, err)
+	}
+	return parcel{kind: parcelComplete}
+}
+
+// failed returns an operation's last word.
+func (c *connection) failed(ctx context.Context, err error) parcel {
+	return parcel{kind: parcelError, payload: response.AppendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
+}
+
+// forget reports whether s was there. Then its id is free again.
+func (c *connection) forget(id string, s *subscriber) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lanes[id] != s {
+		return false
+	}
+	delete(c.lanes, id)
+	return true
+}
+
+// complete ends an operation that the client doesn't want any more. One that
+// isn't there has ended by itself.
+func (c *connection) complete(id string) {
+	c.mu.Lock()
+	s := c.lanes[id]
+	delete(c.lanes, id)
+	c.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		s.lane.drop()
+	}
+}
