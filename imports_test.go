@@ -184,9 +184,9 @@ var onlyIn = map[string][]string{
 	"github.com/vektah/gqlparser":            {"graph/..."},
 	"github.com/Khan/genqlient":              {"client"},
 	"github.com/rs/cors":                     {"graph"},
-	"github.com/alecthomas/kong":             {".", "cli", "config", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli", "config"},
-	"golang.org/x/term":                      {"cli"},
+	"github.com/alecthomas/kong":             {".", "cli/...", "config", "test/..."},
+	"github.com/goccy/go-yaml":               {"cli/...", "config"},
+	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics"},
 }
 
