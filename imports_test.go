@@ -142,9 +142,10 @@ var mayImport = map[string][]string{
 	"doctor/finding":       {},
 
 	"test/artifacts":           {"test/repository"},
-	"test/bench":               {"cli", "client", "config", "local/scheduler", "runtime", "runtime/engine", "runtime/store", "server", "test/bench/bare"},
+	"test/bench":               {"cli", "client", "config", "local/scheduler", "runtime", "runtime/engine", "runtime/store", "server", "test/bench/bare", "test/commandline"},
 	"test/bench/bare":          {},
-	"test/chaos":               {"cli", "client", "config", "runtime"},
+	"test/chaos":               {"cli", "client", "config", "runtime", "test/commandline"},
+	"test/commandline":         {"cli"},
 	"test/descriptors":         {},
 	"test/disk":                {"test/need"},
 	"test/e2e/api":             {},

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rockpool/rockpool/test/commandline"
 )
 
 // The floors that stand beside a server are served by a process too, so that
@@ -28,7 +30,7 @@ type floorProcess struct {
 func startFloors(ctx context.Context) (*floorProcess, error) {
 	f := &floorProcess{cmd: exec.Command("/proc/self/exe", "--serve-floors")}
 	f.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	f.cmd.Env = ownEnvironment()
+	f.cmd.Env = commandline.Environment("ROCKPOOL_")
 	f.cmd.Stderr = os.Stderr
 	stdin, err := f.cmd.StdinPipe()
 	if err != nil {

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/bench/bare"
+	"github.com/rockpool/rockpool/test/commandline"
 )
 
 func main() {
@@ -24,21 +20,7 @@ func main() {
 
 // execute runs the program, and returns its exit code.
 func execute(arguments []string, s cli.Streams) int {
-	exit := -1
-	parser, err := kong.New(&command{}, kong.Name("bench"), kong.Description("Measure servers of its own beside what they can't be faster than. Needs root."),
-		kong.Writers(s.Out, s.Err), kong.Exit(func(code int) { exit = code }), kong.Bind(s))
-	if err != nil {
-		return cli.ExitCode(s.Err, err)
-	}
-	selected, err := parser.Parse(arguments)
-	switch {
-	case exit >= 0: // --help was printed
-		return exit
-	case err != nil:
-		_ = cli.ExitCode(s.Err, err)
-		return cli.CodeUsage
-	}
-	return cli.ExitCode(s.Err, selected.Run())
+	return commandline.Execute(&command{}, "bench", "Measure servers of its own beside what they can't be faster than. Needs root.", arguments, s)
 }
 
 type command struct {
@@ -92,7 +74,7 @@ func (c *command) Run(s cli.Streams) error {
 		}
 	}
 	// What was started is ended first, also after a second signal: it takes 5 s at most.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	onNomad, err := c.nomad()
 	if err != nil {

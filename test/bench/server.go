@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/commandline"
 )
 
 // A launch says how a server is started.
@@ -63,7 +64,7 @@ func startServer(ctx context.Context, l launch) (*target, error) {
 		args = append(args, "--debug-address", s.profiles)
 	}
 	s.cmd = exec.Command(l.program, args...)
-	s.cmd.Env = ownEnvironment()
+	s.cmd.Env = commandline.Environment("ROCKPOOL_")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stderr = stderr
 	stdout, err := s.cmd.StdoutPipe()
@@ -113,17 +114,6 @@ func (s *target) complaints() string {
 // manyRunners are so many that a server may not remove them all in the 5 s in
 // which it has to end.
 const manyRunners = 50
-
-// ownEnvironment is this process's without the settings of another server.
-func ownEnvironment() []string {
-	var all []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "ROCKPOOL_") {
-			all = append(all, entry)
-		}
-	}
-	return all
-}
 
 // stop ends the server, which removes all that it made. It tells what the server
 // complained of when it ends otherwise than it should.

@@ -1,22 +1,18 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/test/commandline"
 )
 
 func main() {
@@ -25,21 +21,7 @@ func main() {
 
 // execute runs the program, and returns its exit code.
 func execute(arguments []string, s cli.Streams) int {
-	exit := -1
-	parser, err := kong.New(&command{}, kong.Name("chaos"), kong.Description("Kill a server of its own again and again, and judge that nothing is lost. Needs root."),
-		kong.Writers(s.Out, s.Err), kong.Exit(func(code int) { exit = code }), kong.Bind(s))
-	if err != nil {
-		return cli.ExitCode(s.Err, err)
-	}
-	selected, err := parser.Parse(arguments)
-	switch {
-	case exit >= 0: // --help was printed
-		return exit
-	case err != nil:
-		_ = cli.ExitCode(s.Err, err)
-		return cli.CodeUsage
-	}
-	return cli.ExitCode(s.Err, selected.Run())
+	return commandline.Execute(&command{}, "chaos", "Kill a server of its own again and again, and judge that nothing is lost. Needs root.", arguments, s)
 }
 
 type command struct {
@@ -82,7 +64,7 @@ func (c *command) Run(s cli.Streams) error {
 		where = " --nomad " + c.Nomad
 	}
 	_, _ = fmt.Fprintf(s.Err, "seed %d: bin/chaos --seed %d --for %s --every %s --clients %d%s has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	report, err := Run(ctx, Config{
 		Program: c.Program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,

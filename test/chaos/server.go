@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/commandline"
 )
 
 // A house is where one server after the other lives: always at the same address
@@ -83,11 +84,7 @@ func (h *house) start(onStop string) (*server, error) {
 	}
 	defer func() { _ = log.Close() }() // the server has its own
 	s := &server{cmd: exec.Command(h.program, append(h.args[:len(h.args):len(h.args)], "--on-stop", onStop)...), ended: make(chan struct{})}
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "ROCKPOOL_") && !strings.HasPrefix(entry, "NOMAD_") {
-			s.cmd.Env = append(s.cmd.Env, entry)
-		}
-	}
+	s.cmd.Env = commandline.Environment("ROCKPOOL_", "NOMAD_")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if _, err := s.cmd.StdinPipe(); err != nil { // it ends with it, should we be killed
