@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +19,20 @@ import (
 // environment is the one that all rows use.
 const environment = "bench"
 
+// A bedConfig says what rows start.
+type bedConfig struct {
+	Nomad    *Nomad // that servers use; nil: they are on this machine
+	Program  string // rockpool's own binary; "serve" starts a server
+	Quick    bool   // a fifth of the operations: to see that it works
+	GVisor   string // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
+	Profiles string // directory for CPU profiles of the servers; "": none
+	Progress io.Writer
+}
+
 // A bed is what one row has started. Its first server is the one whose CPU time
 // and memory count.
 type bed struct {
-	config  Config
+	bedConfig
 	row     string
 	floors  *floorProcess
 	servers []*target
@@ -30,7 +41,7 @@ type bed struct {
 
 // ops is how often a round does something, if it is to do it n times.
 func (b *bed) ops(n int) int {
-	if b.config.Quick {
+	if b.Quick {
 		return max(1, n/5)
 	}
 	return n
@@ -83,8 +94,8 @@ func (b *bed) serveIn(ctx context.Context, isolation runtime.Isolation, runners,
 	}
 	group := newGroup()
 	s, err := startServer(ctx, launch{
-		program: b.config.Program, data: data, group: group, listen: "127.0.0.1:0", profiled: b.config.Profiles != "",
-		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.config.GVisor,
+		program: b.Program, data: data, group: group, listen: "127.0.0.1:0", profiled: b.Profiles != "",
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor,
 			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
 		overcommitted: true,
 		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file is there twice for a moment
@@ -98,6 +109,17 @@ func (b *bed) serveIn(ctx context.Context, isolation runtime.Isolation, runners,
 		return nil, err
 	}
 	return s, s.keep(ctx, runners)
+}
+
+// claimed starts a server with so many idle runners, and claims one more.
+func (b *bed) claimed(ctx context.Context, idle int) (s *target, runner string, err error) {
+	if s, err = b.serve(ctx, idle, 0); err != nil {
+		return nil, "", err
+	}
+	if runner, err = s.claim(ctx); err != nil {
+		return nil, "", err
+	}
+	return s, runner, s.settle(ctx, idle)
 }
 
 // engine starts a server in this process.
@@ -120,7 +142,7 @@ func (b *bed) engine(ctx context.Context, runners int) (*benchEngine, error) {
 
 // cpu returns the CPU time that the server and its runners have taken.
 func (b *bed) cpu() (server, inside time.Duration, ok bool) {
-	if b == nil || len(b.servers) == 0 {
+	if len(b.servers) == 0 {
 		return 0, 0, false
 	}
 	return b.servers[0].cpu()
@@ -130,7 +152,7 @@ func (b *bed) peakMiB() float64 {
 	if len(b.servers) == 0 {
 		return 0
 	}
-	return float64(b.servers[0].peak()) / (1 << 20)
+	return float64(peak(b.servers[0].pid())) / (1 << 20)
 }
 
 // until waits for something that has to be looked for.

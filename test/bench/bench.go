@@ -11,76 +11,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path"
 	"slices"
-	"strings"
 	"time"
 )
 
 // Config says what is measured and how long.
 type Config struct {
-	Nomad    *Nomad   // that servers use; nil: they are on this machine
-	Program  string   // rockpool's own binary; "serve" starts a server
-	Rows     []string // see Select; none: all
-	Rounds   int      // of each row; 0: 10, or 2 if Quick
-	Quick    bool     // a fifth of the operations: to see that it works
-	GVisor   string   // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
-	Profiles string   // directory for CPU profiles of the servers; "": none
-	Progress io.Writer
-}
-
-// A Row is one thing that is measured.
-type Row struct {
-	Name  string
-	What  string // in one sentence
-	Floor string // what stands beside it, likewise
-	Unit  Unit
-	Per   string // what CPU time is counted for: "claim", "MB"
-	Goals []Goal
-
-	gvisor bool   // needs Config.GVisor
-	driver string // of Nomad, without which there is nothing to measure; "": none
-	open   func(ctx context.Context, b *bed) (pair, error)
-}
-
-// A pair takes turns. Both have been used once before they are measured.
-type pair struct {
-	row, floor probe
-	rounds     int           // at most; 0: as many as asked for
-	note       func() string // nil: there is nothing to note
-}
-
-// A probe takes one round's samples.
-type probe func(ctx context.Context, r *round) error
-
-// Select returns those of all rows that any of the names selects: a row's own
-// name, else a pattern (path.Match) or a part of names.
-func Select(all []Row, names []string) ([]Row, error) {
-	if len(names) == 0 {
-		return all, nil
-	}
-	var rows []Row
-	used := make([]bool, len(names))
-	for _, row := range all {
-		hit := false
-		for i, name := range names {
-			matched, _ := path.Match(name, row.Name)
-			if exact := slices.ContainsFunc(all, func(other Row) bool { return other.Name == name }); !exact {
-				matched = matched || strings.Contains(row.Name, name)
-			}
-			if matched {
-				hit, used[i] = true, true
-			}
-		}
-		if hit {
-			rows = append(rows, row)
-		}
-	}
-	if i := slices.Index(used, false); i >= 0 {
-		return nil, fmt.Errorf("--row is %q, but must be (part of) a row's name, or a pattern of it such as first-output/*: see --list", names[i])
-	}
-	return rows, nil
+	bedConfig
+	Rows   []string // see Select; none: all
+	Rounds int      // of each row; 0: 10, or 2 if Quick
 }
 
 // Rows returns all rows of this machine, in the order in which they are measured.
@@ -125,7 +64,7 @@ func (c Config) rows(ctx context.Context) ([]Row, error) {
 	if c.Nomad == nil {
 		rows, err := Select(Rows(), c.Rows)
 		if c.GVisor == "" {
-			rows = slices.DeleteFunc(rows, func(r Row) bool { return r.gvisor })
+			rows = slices.DeleteFunc(rows, func(r Row) bool { return r.GVisor })
 		}
 		if err == nil && len(rows) == 0 {
 			err = errors.New("--row names rows that need --gvisor-runtime")
@@ -136,20 +75,20 @@ func (c Config) rows(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Nomad.able(ctx, rows, c.Progress)
+	return able(ctx, c.Nomad, rows, c.Progress)
 }
 
 // measure measures one row with servers of its own.
 func measure(ctx context.Context, c Config, floors *floorProcess, row Row) (result Result) {
 	began := time.Now()
-	b := &bed{config: c, row: row.Name, floors: floors}
+	b := &bed{bedConfig: c.bedConfig, row: row.Name, floors: floors}
 	result = Result{Name: row.Name, What: row.What, FloorIs: row.Floor, Unit: row.Unit, Per: row.Per}
 	err := func() error {
-		p, err := row.open(ctx, b)
+		p, err := row.Open(ctx, b)
 		if err != nil {
 			return err
 		}
-		return alternate(ctx, b, p, &result)
+		return alternate(ctx, b, p, c.Rounds, &result)
 	}()
 	if closed := b.close(); err == nil {
 		err = closed
@@ -161,12 +100,11 @@ func measure(ctx context.Context, c Config, floors *floorProcess, row Row) (resu
 }
 
 // alternate takes the rounds, row and floor in turn.
-func alternate(ctx context.Context, b *bed, p pair, result *Result) error {
-	rounds := b.config.Rounds
+func alternate(ctx context.Context, b *bed, p pair, rounds int, result *Result) error {
 	if p.rounds > 0 {
 		rounds = min(rounds, p.rounds)
 	}
-	ours, floor := &round{bed: b}, &round{}
+	ours, floor := &round{usage: b.cpu}, &round{}
 	defer b.profile(ctx)()
 	for range rounds {
 		if err := p.row(ctx, ours); err != nil {
@@ -184,9 +122,7 @@ func alternate(ctx context.Context, b *bed, p pair, result *Result) error {
 	if result.Floor.P50 > 0 {
 		result.Ratio = result.Row.P50 / result.Floor.P50
 	}
-	if n := ours.operations; n > 0 && ours.metered {
-		result.CPU = &CPU{Server: ours.server.Seconds() * 1e3 / n, Inside: ours.inside.Seconds() * 1e3 / n}
-	}
+	result.CPU = ours.cpu()
 	result.ServerMiB = b.peakMiB()
 	if p.note != nil {
 		result.Note = p.note()

@@ -53,7 +53,7 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 				t.Errorf("%s: %q is no sentence", row.Name, sentence)
 			}
 		}
-		if row.Unit == "" || row.open == nil {
+		if row.Unit == "" || row.Open == nil {
 			t.Errorf("%s: no unit, or nothing to measure", row.Name)
 		}
 	}
@@ -70,10 +70,10 @@ func TestRowAndFloorTakeTurns(t *testing.T) {
 				return r.time(func() error { time.Sleep(d); return nil })
 			}
 		}
-		b := &bed{config: Config{Rounds: 3}}
+		b := &bed{}
 		var result Result
 		p := pair{row: sleeper("row", 6*time.Millisecond), floor: sleeper("floor", 2*time.Millisecond)}
-		if err := alternate(t.Context(), b, p, &result); err != nil {
+		if err := alternate(t.Context(), b, p, 3, &result); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(order, " "); got != "row floor row floor row floor" {

@@ -20,7 +20,7 @@ func outputRows() []Row {
 		Name:  "first-output/websocket",
 		What:  "From startExecution (POST) of `echo` to the first output on a WebSocket that is open already.",
 		Floor: floor, Unit: Milliseconds, Per: "start", Goals: goals,
-		open: func(ctx context.Context, b *bed) (pair, error) {
+		Open: func(ctx context.Context, b *bed) (pair, error) {
 			s, runner, err := b.claimed(ctx, 1)
 			if err != nil {
 				return pair{}, err
@@ -40,7 +40,7 @@ func outputRows() []Row {
 		Name:  "first-output/sse",
 		What:  "The same, with the subscription as server-sent events: a request for each.",
 		Floor: floor, Unit: Milliseconds, Per: "start", Goals: goals,
-		open: func(ctx context.Context, b *bed) (pair, error) {
+		Open: func(ctx context.Context, b *bed) (pair, error) {
 			s, runner, err := b.claimed(ctx, 1)
 			if err != nil {
 				return pair{}, err
@@ -52,36 +52,6 @@ func outputRows() []Row {
 			return pair{row: row, floor: floor}, warm(ctx, row, floor)
 		},
 	}}
-}
-
-// claimed starts a server with so many idle runners, and claims one more.
-func (b *bed) claimed(ctx context.Context, idle int) (s *target, runner string, err error) {
-	if s, err = b.serve(ctx, idle, 0); err != nil {
-		return nil, "", err
-	}
-	if runner, err = s.claim(ctx); err != nil {
-		return nil, "", err
-	}
-	return s, runner, s.settle(ctx, idle)
-}
-
-// firstOutput times a start to its output, then waits for its end.
-func firstOutput(ctx context.Context, s *target, k *socket, runner string, r *round) error {
-	err := r.time(func() error {
-		execution, err := s.start(ctx, runner, "echo", "hello")
-		if err != nil {
-			return err
-		}
-		if err := k.subscribe(ctx, execution); err != nil {
-			return err
-		}
-		_, err = k.output(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return k.drain(ctx, nil)
 }
 
 // firstEvent is firstOutput over server-sent events.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -27,10 +26,6 @@ func (free room) lacks(runners int, each room) string {
 	}
 	return ""
 }
-
-// errNoFit says that a row needs more runners than there is room for: some of them
-// would wait for ever.
-var errNoFit = errors.New("it doesn't fit this machine")
 
 // fits returns errNoFit when so many runners exceed the server's capacity. It makes the
 // environment, without runners.

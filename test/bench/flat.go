@@ -12,22 +12,22 @@ func flatRows() []Row {
 	long, short := size{2, 100_000}, size{2, 1_000}
 	return []Row{{
 		Name: "flat/claim/runners", What: claim + " with 500 idle runners.", Floor: "The same with 10, on a second server.",
-		Unit: Milliseconds, Per: "claim", Goals: goals, open: openFlatClaim(many, few),
+		Unit: Milliseconds, Per: "claim", Goals: goals, Open: openFlatClaim(many, few),
 	}, {
 		Name: "flat/first-output/runners", What: output + " with 500 idle runners.", Floor: "The same with 10, on a second server.",
-		Unit: Milliseconds, Per: "start", Goals: goals, open: openFlatOutput(many, few),
+		Unit: Milliseconds, Per: "start", Goals: goals, Open: openFlatOutput(many, few),
 	}, {
 		Name: "flat/claim/history", What: claim + " with 100,000 finished executions stored.", Floor: "The same with 1,000, on a second server.",
-		Unit: Milliseconds, Per: "claim", Goals: goals, open: openFlatClaim(long, short),
+		Unit: Milliseconds, Per: "claim", Goals: goals, Open: openFlatClaim(long, short),
 	}, {
 		Name: "flat/first-output/history", What: output + " with 100,000 finished executions stored.", Floor: "The same with 1,000, on a second server.",
-		Unit: Milliseconds, Per: "start", Goals: goals, open: openFlatOutput(long, short),
+		Unit: Milliseconds, Per: "start", Goals: goals, Open: openFlatOutput(long, short),
 	}}
 }
 
 func openFlatClaim(large, small size) func(context.Context, *bed) (pair, error) {
 	return func(ctx context.Context, b *bed) (pair, error) {
-		return b.flat(ctx, large, small, func(_ context.Context, s *target, of size) (probe, error) {
+		return flat(ctx, b, large, small, func(_ context.Context, s *target, of size) (probe, error) {
 			return func(ctx context.Context, r *round) error { return claims(ctx, s, r, of.runners, 1, b.ops(10)) }, nil
 		})
 	}
@@ -35,7 +35,7 @@ func openFlatClaim(large, small size) func(context.Context, *bed) (pair, error) 
 
 func openFlatOutput(large, small size) func(context.Context, *bed) (pair, error) {
 	return func(ctx context.Context, b *bed) (pair, error) {
-		return b.flat(ctx, large, small, func(ctx context.Context, s *target, of size) (probe, error) {
+		return flat(ctx, b, large, small, func(ctx context.Context, s *target, of size) (probe, error) {
 			runner, err := s.claim(ctx)
 			if err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func openFlatOutput(large, small size) func(context.Context, *bed) (pair, error)
 }
 
 // flat makes a server of either size, and what measures it.
-func (b *bed) flat(ctx context.Context, large, small size, prepare func(context.Context, *target, size) (probe, error)) (pair, error) {
+func flat(ctx context.Context, b *bed, large, small size, prepare func(context.Context, *target, size) (probe, error)) (pair, error) {
 	var probes [2]probe
 	for i, of := range []size{large, small} {
 		s, err := b.serve(ctx, of.runners, of.executions)

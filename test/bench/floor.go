@@ -88,3 +88,6 @@ func ServeFloors(in io.Reader, out io.Writer) error {
 	}
 	return nil
 }
+
+// pid is that of its process.
+func (f *floorProcess) pid() int { return f.cmd.Process.Pid }

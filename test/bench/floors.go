@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -167,4 +168,24 @@ func (f *floorProcess) dial(ctx context.Context, path string) (*socket, error) {
 		return nil, err
 	}
 	return newSocket(conn), nil
+}
+
+// poster returns what posts a body to one of the floors and reads the answer.
+func (f *floorProcess) poster(path string, body []byte) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+path, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", path, response.Status)
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		return err
+	}
 }

@@ -16,12 +16,12 @@ import (
 func gvisorRows() []Row {
 	const floor = "The same of a runner with namespaces, on a second server."
 	return []Row{{
-		Name: "gvisor/first-output", gvisor: true,
+		Name: "gvisor/first-output", GVisor: true,
 		What:  "From startExecution (POST) of `echo` to the first output on a WebSocket that is open already, in a runner with gVisor.",
 		Floor: floor, Unit: Milliseconds, Per: "start",
 		Goals: []Goal{{Of: "p50", AtMost: 15}},
-		open: func(ctx context.Context, b *bed) (pair, error) {
-			return b.besideNamespaces(ctx, 2, func(ctx context.Context, s *target) (probe, error) {
+		Open: func(ctx context.Context, b *bed) (pair, error) {
+			return besideNamespaces(ctx, b, 2, func(ctx context.Context, s *target) (probe, error) {
 				runner, err := s.claim(ctx)
 				if err != nil {
 					return nil, err
@@ -37,11 +37,11 @@ func gvisorRows() []Row {
 			})
 		},
 	}, {
-		Name: "gvisor/make", gvisor: true,
+		Name: "gvisor/make", GVisor: true,
 		What:  "A runner with gVisor, from the wish for it until its agent has answered.",
 		Floor: floor, Unit: Milliseconds, Per: "runner",
-		open: func(ctx context.Context, b *bed) (pair, error) {
-			return b.besideNamespaces(ctx, 0, func(_ context.Context, s *target) (probe, error) {
+		Open: func(ctx context.Context, b *bed) (pair, error) {
+			return besideNamespaces(ctx, b, 0, func(_ context.Context, s *target) (probe, error) {
 				return func(ctx context.Context, r *round) error {
 					return repeat(b.ops(5), func() error {
 						return errors.Join(r.time(func() error { return s.keep(ctx, 1) }), s.keep(ctx, 0))
@@ -50,12 +50,12 @@ func gvisorRows() []Row {
 			})
 		},
 	}, {
-		Name: "gvisor/memory", gvisor: true,
+		Name: "gvisor/memory", GVisor: true,
 		What:  "Memory that the kernel charges to the group of a runner with gVisor that is idle and has never been used.",
 		Floor: floor, Unit: KiB,
-		open: func(ctx context.Context, b *bed) (pair, error) {
+		Open: func(ctx context.Context, b *bed) (pair, error) {
 			n := b.ops(10)
-			p, err := b.besideNamespaces(ctx, n, func(_ context.Context, s *target) (probe, error) {
+			p, err := besideNamespaces(ctx, b, n, func(_ context.Context, s *target) (probe, error) {
 				return func(_ context.Context, r *round) error { return charged(s.group, n, r) }, nil
 			})
 			p.rounds = 1
@@ -66,7 +66,7 @@ func gvisorRows() []Row {
 
 // besideNamespaces makes a server whose runners have gVisor, one whose runners
 // don't, and what measures them.
-func (b *bed) besideNamespaces(ctx context.Context, runners int, prepare func(context.Context, *target) (probe, error)) (pair, error) {
+func besideNamespaces(ctx context.Context, b *bed, runners int, prepare func(context.Context, *target) (probe, error)) (pair, error) {
 	var probes [2]probe
 	for i, isolation := range []runtime.Isolation{runtime.IsolationGVisor, runtime.IsolationNamespaces} {
 		s, err := b.serveIn(ctx, isolation, runners, 0)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -36,16 +35,4 @@ func inspect() Machine {
 		m.Kernel = unix.ByteSliceToString(name.Release[:])
 	}
 	return m
-}
-
-// field returns the value of the first "name: value" line of a file in /proc, or
-// "".
-func field(file, name string) string {
-	text, _ := os.ReadFile(file)
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

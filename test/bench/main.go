@@ -81,7 +81,8 @@ func (c *command) Run(s cli.Streams) error {
 		return err
 	}
 	report, err := Run(ctx, Config{
-		Nomad: onNomad, Program: c.Program, Rows: c.Row, Rounds: c.Rounds, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err,
+		bedConfig: bedConfig{Nomad: onNomad, Program: c.Program, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err},
+		Rows:      c.Row, Rounds: c.Rounds,
 	})
 	interrupted := ctx.Err() != nil
 	switch {

@@ -13,7 +13,7 @@ func makingRows() []Row {
 		Floor: "os/exec: `true` in new namespaces of all kinds, two at a time; no root directory, no cgroups, no agent.",
 		Unit:  PerSecond, Per: "runner",
 		Goals: []Goal{{Of: "p50", AtLeast: 60}},
-		open:  openMaking,
+		Open:  openMaking,
 	}}
 }
 

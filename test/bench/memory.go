@@ -16,23 +16,23 @@ func memoryRows() []Row {
 		What:  "Private memory of a runner that is idle and has never been used: of its agent, which is all that is in it.",
 		Floor: floor, Unit: KiB,
 		Goals: []Goal{{Of: "p50", AtMost: 1024}},
-		open:  openRunnerMemory(),
+		Open:  openRunnerMemory(),
 	}, {
 		Name:  "memory/runner-used",
 		What:  "The same of a claimed runner in which nothing runs any more, after five executions of `true`.",
 		Floor: floor, Unit: KiB,
-		open: openRunnerMemory("true", "true", "true", "true", "true"),
+		Open: openRunnerMemory("true", "true", "true", "true", "true"),
 	}, {
 		Name:  "memory/runner-flooded",
 		What:  "The same after an execution that printed 10 MB.",
 		Floor: floor, Unit: KiB,
-		open: openRunnerMemory("head -c 10000000 /dev/zero"),
+		Open: openRunnerMemory("head -c 10000000 /dev/zero"),
 	}, {
 		Name:  "memory/subscription",
 		What:  "Private memory that the server takes for each of 1,000 sockets, all subscribed to one execution that prints nothing.",
 		Floor: "A bare WebSocket server, for each of as many.",
 		Unit:  KiB,
-		open:  openSubscriptionMemory,
+		Open:  openSubscriptionMemory,
 	}}
 }
 
@@ -133,7 +133,7 @@ func openSubscriptionMemory(ctx context.Context, b *bed) (pair, error) {
 			return err
 		}
 	}
-	row := grown(s.cmd.Process.Pid, func() (*socket, error) {
+	row := grown(s.pid(), func() (*socket, error) {
 		k, err := s.dial(ctx)
 		if err != nil {
 			return nil, err
@@ -148,6 +148,6 @@ func openSubscriptionMemory(ctx context.Context, b *bed) (pair, error) {
 		return pair{}, err
 	}
 	b.onClose(func() error { fresh.stop(); return nil })
-	floor := grown(fresh.cmd.Process.Pid, func() (*socket, error) { return fresh.dial(ctx, "/idle") })
+	floor := grown(fresh.pid(), func() (*socket, error) { return fresh.dial(ctx, "/idle") })
 	return pair{row: row, floor: floor, rounds: 1}, nil // a second time they would find what the first left
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ type Nomad struct {
 	Image     string // of the driver docker's runners: it has sh, echo, true, head and yes
 	AgentPath string // where nodes and images have the agent; "": nowhere
 
-	drivers []string
+	drivers []string // see inspect
 	servers atomic.Int32
 }
 
@@ -35,9 +34,9 @@ const (
 // nomadDrivers are those that are measured, the cheapest first.
 var nomadDrivers = []string{rawExec, chroot, docker}
 
-// able returns the rows that can be measured here, and tells which can't, and
-// why.
-func (n *Nomad) able(ctx context.Context, rows []Row, out io.Writer) ([]Row, error) {
+// inspect returns which of nomadDrivers this Nomad has, and has servers and tasks
+// use them.
+func (n *Nomad) inspect(ctx context.Context) ([]string, error) {
 	drivers, err := n.Drivers(ctx)
 	if err != nil {
 		return nil, err
@@ -50,31 +49,14 @@ func (n *Nomad) able(ctx context.Context, rows []Row, out io.Writer) ([]Row, err
 	if len(n.drivers) == 0 {
 		return nil, fmt.Errorf("no node of this Nomad has one of the drivers %s", strings.Join(nomadDrivers, ", "))
 	}
-	var all []Row
-	for _, row := range rows {
-		why := ""
-		switch {
-		case row.driver != "" && !slices.Contains(n.drivers, row.driver):
-			why = "no node has the driver " + row.driver
-		case row.driver == docker && n.Image == "":
-			why = "--image doesn't say which image"
-		case strings.HasSuffix(row.Name, agentThere) && n.AgentPath == "":
-			why = "--agent-path doesn't say where nodes and images have the agent"
-		}
-		if why != "" {
-			_, _ = fmt.Fprintf(out, "left out: %s: %s\n", row.Name, why)
-			continue
-		}
-		all = append(all, row)
-	}
-	return all, nil
+	return n.drivers, nil
 }
 
 // serveNomad starts a server on Nomad that keeps so many idle runners of a
 // driver, "" for the cheapest there is, and waits for these. All that it leaves
 // in Nomad goes with the row.
 func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more ...string) (*target, error) {
-	n := b.config.Nomad
+	n := b.Nomad
 	if driver == "" {
 		driver = n.drivers[0]
 	}
@@ -93,7 +75,7 @@ func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more .
 		return n.End(ctx, prefix)
 	})
 	l := launch{
-		program: b.config.Program, data: filepath.Join(dir, "data"), listen: listen, profiled: b.config.Profiles != "", prefix: prefix,
+		program: b.Program, data: filepath.Join(dir, "data"), listen: listen, profiled: b.Profiles != "", prefix: prefix,
 		cluster: append([]string{
 			"--cluster", "nomad", "--nomad-driver", driver, "--nomad-prefix", prefix, "--advertise-url", "http://" + listen,
 			"--nomad-no-network-mode", "host", "--nomad-bridges", "1000",
@@ -122,7 +104,7 @@ func (b *bed) serveNomad(ctx context.Context, driver string, runners int, more .
 
 // bare starts so many tasks without Rockpool, for the time of the row.
 func (b *bed) bare(ctx context.Context, driver string, count int) ([]bare.Task, error) {
-	n := b.config.Nomad
+	n := b.Nomad
 	if driver == "" {
 		driver = n.drivers[0]
 	}

@@ -23,10 +23,10 @@ func NomadRows() []Row {
 	var rows []Row
 	for _, driver := range nomadDrivers {
 		rows = append(rows, Row{
-			Name: "nomad/start/" + driver, driver: driver,
+			Name: "nomad/start/" + driver, Driver: driver,
 			What:  fmt.Sprintf("From the claim at an empty pool until it is answered: a job with the driver %s is registered, placed and started, its agent answers, and the claim is durable.", driver),
 			Floor: startedFloor, Unit: Milliseconds, Per: "start",
-			open: openNomadStart(driver),
+			Open: openNomadStart(driver),
 		})
 	}
 	for _, driver := range nomadDrivers {
@@ -39,17 +39,17 @@ func NomadRows() []Row {
 		What:  "A warm runner is claimed through GraphQL over HTTP, while nothing else goes on; the claim is durable in Nomad when it is answered.",
 		Floor: "A variable of that size is written to Nomad, on condition that it is as it was.",
 		Unit:  Milliseconds, Per: "claim", Goals: []Goal{{Of: "p50", AtMost: 10}},
-		open: openNomadClaim,
+		Open: openNomadClaim,
 	})
 	for _, driver := range nomadDrivers {
 		what := fmt.Sprintf("From startExecution (POST) of `echo` in a runner of the driver %s to the first output on a WebSocket that is open already", driver)
 		floor := "Nomad's own exec of `echo` in a task of that driver, to its first output."
 		rows = append(rows, Row{
-			Name: "nomad/first-output/" + driver, What: what + ".", Floor: floor, Unit: Milliseconds, Per: "start", driver: driver,
-			Goals: []Goal{{Of: "p50", AtMost: 5}}, open: openNomadOutput(driver, 50),
+			Name: "nomad/first-output/" + driver, What: what + ".", Floor: floor, Unit: Milliseconds, Per: "start", Driver: driver,
+			Goals: []Goal{{Of: "p50", AtMost: 5}}, Open: openNomadOutput(driver, 50),
 		}, Row{
 			Name: "nomad/first-output/" + driver + "/no-agent", What: what + ", without the agent (--nomad-no-agent).", Floor: floor,
-			Unit: Milliseconds, Per: "start", driver: driver, open: openNomadOutput(driver, 10, "--nomad-no-agent"),
+			Unit: Milliseconds, Per: "start", Driver: driver, Open: openNomadOutput(driver, 10, "--nomad-no-agent"),
 		})
 	}
 	return append(rows, Row{
@@ -57,29 +57,56 @@ func NomadRows() []Row {
 		What:  "Executions of `true` per second: startExecution, then execution(waitFor), 8 at once, each in a runner of its own.",
 		Floor: "Nomad's own exec of `true`, 8 at once in 8 tasks.",
 		Unit:  PerSecond, Per: "true", Goals: []Goal{{Of: "p50", AtLeast: 400}},
-		open: openNomadTrue,
+		Open: openNomadTrue,
 	}, Row{
 		Name:  "nomad/watch/1",
 		What:  "MB/s that one subscription gets, while a program prints as fast as it is taken.",
 		Floor: "Nomad's own exec of the same program.",
 		Unit:  MBPerSecond, Per: "MB",
-		open: openNomadWatch,
+		Open: openNomadWatch,
 	}, Row{
 		Name:  "nomad/recover/200",
 		What:  "From the SIGKILL of a server with 150 idle and 50 claimed runners until the next one has all of them and says so through the API.",
 		Floor: "The same of a server that has none.",
 		Unit:  Milliseconds,
-		open:  openNomadRecover,
+		Open:  openNomadRecover,
 	})
+}
+
+// able returns the rows that can be measured here, and tells which can't, and
+// why.
+func able(ctx context.Context, n *Nomad, rows []Row, out io.Writer) ([]Row, error) {
+	drivers, err := n.inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Row
+	for _, row := range rows {
+		why := ""
+		switch {
+		case row.Driver != "" && !slices.Contains(drivers, row.Driver):
+			why = "no node has the driver " + row.Driver
+		case row.Driver == docker && n.Image == "":
+			why = "--image doesn't say which image"
+		case strings.HasSuffix(row.Name, agentThere) && n.AgentPath == "":
+			why = "--agent-path doesn't say where nodes and images have the agent"
+		}
+		if why != "" {
+			_, _ = fmt.Fprintf(out, "left out: %s: %s\n", row.Name, why)
+			continue
+		}
+		all = append(all, row)
+	}
+	return all, nil
 }
 
 func refillRow(driver string, there bool) Row {
 	row := Row{
-		Name: "nomad/refill/" + driver, driver: driver,
+		Name: "nomad/refill/" + driver, Driver: driver,
 		What:  fmt.Sprintf("Runners made per second, from the wish for 20 until all are idle, with the driver %s; Nomad fetches the agent for each.", driver),
 		Floor: "Nomad alone: as many jobs that are the same but for the agent, until its client has started all their tasks.",
 		Unit:  PerSecond, Per: "runner", Goals: []Goal{{Of: "p50", AtLeast: 20}},
-		open: openRefill(driver, there),
+		Open: openRefill(driver, there),
 	}
 	if there {
 		row.Name += agentThere
@@ -101,13 +128,13 @@ func openNomadStart(driver string) func(context.Context, *bed) (pair, error) {
 				return err
 			}
 			ready := time.Now()
-			tasks, err := b.config.Nomad.Tasks(ctx, s.prefix+"-runner-"+runner)
+			tasks, err := b.Nomad.Tasks(ctx, s.prefix+"-runner-"+runner)
 			if err == nil {
 				err = until(ctx, func() (bool, error) { // Nomad tells of it a second late
 					if len(tasks) == 1 && !tasks[0].Started.IsZero() {
 						return true, nil
 					}
-					tasks, err = b.config.Nomad.Tasks(ctx, s.prefix+"-runner-"+runner)
+					tasks, err = b.Nomad.Tasks(ctx, s.prefix+"-runner-"+runner)
 					return false, err
 				})
 			}
@@ -119,7 +146,7 @@ func openNomadStart(driver string) func(context.Context, *bed) (pair, error) {
 		}
 		floor := func(ctx context.Context, r *round) error {
 			began := time.Now()
-			tasks, end, err := b.config.Nomad.Start(ctx, driver, 1)
+			tasks, end, err := b.Nomad.Start(ctx, driver, 1)
 			if err != nil {
 				return errors.Join(err, end(ctx))
 			}
@@ -169,7 +196,7 @@ func openRefill(driver string, there bool) func(context.Context, *bed) (pair, er
 	return func(ctx context.Context, b *bed) (pair, error) {
 		var more []string
 		if there {
-			more = []string{"--nomad-agent-path", b.config.Nomad.AgentPath}
+			more = []string{"--nomad-agent-path", b.Nomad.AgentPath}
 		}
 		s, err := b.serveNomad(ctx, driver, 0, more...)
 		if err != nil {
@@ -187,7 +214,7 @@ func openRefill(driver string, there bool) func(context.Context, *bed) (pair, er
 		}
 		floor := func(ctx context.Context, r *round) error {
 			began := time.Now()
-			tasks, end, err := b.config.Nomad.Start(ctx, driver, n)
+			tasks, end, err := b.Nomad.Start(ctx, driver, n)
 			if err != nil {
 				return errors.Join(err, end(ctx))
 			}
@@ -210,11 +237,11 @@ func openNomadClaim(ctx context.Context, b *bed) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	write, err := b.config.Nomad.Write(ctx)
+	write, err := b.Nomad.Write(ctx)
 	if err != nil {
 		return pair{}, err
 	}
-	b.onClose(func() error { return b.config.Nomad.End(context.WithoutCancel(ctx), b.config.Nomad.Prefix()+"/") })
+	b.onClose(func() error { return b.Nomad.End(context.WithoutCancel(ctx), b.Nomad.Prefix()+"/") })
 	n := b.ops(5)
 	row := func(ctx context.Context, r *round) error { return claims(ctx, s, r, idle, 1, n) }
 	floor := func(ctx context.Context, r *round) error {
@@ -249,7 +276,7 @@ func openNomadOutput(driver string, times int, more ...string) func(context.Cont
 		floor := func(ctx context.Context, r *round) error {
 			return repeat(b.ops(10), func() error {
 				out := &firstWrite{began: time.Now()}
-				if err := b.config.Nomad.Exec(ctx, tasks[0].Allocation, out, "echo", "hello"); err != nil {
+				if err := b.Nomad.Exec(ctx, tasks[0].Allocation, out, "echo", "hello"); err != nil {
 					return err
 				}
 				r.add(milliseconds(out.after))
@@ -300,7 +327,7 @@ func openNomadTrue(ctx context.Context, b *bed) (pair, error) {
 	floor := func(ctx context.Context, r *round) error {
 		return r.rate(float64(fewer), func() error {
 			return atOnce(ctx, width, fewer, func(ctx context.Context, worker int) error {
-				return b.config.Nomad.Exec(ctx, tasks[worker].Allocation, io.Discard, "true")
+				return b.Nomad.Exec(ctx, tasks[worker].Allocation, io.Discard, "true")
 			})
 		})
 	}
@@ -341,7 +368,7 @@ func openNomadWatch(ctx context.Context, b *bed) (pair, error) {
 	}
 	floor := func(ctx context.Context, r *round) error {
 		return r.rate(float64(size)/1e6, func() error {
-			return b.config.Nomad.Exec(ctx, tasks[0].Allocation, io.Discard, "sh", "-c", printing)
+			return b.Nomad.Exec(ctx, tasks[0].Allocation, io.Discard, "sh", "-c", printing)
 		})
 	}
 	return pair{row: row, floor: floor, rounds: 5}, warm(ctx, row, floor)
@@ -349,7 +376,7 @@ func openNomadWatch(ctx context.Context, b *bed) (pair, error) {
 
 func openNomadRecover(ctx context.Context, b *bed) (pair, error) {
 	idle, claimed := b.ops(150), b.ops(50)
-	counter, err := b.config.Nomad.Count()
+	counter, err := b.Nomad.Count()
 	if err != nil {
 		return pair{}, err
 	}
@@ -373,13 +400,13 @@ func openNomadRecover(ctx context.Context, b *bed) (pair, error) {
 	var lists []float64
 	row := func(ctx context.Context, r *round) error {
 		before := counter.Lists()
-		if err := full.recover(ctx, r, idle, claimed); err != nil {
+		if err := restarts(ctx, full, r, idle, claimed); err != nil {
 			return err
 		}
 		lists = append(lists, float64(counter.Lists()-before))
 		return nil
 	}
-	floor := func(ctx context.Context, r *round) error { return empty.recover(ctx, r, 0, 0) }
+	floor := func(ctx context.Context, r *round) error { return restarts(ctx, empty, r, 0, 0) }
 	note := func() string {
 		return fmt.Sprintf("lists that Nomad was asked for until all %d were there: %s at the median", idle+claimed, figure(Summarise(lists).P50))
 	}

@@ -31,10 +31,10 @@ const profileSeconds = 10
 // profile begins to take a CPU profile of the row's server, if the bench is to
 // take any, and returns what waits for it.
 func (b *bed) profile(ctx context.Context) (wait func()) {
-	if b.config.Profiles == "" {
+	if b.Profiles == "" {
 		return func() {}
 	}
-	file := filepath.Join(b.config.Profiles, strings.ReplaceAll(b.row, "/", "-")+".pprof")
+	file := filepath.Join(b.Profiles, strings.ReplaceAll(b.row, "/", "-")+".pprof")
 	var group sync.WaitGroup
 	if len(b.servers) == 0 { // the engine is in this process
 		out, err := os.Create(file)
@@ -42,7 +42,7 @@ func (b *bed) profile(ctx context.Context) (wait func()) {
 			err = pprof.StartCPUProfile(out)
 		}
 		if err != nil {
-			_, _ = fmt.Fprintf(b.config.Progress, "    no profile: %v\n", err)
+			_, _ = fmt.Fprintf(b.Progress, "    no profile: %v\n", err)
 		}
 		return func() {
 			pprof.StopCPUProfile()
@@ -52,7 +52,7 @@ func (b *bed) profile(ctx context.Context) (wait func()) {
 	group.Go(func() {
 		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", b.servers[0].profiles, profileSeconds)
 		if err := fetch(ctx, url, file); err != nil {
-			_, _ = fmt.Fprintf(b.config.Progress, "    no profile: %v\n", err)
+			_, _ = fmt.Fprintf(b.Progress, "    no profile: %v\n", err)
 		}
 	})
 	return group.Wait

@@ -1,12 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-	"time"
-
-	"github.com/rockpool/rockpool/client"
-)
+import "context"
 
 func recoverRows() []Row {
 	return []Row{{
@@ -15,7 +9,7 @@ func recoverRows() []Row {
 		Floor: "The same of a server that has none.",
 		Unit:  Milliseconds,
 		Goals: []Goal{{Of: "p50", AtMost: 1000}, {Of: "p99", AtMost: 1000}},
-		open:  openRecover,
+		Open:  openRecover,
 	}}
 }
 
@@ -42,9 +36,9 @@ func openRecover(ctx context.Context, b *bed) (pair, error) {
 		return pair{}, err
 	}
 	row := func(ctx context.Context, r *round) error {
-		return full.recover(ctx, r, idle, claimed)
+		return restarts(ctx, full, r, idle, claimed)
 	}
-	floor := func(ctx context.Context, r *round) error { return empty.recover(ctx, r, 0, 0) }
+	floor := func(ctx context.Context, r *round) error { return restarts(ctx, empty, r, 0, 0) }
 	return pair{row: row, floor: floor}, warm(ctx, row, floor)
 }
 
@@ -55,27 +49,4 @@ func eachOnce(all []string, do func(context.Context, string) error) func(context
 		next <- one
 	}
 	return func(ctx context.Context, _ int) error { return do(ctx, <-next) }
-}
-
-// recover kills the server, and times until the next one has all of its runners.
-func (s *target) recover(ctx context.Context, r *round, idle, claimed int) error {
-	began := time.Now()
-	if err := s.replace(ctx); err != nil {
-		return err
-	}
-	if err := until(ctx, func() (bool, error) {
-		out, err := client.GetPool(ctx, s, environment)
-		if err != nil {
-			return false, err
-		}
-		p := out.Environment.Pool
-		if lost := idle + claimed - p.Idle - p.Claimed; lost > 0 && p.Starting+p.Stopping > 0 {
-			return false, fmt.Errorf("%d of its runners were lost: %+v", lost, p)
-		}
-		return p.Idle == idle && p.Claimed == claimed, nil
-	}); err != nil {
-		return err
-	}
-	r.add(float64(time.Since(began).Nanoseconds()) / 1e6)
-	return nil
 }

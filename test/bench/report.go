@@ -79,6 +79,10 @@ func (v Verdict) String() string {
 	return bound + ": MISSED"
 }
 
+// errNoFit is why a row is left out: it needs more runners than there is room for, and
+// some of them would wait for ever.
+var errNoFit = errors.New("it doesn't fit this machine")
+
 // failed notes why there are no figures; nil: there are.
 func (r *Result) failed(err error) {
 	switch {

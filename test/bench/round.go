@@ -5,9 +5,9 @@ import "time"
 // A round collects samples and, of what is timed, the CPU time of the servers
 // and of what runs in their runners.
 type round struct {
-	bed *bed // nil: nobody's CPU time is counted
+	usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil: nobody's is counted
+	samples []float64
 
-	samples        []float64
 	operations     float64
 	server, inside time.Duration
 	metered        bool
@@ -36,7 +36,7 @@ func (r *round) rate(n float64, do func() error) error {
 
 // meter counts the CPU time of n operations.
 func (r *round) meter(n float64, do func() error) (time.Duration, error) {
-	server, inside, ok := r.bed.cpu()
+	server, inside, ok := r.used()
 	began := time.Now()
 	err := do()
 	took := time.Since(began)
@@ -44,10 +44,25 @@ func (r *round) meter(n float64, do func() error) (time.Duration, error) {
 		return took, err
 	}
 	r.operations += n
-	if serverAfter, insideAfter, still := r.bed.cpu(); ok && still {
+	if serverAfter, insideAfter, still := r.used(); ok && still {
 		r.metered = true
 		r.server += serverAfter - server
 		r.inside += insideAfter - inside
 	}
 	return took, nil
+}
+
+func (r *round) used() (server, inside time.Duration, ok bool) {
+	if r.usage == nil {
+		return 0, 0, false
+	}
+	return r.usage()
+}
+
+// cpu returns the CPU time of one operation; nil if none was counted.
+func (r *round) cpu() *CPU {
+	if r.operations == 0 || !r.metered {
+		return nil
+	}
+	return &CPU{Server: r.server.Seconds() * 1e3 / r.operations, Inside: r.inside.Seconds() * 1e3 / r.operations}
 }

@@ -17,12 +17,12 @@ func runRows() []Row {
 		Name:  "run/one-call",
 		What:  "A file and a command in one call of `run`, to the end of its output: a runner is claimed, used and released.",
 		Floor: floor, Unit: Milliseconds, Per: "run",
-		open: openRun(runOnce),
+		Open: openRun(runOnce),
 	}, {
 		Name:  "run/four-calls",
 		What:  "The same by claimRunner, updateFiles, startExecution, the subscription, and releaseRunner.",
 		Floor: floor, Unit: Milliseconds, Per: "run",
-		open: openRun(runInCalls),
+		Open: openRun(runInCalls),
 	}}
 }
 

@@ -12,7 +12,7 @@ func scheduleRows() []Row {
 		What:  "Evaluations per second of the local cluster's scheduler: 5,000 wishes of 20 environments come at once, each is evaluated, planned against a machine that has room for all, and placed; who carries that out does nothing.",
 		Floor: "As many messages, which two goroutines take from a channel and note in one map.",
 		Unit:  PerSecond, Per: "evaluation",
-		open: openSchedule,
+		Open: openSchedule,
 	}}
 }
 

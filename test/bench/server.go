@@ -216,3 +216,22 @@ func (s *target) await(ctx context.Context, execution string) error {
 	}
 	return err
 }
+
+// pid is that of its process.
+func (s *target) pid() int { return s.cmd.Process.Pid }
+
+// cpu returns the CPU time of the server with the helpers that have ended, and
+// of all that has run in its runners.
+func (s *target) cpu() (server, inside time.Duration, ok bool) {
+	own, ok := processCPU(s.pid())
+	if !ok {
+		return 0, 0, false
+	}
+	if s.group != "" {
+		inside = groupCPU(s.group)
+	}
+	return own + childrenCPU(s.pid()), inside, true
+}
+
+// dial opens a socket to the server.
+func (s *target) dial(ctx context.Context) (*socket, error) { return dialSocket(ctx, s.url) }

@@ -22,9 +22,9 @@ type socket struct {
 	last   int // id of the newest subscription
 }
 
-// dial opens a socket to a server.
-func (s *target) dial(ctx context.Context) (*socket, error) {
-	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(s.url, "http")+"/graphql",
+// dialSocket opens a socket to the API of a server.
+func dialSocket(ctx context.Context, url string) (*socket, error) {
+	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+"/graphql",
 		&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		return nil, err
@@ -39,6 +39,7 @@ func (s *target) dial(ctx context.Context) (*socket, error) {
 	return k, nil
 }
 
+// newSocket reads what a connection sends.
 func newSocket(conn *websocket.Conn) *socket {
 	conn.SetReadLimit(4 << 20)
 	return &socket{conn: conn, buffer: bytes.NewBuffer(make([]byte, 0, 16<<10))}

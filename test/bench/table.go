@@ -53,16 +53,6 @@ func (r Report) Table(out io.Writer) error {
 	return w.Flush()
 }
 
-// List writes what each row measures, and beside what.
-func List(out io.Writer, rows []Row) error {
-	for _, row := range rows {
-		if _, err := fmt.Fprintf(out, "%s (%s)\n    %s\n    Floor: %s\n", row.Name, row.Unit, row.What, row.Floor); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s Summary) figures() string {
 	return strings.Join([]string{figure(s.Min), figure(s.P10), figure(s.P50), figure(s.P99)}, "\t")
 }

@@ -19,7 +19,7 @@ func terminalRows() []Row {
 		What:  "From writeStdin (POST) of one key into a terminal in which `cat` runs, until its echo is on a WebSocket.",
 		Floor: "A bare pseudo-terminal on this machine: a byte is written to its master, and the echo read there.",
 		Unit:  Milliseconds, Per: "key",
-		open: openKeystroke,
+		Open: openKeystroke,
 	}}
 }
 

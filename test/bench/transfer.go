@@ -23,8 +23,8 @@ func transferRows() []Row {
 		What:  "MB/s of a file of 50 MB that is uploaded into a runner: uploadFile, a multipart request.",
 		Floor: "A bare HTTP PUT, to a process that writes it to a file.",
 		Unit:  MBPerSecond, Per: "MB",
-		open: openTransfer(func(b *bed, s *target, runner string, content []byte) (row, floor func(context.Context) error) {
-			return func(ctx context.Context) error { return s.upload(ctx, runner, content) },
+		Open: openTransfer(func(b *bed, s *target, runner string, content []byte) (row, floor func(context.Context) error) {
+			return func(ctx context.Context) error { return upload(ctx, s, runner, content) },
 				func(ctx context.Context) error {
 					return send(ctx, http.MethodPut, b.floors.url+"/upload", nil, bytes.NewReader(content), nil)
 				}
@@ -34,8 +34,8 @@ func transferRows() []Row {
 		What:  "MB/s of the same file out of a runner, from the address that File.downloadUrl hands out.",
 		Floor: "A bare HTTP GET, from a process that has it in memory.",
 		Unit:  MBPerSecond, Per: "MB",
-		open: openTransfer(func(b *bed, s *target, runner string, _ []byte) (row, floor func(context.Context) error) {
-			return func(ctx context.Context) error { return s.download(ctx, runner) },
+		Open: openTransfer(func(b *bed, s *target, runner string, _ []byte) (row, floor func(context.Context) error) {
+			return func(ctx context.Context) error { return download(ctx, s, runner) },
 				func(ctx context.Context) error {
 					return receive(ctx, b.floors.url+"/download?size="+strconv.Itoa(fileSize))
 				}
@@ -50,7 +50,7 @@ func openTransfer(ways func(b *bed, s *target, runner string, content []byte) (r
 			return pair{}, err
 		}
 		content := bytes.Repeat([]byte("0123456789abcdef\n\xff\x00\x80"), fileSize/20)
-		if err := s.upload(ctx, runner, content); err != nil {
+		if err := upload(ctx, s, runner, content); err != nil {
 			return pair{}, err
 		}
 		row, floor := ways(b, s, runner, content)
@@ -64,7 +64,7 @@ func openTransfer(ways func(b *bed, s *target, runner string, content []byte) (r
 }
 
 // upload sends a file as the GraphQL multipart request specification says.
-func (s *target) upload(ctx context.Context, runner string, content []byte) error {
+func upload(ctx context.Context, s *target, runner string, content []byte) error {
 	const mutation = `mutation($runner: ID!, $file: Upload!) { uploadFile(runnerId: $runner, path: "file", file: $file) { file { size } } }`
 	operations, err := json.Marshal(map[string]any{"query": mutation, "variables": map[string]any{"runner": runner, "file": nil}})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *target) upload(ctx context.Context, runner string, content []byte) erro
 	return err
 }
 
-func (s *target) download(ctx context.Context, runner string) error {
+func download(ctx context.Context, s *target, runner string) error {
 	out, err := client.GetFile(ctx, s, runner, "file")
 	if err != nil {
 		return err

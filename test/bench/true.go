@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 )
 
 var widths = []int{1, 2, 8, 32}
@@ -20,7 +17,7 @@ func trueRows() []Row {
 				"each is stored before it starts and after it has ended.", width),
 			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
 			Unit:  PerSecond, Per: "true",
-			open: func(ctx context.Context, b *bed) (pair, error) {
+			Open: func(ctx context.Context, b *bed) (pair, error) {
 				e, err := b.engine(ctx, 2)
 				if err != nil {
 					return pair{}, err
@@ -41,7 +38,7 @@ func trueRows() []Row {
 			What:  fmt.Sprintf("The same through GraphQL over HTTP, with this client on the same CPUs: startExecution, then execution(waitFor), %d at once.", width),
 			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
 			Unit:  PerSecond, Per: "true",
-			open: func(ctx context.Context, b *bed) (pair, error) {
+			Open: func(ctx context.Context, b *bed) (pair, error) {
 				s, err := b.serve(ctx, 2, 0)
 				if err != nil {
 					return pair{}, err
@@ -83,21 +80,4 @@ func openTrue(ctx context.Context, b *bed, width int, claim func(context.Context
 		})
 	}
 	return pair{row: row, floor: floor}, warm(ctx, row, floor)
-}
-
-// atOnce does something n times in all, width at a time.
-func atOnce(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	var begun atomic.Int64
-	for worker := range width {
-		group.Go(func() error {
-			for begun.Add(1) <= int64(n) {
-				if err := do(ctx, worker); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }

@@ -10,19 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu returns the CPU time of the server with the helpers that have ended, and
-// of all that has run in its runners.
-func (s *target) cpu() (server, inside time.Duration, ok bool) {
-	own, ok := processCPU(s.cmd.Process.Pid)
-	if !ok {
-		return 0, 0, false
-	}
-	if s.group != "" {
-		inside = groupCPU(s.group)
-	}
-	return own + childrenCPU(s.cmd.Process.Pid), inside, true
-}
-
 // processCPU reads the clock that the kernel keeps for each process, to the
 // nanosecond, also of threads that have ended.
 func processCPU(pid int) (time.Duration, bool) {
@@ -68,11 +55,6 @@ func groupCPU(group string) time.Duration {
 	return 0
 }
 
-// peak is the most memory that the server has had resident, in bytes.
-func (s *target) peak() int64 {
-	return kilobytes(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"), "VmHWM")
-}
-
 // private is the memory of a process that nothing else shares, in bytes.
 func private(pid int) int64 {
 	file := filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup")
@@ -103,4 +85,21 @@ func inside(group string) []int {
 		}
 	}
 	return all
+}
+
+// peak is the most memory that a process has had resident, in bytes.
+func peak(pid int) int64 {
+	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), "VmHWM")
+}
+
+// field returns the value of the first "name: value" line of a file in /proc, or
+// "".
+func field(file, name string) string {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }

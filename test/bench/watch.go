@@ -24,7 +24,7 @@ func watchRows() []Row {
 			What:  fmt.Sprintf("MB/s that %d subscriptions on sockets of their own get in all, while one program prints as fast as it is taken.", n),
 			Floor: fmt.Sprintf("%d bare WebSockets, of messages of 32 KiB.", n),
 			Unit:  MBPerSecond, Per: "MB",
-			open: openWatch(n),
+			Open: openWatch(n),
 		}
 		if n == 1 {
 			row.Goals = []Goal{{Of: "p50", AtLeast: 100}}
@@ -37,7 +37,7 @@ func watchRows() []Row {
 			What:  fmt.Sprintf("How late %d subscribers read what a program prints at 1 MB/s, in pieces of 10 kB: from before its write until they have it.", n),
 			Floor: fmt.Sprintf("%d bare WebSockets that are sent the same, piece by piece.", n),
 			Unit:  Milliseconds, Per: "second",
-			open: openLag(n),
+			Open: openLag(n),
 		}
 		if n == 1000 {
 			row.Goals = []Goal{{Of: "p99", AtMost: 100}}
@@ -63,7 +63,7 @@ func openWatch(watchers int) func(context.Context, *bed) (pair, error) {
 		row := func(ctx context.Context, r *round) error {
 			// The program waits for its input to end, so that all are there when it begins.
 			program := fmt.Sprintf("read go; yes %s | head -c %d", bytes.Repeat([]byte("0123456789"), 12), messages*size)
-			execution, err := s.fed(ctx, runner, "sh", "-c", program)
+			execution, err := fed(ctx, s, runner, "sh", "-c", program)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func openWatch(watchers int) func(context.Context, *bed) (pair, error) {
 				return err
 			}
 			return r.rate(float64(watchers*messages*size)/1e6, func() error {
-				if err := s.write(ctx, execution, "go\n"); err != nil {
+				if err := write(ctx, s, execution, "go\n"); err != nil {
 					return err
 				}
 				return drainAll(ctx, sockets, func(ctx context.Context, k *socket) error { return k.drainSize(ctx, messages*size) })
@@ -129,7 +129,7 @@ func openLag(watchers int) func(context.Context, *bed) (pair, error) {
 		}
 		seconds := b.ops(5)
 		row := func(ctx context.Context, r *round) error {
-			execution, err := s.fed(ctx, runner, "python3", "-c", pacing)
+			execution, err := fed(ctx, s, runner, "python3", "-c", pacing)
 			if err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func openLag(watchers int) func(context.Context, *bed) (pair, error) {
 			if err != nil {
 				return err
 			}
-			if err := r.lags(ctx, sockets, seconds, func() error { return s.write(ctx, execution, strconv.Itoa(seconds)+"\n") }); err != nil {
+			if err := lags(ctx, r, sockets, seconds, func() error { return write(ctx, s, execution, strconv.Itoa(seconds)+"\n") }); err != nil {
 				return err
 			}
 			return s.await(ctx, execution) // where python3 is missing, this says so
@@ -156,14 +156,14 @@ func openLag(watchers int) func(context.Context, *bed) (pair, error) {
 			if err != nil {
 				return err
 			}
-			return r.lags(ctx, sockets, seconds, func() error { return nil })
+			return lags(ctx, r, sockets, seconds, func() error { return nil })
 		}
 		return pair{row: row, floor: floor, rounds: 3}, nil
 	}
 }
 
 // lags adds how old each message was when it was read.
-func (r *round) lags(ctx context.Context, sockets []*socket, seconds int, begin func() error) error {
+func lags(ctx context.Context, r *round, sockets []*socket, seconds int, begin func() error) error {
 	var mu sync.Mutex
 	_, err := r.meter(float64(seconds), func() error {
 		if err := begin(); err != nil {
@@ -197,12 +197,12 @@ func printedAt(message []byte) (time.Time, bool) {
 }
 
 // fed starts a command that write feeds.
-func (s *target) fed(ctx context.Context, runner string, command ...string) (string, error) {
+func fed(ctx context.Context, s *target, runner string, command ...string) (string, error) {
 	return client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: command, Stdin: new(true)})
 }
 
 // write feeds a program, and ends its input.
-func (s *target) write(ctx context.Context, execution, text string) error {
+func write(ctx context.Context, s *target, execution, text string) error {
 	_, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: &text, Close: new(true)})
 	return err
 }
