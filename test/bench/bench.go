@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	defer floors.stop()
 	for i, row := range rows {
 		_, _ = fmt.Fprintf(c.Progress, "[%d/%d] %s\n", i+1, len(rows), row.Name)
-		result := measure(ctx, c, floors, row)
+		result := measureRow(ctx, c, floors, row)
 		if ctx.Err() != nil {
 			report.Interrupted = true
 			return report, context.Cause(ctx)
@@ -62,24 +62,24 @@ func Run(ctx context.Context, c Config) (Report, error) {
 // can have.
 func (c Config) rows(ctx context.Context) ([]Row, error) {
 	if c.Nomad == nil {
-		rows, err := Select(Rows(), c.Rows)
+		selected, err := Select(Rows(), c.Rows)
 		if c.GVisor == "" {
-			rows = slices.DeleteFunc(rows, func(r Row) bool { return r.GVisor })
+			selected = slices.DeleteFunc(selected, func(r Row) bool { return r.GVisor })
 		}
-		if err == nil && len(rows) == 0 {
+		if err == nil && len(selected) == 0 {
 			err = errors.New("--row names rows that need --gvisor-runtime")
 		}
-		return rows, err
+		return selected, err
 	}
-	rows, err := Select(NomadRows(), c.Rows)
+	selected, err := Select(NomadRows(), c.Rows)
 	if err != nil {
 		return nil, err
 	}
-	return able(ctx, c.Nomad, rows, c.Progress)
+	return able(ctx, c.Nomad, selected, c.Progress)
 }
 
-// measure measures one row with servers of its own.
-func measure(ctx context.Context, c Config, floors *floorProcess, row Row) (result Result) {
+// measureRow measures one row with servers of its own.
+func measureRow(ctx context.Context, c Config, floors *floorProcess, row Row) (result Result) {
 	began := time.Now()
 	b := &bed{bedConfig: c.bedConfig, row: row.Name, floors: floors}
 	result = Result{Name: row.Name, What: row.What, FloorIs: row.Floor, Unit: row.Unit, Per: row.Per}

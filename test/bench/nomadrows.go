@@ -20,9 +20,9 @@ const startedFloor = "Nomad alone: a job that is the same but for the agent, unt
 
 // NomadRows returns the rows of a server on Nomad.
 func NomadRows() []Row {
-	var rows []Row
+	var all []Row
 	for _, driver := range nomadDrivers {
-		rows = append(rows, Row{
+		all = append(all, Row{
 			Name: "nomad/start/" + driver, Driver: driver,
 			What:  fmt.Sprintf("From the claim at an empty pool until it is answered: a job with the driver %s is registered, placed and started, its agent answers, and the claim is durable.", driver),
 			Floor: startedFloor, Unit: Milliseconds, Per: "start",
@@ -31,10 +31,10 @@ func NomadRows() []Row {
 	}
 	for _, driver := range nomadDrivers {
 		for _, there := range []bool{false, true} {
-			rows = append(rows, refillRow(driver, there))
+			all = append(all, refillRow(driver, there))
 		}
 	}
-	rows = append(rows, Row{
+	all = append(all, Row{
 		Name:  "nomad/claim",
 		What:  "A warm runner is claimed through GraphQL over HTTP, while nothing else goes on; the claim is durable in Nomad when it is answered.",
 		Floor: "A variable of that size is written to Nomad, on condition that it is as it was.",
@@ -44,7 +44,7 @@ func NomadRows() []Row {
 	for _, driver := range nomadDrivers {
 		what := fmt.Sprintf("From startExecution (POST) of `echo` in a runner of the driver %s to the first output on a WebSocket that is open already", driver)
 		floor := "Nomad's own exec of `echo` in a task of that driver, to its first output."
-		rows = append(rows, Row{
+		all = append(all, Row{
 			Name: "nomad/first-output/" + driver, What: what + ".", Floor: floor, Unit: Milliseconds, Per: "start", Driver: driver,
 			Goals: []Goal{{Of: "p50", AtMost: 5}}, Open: openNomadOutput(driver, 50),
 		}, Row{
@@ -52,7 +52,7 @@ func NomadRows() []Row {
 			Unit: Milliseconds, Per: "start", Driver: driver, Open: openNomadOutput(driver, 10, "--nomad-no-agent"),
 		})
 	}
-	return append(rows, Row{
+	return append(all, Row{
 		Name:  "nomad/true/8",
 		What:  "Executions of `true` per second: startExecution, then execution(waitFor), 8 at once, each in a runner of its own.",
 		Floor: "Nomad's own exec of `true`, 8 at once in 8 tasks.",
@@ -75,13 +75,13 @@ func NomadRows() []Row {
 
 // able returns the rows that can be measured here, and tells which can't, and
 // why.
-func able(ctx context.Context, n *Nomad, rows []Row, out io.Writer) ([]Row, error) {
+func able(ctx context.Context, n *Nomad, selected []Row, out io.Writer) ([]Row, error) {
 	drivers, err := n.inspect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []Row
-	for _, row := range rows {
+	for _, row := range selected {
 		why := ""
 		switch {
 		case row.Driver != "" && !slices.Contains(drivers, row.Driver):

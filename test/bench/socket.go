@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
 )
 
 // A socket speaks graphql-transport-ws, with one subscription at a time. It
@@ -142,3 +143,26 @@ func textBytes(message []byte) int {
 }
 
 func (k *socket) close() { _ = k.conn.CloseNow() } // nobody waits for its end
+
+// dialAll opens sockets, some at a time.
+func dialAll(n int, dial func() (*socket, error)) ([]*socket, error) {
+	sockets := make([]*socket, n)
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range sockets {
+		group.Go(func() (err error) {
+			sockets[i], err = dial()
+			return err
+		})
+	}
+	return sockets, group.Wait()
+}
+
+// closeAll closes those that were opened.
+func closeAll(sockets []*socket) {
+	for _, k := range sockets {
+		if k != nil {
+			k.close()
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 var widths = []int{1, 2, 8, 32}
 
 func trueRows() []Row {
-	var rows []Row
+	var all []Row
 	for _, width := range widths {
 		row := Row{
 			Name: fmt.Sprintf("true/engine/%d", width),
@@ -24,13 +24,14 @@ func trueRows() []Row {
 				}
 				return openTrue(ctx, b, width,
 					func(ctx context.Context) (string, error) { return e.Claim(ctx, environment) },
+					func(context.Context) error { return nil },
 					func(ctx context.Context, runner string) error { return e.Run(ctx, runner, "true") })
 			},
 		}
 		if width == 8 {
 			row.Goals = []Goal{{Of: "p50", AtLeast: 1000}}
 		}
-		rows = append(rows, row)
+		all = append(all, row)
 	}
 	for _, width := range widths {
 		row := Row{
@@ -43,19 +44,22 @@ func trueRows() []Row {
 				if err != nil {
 					return pair{}, err
 				}
-				return openTrue(ctx, b, width, s.claim, func(ctx context.Context, runner string) error { return s.run(ctx, runner, "true") })
+				return openTrue(ctx, b, width, s.claim, func(ctx context.Context) error { return s.settle(ctx, 2) },
+					func(ctx context.Context, runner string) error { return s.run(ctx, runner, "true") })
 			},
 		}
 		if width == 8 {
 			row.Goals = []Goal{{Of: "p50", AtLeast: 600}}
 		}
-		rows = append(rows, row)
+		all = append(all, row)
 	}
-	return rows
+	return all
 }
 
-// openTrue claims a runner for each that runs at once.
-func openTrue(ctx context.Context, b *bed, width int, claim func(context.Context) (string, error), run func(context.Context, string) error) (pair, error) {
+// openTrue claims a runner for each that runs at once, and lets the pool settle.
+func openTrue(ctx context.Context, b *bed, width int, claim func(context.Context) (string, error), settle func(context.Context) error,
+	run func(ctx context.Context, runner string) error,
+) (pair, error) {
 	runners := make([]string, width)
 	for i := range runners {
 		var err error
@@ -63,10 +67,8 @@ func openTrue(ctx context.Context, b *bed, width int, claim func(context.Context
 			return pair{}, err
 		}
 	}
-	if len(b.servers) > 0 {
-		if err := b.servers[0].settle(ctx, 2); err != nil {
-			return pair{}, err
-		}
+	if err := settle(ctx); err != nil {
+		return pair{}, err
 	}
 	n := b.ops(500)
 	row := func(ctx context.Context, r *round) error {

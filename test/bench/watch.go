@@ -17,7 +17,7 @@ import (
 var crowds = []int{1, 100, 1000}
 
 func watchRows() []Row {
-	var rows []Row
+	var all []Row
 	for _, n := range crowds {
 		row := Row{
 			Name:  fmt.Sprintf("watch/%d", n),
@@ -29,7 +29,7 @@ func watchRows() []Row {
 		if n == 1 {
 			row.Goals = []Goal{{Of: "p50", AtLeast: 100}}
 		}
-		rows = append(rows, row)
+		all = append(all, row)
 	}
 	for _, n := range crowds {
 		row := Row{
@@ -42,9 +42,9 @@ func watchRows() []Row {
 		if n == 1000 {
 			row.Goals = []Goal{{Of: "p99", AtMost: 100}}
 		}
-		rows = append(rows, row)
+		all = append(all, row)
 	}
-	return rows
+	return all
 }
 
 // openWatch has a program print lines: 400 MB for one watcher, less for many.
@@ -205,28 +205,6 @@ func fed(ctx context.Context, s *target, runner string, command ...string) (stri
 func write(ctx context.Context, s *target, execution, text string) error {
 	_, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: &text, Close: new(true)})
 	return err
-}
-
-// dialAll opens sockets, some at a time.
-func dialAll(n int, dial func() (*socket, error)) ([]*socket, error) {
-	sockets := make([]*socket, n)
-	var group errgroup.Group
-	group.SetLimit(16)
-	for i := range sockets {
-		group.Go(func() (err error) {
-			sockets[i], err = dial()
-			return err
-		})
-	}
-	return sockets, group.Wait()
-}
-
-func closeAll(sockets []*socket) {
-	for _, k := range sockets {
-		if k != nil {
-			k.close()
-		}
-	}
 }
 
 // drainAll has all of them drained at once.
