@@ -13,39 +13,48 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/rockpool/rockpool/test/bench/bed"
+	"github.com/rockpool/rockpool/test/bench/floors"
+	"github.com/rockpool/rockpool/test/bench/measure"
+	"github.com/rockpool/rockpool/test/bench/rows"
+	"github.com/rockpool/rockpool/test/bench/rows/executions"
+	"github.com/rockpool/rockpool/test/bench/rows/onnomad"
+	"github.com/rockpool/rockpool/test/bench/rows/runners"
+	"github.com/rockpool/rockpool/test/bench/rows/servers"
 )
 
 // Config says what is measured and how long.
 type Config struct {
-	bedConfig
+	bed.Config
 	Rows   []string // see Select; none: all
 	Rounds int      // of each row; 0: 10, or 2 if Quick
 }
 
 // Rows returns all rows of this machine, in the order in which they are measured.
-func Rows() []Row {
-	return slices.Concat(claimRows(), outputRows(), trueRows(), runRows(), watchRows(), terminalRows(), transferRows(), memoryRows(), makingRows(), gvisorRows(), recoverRows(), scheduleRows(), flatRows())
+func Rows() []rows.Row {
+	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat())
 }
 
 // Run measures the rows and returns their results; a row that could not be
 // measured has an Error, one that doesn't fit the machine is LeftOut, and the others
 // go on. It ends when ctx does, with what there is until then.
-func Run(ctx context.Context, c Config) (Report, error) {
+func Run(ctx context.Context, c Config) (measure.Report, error) {
 	rows, err := c.rows(ctx)
 	if err != nil {
-		return Report{}, err
+		return measure.Report{}, err
 	}
 	if c.Rounds == 0 {
 		if c.Rounds = 10; c.Quick {
 			c.Rounds = 2
 		}
 	}
-	report := Report{Machine: inspect(), Rounds: c.Rounds, Quick: c.Quick, At: time.Now().UTC().Truncate(time.Second)}
-	floors, err := startFloors(ctx)
+	report := measure.Report{Machine: measure.ThisMachine(), Rounds: c.Rounds, Quick: c.Quick, At: time.Now().UTC().Truncate(time.Second)}
+	floors, err := floors.Start(ctx)
 	if err != nil {
-		return Report{}, fmt.Errorf("start the floors' server: %w", err)
+		return measure.Report{}, fmt.Errorf("start the floors' server: %w", err)
 	}
-	defer floors.stop()
+	defer floors.Stop()
 	for i, row := range rows {
 		_, _ = fmt.Fprintf(c.Progress, "[%d/%d] %s\n", i+1, len(rows), row.Name)
 		result := measureRow(ctx, c, floors, row)
@@ -60,29 +69,29 @@ func Run(ctx context.Context, c Config) (Report, error) {
 
 // rows returns those that are asked for, and that this machine, or this Nomad,
 // can have.
-func (c Config) rows(ctx context.Context) ([]Row, error) {
+func (c Config) rows(ctx context.Context) ([]rows.Row, error) {
 	if c.Nomad == nil {
-		selected, err := Select(Rows(), c.Rows)
+		selected, err := rows.Select(Rows(), c.Rows)
 		if c.GVisor == "" {
-			selected = slices.DeleteFunc(selected, func(r Row) bool { return r.GVisor })
+			selected = slices.DeleteFunc(selected, func(r rows.Row) bool { return r.GVisor })
 		}
 		if err == nil && len(selected) == 0 {
 			err = errors.New("--row names rows that need --gvisor-runtime")
 		}
 		return selected, err
 	}
-	selected, err := Select(NomadRows(), c.Rows)
+	selected, err := rows.Select(onnomad.Rows(), c.Rows)
 	if err != nil {
 		return nil, err
 	}
-	return able(ctx, c.Nomad, selected, c.Progress)
+	return onnomad.Able(ctx, c.Nomad, selected, c.Progress)
 }
 
 // measureRow measures one row with servers of its own.
-func measureRow(ctx context.Context, c Config, floors *floorProcess, row Row) (result Result) {
+func measureRow(ctx context.Context, c Config, floors *floors.Process, row rows.Row) (result measure.Result) {
 	began := time.Now()
-	b := &bed{bedConfig: c.bedConfig, row: row.Name, floors: floors}
-	result = Result{Name: row.Name, What: row.What, FloorIs: row.Floor, Unit: row.Unit, Per: row.Per}
+	b := &bed.Bed{Config: c.Config, Name: row.Name, Floors: floors}
+	result = measure.Result{Name: row.Name, What: row.What, FloorIs: row.Floor, Unit: row.Unit, Per: row.Per}
 	err := func() error {
 		p, err := row.Open(ctx, b)
 		if err != nil {
@@ -90,42 +99,42 @@ func measureRow(ctx context.Context, c Config, floors *floorProcess, row Row) (r
 		}
 		return alternate(ctx, b, p, c.Rounds, &result)
 	}()
-	if closed := b.close(); err == nil {
+	if closed := b.Close(); err == nil {
 		err = closed
 	}
-	result.failed(err)
+	result.Fail(err)
 	result.Took = time.Since(began).Seconds()
-	result.judge(row.Goals)
+	result.Judge(row.Goals)
 	return result
 }
 
 // alternate takes the rounds, row and floor in turn.
-func alternate(ctx context.Context, b *bed, p pair, rounds int, result *Result) error {
-	if p.rounds > 0 {
-		rounds = min(rounds, p.rounds)
+func alternate(ctx context.Context, b *bed.Bed, p rows.Pair, rounds int, result *measure.Result) error {
+	if p.Rounds > 0 {
+		rounds = min(rounds, p.Rounds)
 	}
-	ours, floor := &round{usage: b.cpu}, &round{}
-	defer b.profile(ctx)()
+	ours, floor := &measure.Round{Usage: b.CPU}, &measure.Round{}
+	defer b.Profile(ctx)()
 	for range rounds {
-		if err := p.row(ctx, ours); err != nil {
+		if err := p.Row(ctx, ours); err != nil {
 			return err
 		}
-		if p.floor == nil {
+		if p.Floor == nil {
 			continue
 		}
-		if err := p.floor(ctx, floor); err != nil {
+		if err := p.Floor(ctx, floor); err != nil {
 			return fmt.Errorf("the floor: %w", err)
 		}
 	}
-	result.Row = Summarise(ours.samples)
-	result.Floor = Summarise(floor.samples)
+	result.Row = measure.Summarise(ours.Samples)
+	result.Floor = measure.Summarise(floor.Samples)
 	if result.Floor.P50 > 0 {
 		result.Ratio = result.Row.P50 / result.Floor.P50
 	}
-	result.CPU = ours.cpu()
-	result.ServerMiB = b.peakMiB()
-	if p.note != nil {
-		result.Note = p.note()
+	result.CPU = ours.CPU()
+	result.ServerMiB = b.PeakMiB()
+	if p.Note != nil {
+		result.Note = p.Note()
 	}
 	return nil
 }

@@ -7,9 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rockpool/rockpool/test/bench/bed"
+	"github.com/rockpool/rockpool/test/bench/measure"
+	"github.com/rockpool/rockpool/test/bench/rows"
+	"github.com/rockpool/rockpool/test/bench/rows/onnomad"
 )
 
-func names(rows []Row) (all []string) {
+func names(rows []rows.Row) (all []string) {
 	for _, row := range rows {
 		all = append(all, row.Name)
 	}
@@ -29,19 +34,19 @@ func TestSelect(t *testing.T) {
 		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls"}},
 		{[]string{"lag", "lag/1"}, []string{"lag/1", "lag/100", "lag/1000"}},
 	} {
-		rows, err := Select(Rows(), test.names)
+		rows, err := rows.Select(Rows(), test.names)
 		if got := names(rows); err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%q: %q, %v", test.names, got, err)
 		}
 	}
-	if _, err := Select(Rows(), []string{"claim", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
+	if _, err := rows.Select(Rows(), []string{"claim", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
 		t.Errorf("a name that selects nothing: %v", err)
 	}
 }
 
 func TestRowsSayWhatTheyAre(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range append(Rows(), NomadRows()...) {
+	for _, row := range append(Rows(), onnomad.Rows()...) {
 		if seen[row.Name] {
 			t.Errorf("%s is there twice", row.Name)
 		}
@@ -62,15 +67,15 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 func TestRowAndFloorTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		sleeper := func(name string, d time.Duration) probe {
-			return func(_ context.Context, r *round) error {
+		sleeper := func(name string, d time.Duration) rows.Probe {
+			return func(_ context.Context, r *measure.Round) error {
 				order = append(order, name)
-				return r.time(func() error { time.Sleep(d); return nil })
+				return r.Time(func() error { time.Sleep(d); return nil })
 			}
 		}
-		b := &bed{}
-		var result Result
-		p := pair{row: sleeper("row", 6*time.Millisecond), floor: sleeper("floor", 2*time.Millisecond)}
+		b := &bed.Bed{}
+		var result measure.Result
+		p := rows.Pair{Row: sleeper("row", 6*time.Millisecond), Floor: sleeper("floor", 2*time.Millisecond)}
 		if err := alternate(t.Context(), b, p, 3, &result); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/test/bench/measure"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
@@ -26,7 +27,7 @@ func TestE2EBenchOnNomad(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout.String(), stderr.String())
 	}
-	var report Report
+	var report measure.Report
 	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
 		t.Fatalf("%v: %s", err, stdout.String())
 	}
@@ -64,7 +65,7 @@ func TestE2EBenchOnNomadCountsLists(t *testing.T) {
 	cmd := thisProgram(t, "--cluster", "nomad", "--quick", "--rounds", "1", "--json", "--row", "nomad/recover/200", "--row", "nomad/watch/1")
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NOMAD_ADDR="+n.Address())
 	out, err := cmd.Output()
-	var report Report
+	var report measure.Report
 	if unreadable := json.Unmarshal(out, &report); err != nil || unreadable != nil || len(report.Rows) != 2 {
 		t.Fatalf("%v, %v: %s", err, unreadable, out)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/bench/measure"
 	e2e "github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -62,7 +63,7 @@ func TestE2EBench(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout.String(), stderr.String())
 	}
-	var report Report
+	var report measure.Report
 	decoder := json.NewDecoder(strings.NewReader(stdout.String()))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&report); err != nil {
@@ -76,12 +77,12 @@ func TestE2EBench(t *testing.T) {
 		if i >= len(wanted) || row.Name != wanted[i] {
 			t.Fatalf("row %d is %s", i, row.Name)
 		}
-		for _, s := range []Summary{row.Row, row.Floor} {
+		for _, s := range []measure.Summary{row.Row, row.Floor} {
 			if s.N == 0 || s.Min <= 0 || s.Min > s.P10 || s.P10 > s.P50 || s.P50 > s.P99 || s.P99 > s.Max {
 				t.Errorf("%s: %+v", row.Name, s)
 			}
 		}
-		if row.Error != "" || row.Unit != Milliseconds || row.Ratio <= 0 || row.ServerMiB <= 0 || row.Took <= 0 || row.CPU == nil || row.CPU.Server <= 0 {
+		if row.Error != "" || row.Unit != measure.Milliseconds || row.Ratio <= 0 || row.ServerMiB <= 0 || row.Took <= 0 || row.CPU == nil || row.CPU.Server <= 0 {
 			t.Errorf("%+v", row)
 		}
 		if !strings.Contains(stderr.String(), "] "+row.Name+"\n") {
@@ -193,7 +194,7 @@ func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
 		}
 	}
 	_ = cmd.Wait() // its code is looked at
-	var report Report
+	var report measure.Report
 	err = json.Unmarshal([]byte(stdout.String()), &report)
 	if code := cmd.ProcessState.ExitCode(); err != nil || code != cli.CodeInterrupted || !report.Interrupted || len(report.Rows) != 1 || report.Rows[0].Name != "claim" || report.Rows[0].Row.N == 0 {
 		t.Errorf("exit %d, %v: %s", code, err, stdout.String())
@@ -211,7 +212,7 @@ func TestE2EBenchRecovers(t *testing.T) {
 	cmd := thisProgram(t, "--row", "recover", "--row", "schedule", "--quick", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	out, err := cmd.Output()
-	var report Report
+	var report measure.Report
 	if err = errors.Join(err, json.Unmarshal(out, &report)); err != nil || len(report.Rows) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}

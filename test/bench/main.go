@@ -11,6 +11,10 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/bench/bare"
+	"github.com/rockpool/rockpool/test/bench/bed"
+	"github.com/rockpool/rockpool/test/bench/floors"
+	"github.com/rockpool/rockpool/test/bench/rows"
+	"github.com/rockpool/rockpool/test/bench/rows/onnomad"
 	"github.com/rockpool/rockpool/test/commandline"
 )
 
@@ -57,12 +61,12 @@ Exit codes: 0 when all rows that fit could be measured, whatever came out; 125 w
 func (c *command) Run(s cli.Streams) error {
 	switch {
 	case c.ServeFloors:
-		return ServeFloors(s.In, s.Out)
+		return floors.Serve(s.In, s.Out)
 	case c.List:
 		if c.Cluster == config.ClusterNomad {
-			return List(s.Out, NomadRows())
+			return rows.List(s.Out, onnomad.Rows())
 		}
-		return List(s.Out, Rows())
+		return rows.List(s.Out, Rows())
 	case c.Rounds < 0 || c.Rounds > 1000:
 		return &config.Error{Flag: "rounds", Value: strconv.Itoa(c.Rounds), Allowed: "1 to 1000"}
 	case os.Geteuid() != 0:
@@ -81,8 +85,8 @@ func (c *command) Run(s cli.Streams) error {
 		return err
 	}
 	report, err := Run(ctx, Config{
-		bedConfig: bedConfig{Nomad: onNomad, Program: c.Program, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err},
-		Rows:      c.Row, Rounds: c.Rounds,
+		Config: bed.Config{Nomad: onNomad, Program: c.Program, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err},
+		Rows:   c.Row, Rounds: c.Rounds,
 	})
 	interrupted := ctx.Err() != nil
 	switch {
@@ -109,7 +113,7 @@ func (c *command) Run(s cli.Streams) error {
 }
 
 // nomad returns the Nomad whose servers are measured, or nil.
-func (c *command) nomad() (*Nomad, error) {
+func (c *command) nomad() (*bed.Nomad, error) {
 	if c.Cluster != config.ClusterNomad {
 		if c.Image != "" || c.AgentPath != "" {
 			return nil, errors.New("--image and --agent-path are for --cluster nomad")
@@ -120,5 +124,5 @@ func (c *command) nomad() (*Nomad, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Nomad{Nomad: alone, Image: c.Image, AgentPath: c.AgentPath}, nil
+	return &bed.Nomad{Nomad: alone, Image: c.Image, AgentPath: c.AgentPath}, nil
 }

@@ -1,0 +1,177 @@
+// Package bed starts what a row needs: servers on this machine or on Nomad, tasks
+// beside them, and directories. All of it ends with the row's bed.
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/bench/floors"
+	"github.com/rockpool/rockpool/test/bench/usage"
+)
+
+// Environment is the one that all rows use.
+const Environment = "bench"
+
+// A Config says what rows start.
+type Config struct {
+	Nomad    *Nomad // that servers use; nil: they are on this machine
+	Program  string // rockpool's own binary; "serve" starts a server
+	Quick    bool   // a fifth of the operations: to see that it works
+	GVisor   string // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
+	Profiles string // directory for CPU profiles of the servers; "": none
+	Progress io.Writer
+}
+
+// A Bed is what one row has started. Its first server is the one whose CPU time
+// and memory count.
+type Bed struct {
+	Config
+	Name    string // of the row
+	Floors  *floors.Process
+	servers []*Server
+	closers []func() error // run in reverse
+}
+
+// Ops is how often a round does something, if it is to do it n times.
+func (b *Bed) Ops(n int) int {
+	if b.Quick {
+		return max(1, n/5)
+	}
+	return n
+}
+
+// OnClose has do run when the row is over.
+func (b *Bed) OnClose(do func() error) { b.closers = append(b.closers, do) }
+
+// Close ends all that the row started.
+func (b *Bed) Close() error {
+	var errs []error
+	for _, do := range slices.Backward(b.closers) {
+		errs = append(errs, do())
+	}
+	return errors.Join(errs...)
+}
+
+// Directory makes a directory for the time of the row.
+func (b *Bed) Directory() (string, error) {
+	dir, err := os.MkdirTemp("", "rockpool-bench-")
+	if err == nil {
+		b.OnClose(func() error { return os.RemoveAll(dir) })
+	}
+	return dir, err
+}
+
+var groups atomic.Int32 // so many names were given
+
+// newGroup names a group that nothing else uses, so that what runs there can be
+// told apart.
+func newGroup() string {
+	return fmt.Sprintf("rockpool/bench-%d-%d", os.Getpid(), groups.Add(1))
+}
+
+// Serve starts a server that has so many finished executions and keeps so many
+// idle runners, and waits for these.
+func (b *Bed) Serve(ctx context.Context, runners, executions int) (*Server, error) {
+	return b.ServeIn(ctx, runtime.IsolationNamespaces, runners, executions)
+}
+
+// ServeIn has the runners isolated so.
+func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners, executions int) (*Server, error) {
+	dir, err := b.Directory()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := fillStore(ctx, data, executions); err != nil {
+		return nil, fmt.Errorf("fill the store: %w", err)
+	}
+	group := newGroup()
+	s, err := startServer(ctx, launch{
+		program: b.Program, data: data, Group: group, listen: "127.0.0.1:0", profiled: b.Profiles != "",
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor,
+			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
+		overcommitted: true,
+		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file is there twice for a moment
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	b.servers = append(b.servers, s)
+	b.OnClose(s.stop)
+	if err := s.Fits(ctx, runners); err != nil {
+		return nil, err
+	}
+	return s, s.Keep(ctx, runners)
+}
+
+// Claimed starts a server with so many idle runners, and claims one more.
+func (b *Bed) Claimed(ctx context.Context, idle int) (s *Server, runner string, err error) {
+	if s, err = b.Serve(ctx, idle, 0); err != nil {
+		return nil, "", err
+	}
+	if runner, err = s.Claim(ctx); err != nil {
+		return nil, "", err
+	}
+	return s, runner, s.Settle(ctx, idle)
+}
+
+// Engine starts a server in this process.
+func (b *Bed) Engine(ctx context.Context, runners int) (*Engine, error) {
+	dir, err := b.Directory()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := fillStore(ctx, data, 0); err != nil {
+		return nil, fmt.Errorf("fill the store: %w", err)
+	}
+	engine, err := openEngine(ctx, data, newGroup())
+	if err != nil {
+		return nil, fmt.Errorf("start an engine: %w", err)
+	}
+	b.OnClose(engine.Close)
+	return engine, engine.PutEnvironment(ctx, Environment, runners)
+}
+
+// CPU returns the CPU time that the server and its runners have taken.
+func (b *Bed) CPU() (server, inside time.Duration, ok bool) {
+	if len(b.servers) == 0 {
+		return 0, 0, false
+	}
+	return b.servers[0].cpu()
+}
+
+// PeakMiB is the most memory that the server has had resident.
+func (b *Bed) PeakMiB() float64 {
+	if len(b.servers) == 0 {
+		return 0
+	}
+	return float64(usage.Peak(b.servers[0].PID())) / (1 << 20)
+}
+
+// Until waits for something that has to be looked for.
+func Until(ctx context.Context, ok func() (bool, error)) error {
+	tick := time.NewTicker(5 * time.Millisecond) // what is asked costs CPU time, too
+	defer tick.Stop()
+	for {
+		if done, err := ok(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server"
+)
+
+// An Engine is a server in the bench's own process, asked without the API.
+type Engine struct {
+	*server.Server
+	end   context.CancelFunc
+	ended chan error
+}
+
+func openEngine(ctx context.Context, data, cgroups string) (*Engine, error) {
+	settings := config.Default()
+	settings.Listen, settings.Data, settings.CgroupParent, settings.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
+	settings.CPUOvercommit, settings.MemoryOvercommit = CPUOvercommit, MemoryOvercommit
+	if err := settings.Check(); err != nil {
+		return nil, err
+	}
+	b := &Engine{Server: server.New(settings, zap.NewNop()), ended: make(chan error, 1)}
+	if err := b.Open(ctx); err != nil {
+		return nil, err
+	}
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	b.end = end
+	go func() { b.ended <- b.Server.Run(running) }()
+	select {
+	case <-b.Engine.Restored():
+		return b, nil
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), b.Close())
+	}
+}
+
+// PutEnvironment keeps so many runners of an environment warm.
+func (b *Engine) PutEnvironment(ctx context.Context, id string, poolSize int) error {
+	_, _, err := b.Engine.PutEnvironment(ctx, engine.PutEnvironmentInput{ID: runtime.EnvironmentID(id), PoolSize: &poolSize})
+	return err
+}
+
+// Claim claims a runner.
+func (b *Engine) Claim(ctx context.Context, environment string) (string, error) {
+	patience := 60
+	runner, err := b.Engine.Claim(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(environment), WaitFor: &patience})
+	return string(runner.ID), err
+}
+
+// Run runs a command to its end; anything but exit 0 is an error.
+func (b *Engine) Run(ctx context.Context, runner string, command ...string) error {
+	x, err := b.Engine.Start(ctx, engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command})
+	if err == nil {
+		x, err = b.Engine.Execution(ctx, x.ID, time.Minute)
+	}
+	if err == nil && (x.End.Outcome != runtime.OutcomeExited || x.End.ExitCode != 0) {
+		err = fmt.Errorf("%q ended with %+v", command, x.End)
+	}
+	return err
+}
+
+// Close ends the server.
+func (b *Engine) Close() error {
+	b.end()
+	return <-b.ended
+}
+
+// fillStore stores an environment without runners, so that a first start makes
+// no others, and so many executions that have ended.
+func fillStore(ctx context.Context, data string, executions int) (err error) {
+	s, err := store.Open(ctx, filepath.Join(data, "rockpool.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	env := runtime.Environment{
+		ID: "bench", Revision: 1, RunnerRevision: 1, Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces,
+		Resources: runtime.DefaultResources(), OutputLimit: runtime.DefaultOutputLimit,
+	}
+	if err := errors.Join(env.Validate(), s.PutEnvironment(ctx, env)); err != nil {
+		return err
+	}
+	const writers = 64 // who write at the same time share a transaction
+	group, ctx := errgroup.WithContext(ctx)
+	for w := range writers {
+		group.Go(func() error {
+			for i := w; i < executions; i += writers {
+				x := endedExecution(env)
+				if _, _, err := s.AddExecution(ctx, x, []byte{}); err != nil {
+					return err
+				}
+				if _, err := s.FinishExecution(ctx, x, x.Usage.OutputBytes); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func endedExecution(env runtime.Environment) runtime.Execution {
+	at := time.Now()
+	return runtime.Execution{
+		ID: runtime.NewExecutionID(), RunnerID: runtime.NewRunnerID(), EnvironmentID: env.ID,
+		Command: []string{"python3", "main.py"}, State: runtime.ExecutionFinished, OutputLimit: env.OutputLimit,
+		End:   runtime.End{Outcome: runtime.OutcomeExited},
+		Usage: runtime.Usage{Wall: time.Second, User: time.Second, OutputBytes: 1000},
+		Marks: runtime.Marks{QueuedAt: at, StartedAt: at, FirstOutputAt: at, FinishedAt: at},
+	}
+}

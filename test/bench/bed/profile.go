@@ -1,0 +1,80 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"sync"
+)
+
+// freeAddress finds one on loopback. Somebody else could take it before it is
+// used; then the server says so.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// profileSeconds is how long a CPU profile is taken, from a row's first round
+// on; the row waits for its end.
+const profileSeconds = 10
+
+// Profile begins to take a CPU profile of the row's server, if the bench is to
+// take any, and returns what waits for it.
+func (b *Bed) Profile(ctx context.Context) (wait func()) {
+	if b.Profiles == "" {
+		return func() {}
+	}
+	file := filepath.Join(b.Profiles, strings.ReplaceAll(b.Name, "/", "-")+".pprof")
+	var group sync.WaitGroup
+	if len(b.servers) == 0 { // the engine is in this process
+		out, err := os.Create(file)
+		if err == nil {
+			err = pprof.StartCPUProfile(out)
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(b.Progress, "    no profile: %v\n", err)
+		}
+		return func() {
+			pprof.StopCPUProfile()
+			_ = out.Close()
+		}
+	}
+	group.Go(func() {
+		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", b.servers[0].profiles, profileSeconds)
+		if err := fetch(ctx, url, file); err != nil {
+			_, _ = fmt.Fprintf(b.Progress, "    no profile: %v\n", err)
+		}
+	})
+	return group.Wait
+}
+
+func fetch(ctx context.Context, url, file string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, response.Body)
+	return errors.Join(err, out.Close())
+}

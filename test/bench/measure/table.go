@@ -1,0 +1,79 @@
+package measure
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table writes a report for people: two lines for each row, its own and its
+// floor's.
+func (r Report) Table(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintf(w, "%s\n\n", r.Machine)
+	_, _ = fmt.Fprintln(w, "unit\tmin\tp10\tp50\tp99\tratio\tserver CPU\tinside\tserver memory\t  row")
+	for _, row := range r.Rows {
+		if row.Error != "" {
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  FAILED: %s\n", row.Name, strings.ReplaceAll(row.Error, "\n", "; "))
+			continue
+		}
+		if row.LeftOut != "" {
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  LEFT OUT: %s\n", row.Name, row.LeftOut)
+			continue
+		}
+		server, inside := "", ""
+		if row.CPU != nil {
+			server = Figure(row.CPU.Server) + " ms/" + row.Per
+			if row.CPU.Inside > 0 {
+				inside = Figure(row.CPU.Inside) + " ms"
+			}
+		}
+		memory := ""
+		if row.ServerMiB > 0 {
+			memory = Figure(row.ServerMiB) + " MiB"
+		}
+		verdicts := make([]string, len(row.Goals))
+		for i, v := range row.Goals {
+			verdicts[i] = v.String()
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", row.Unit, row.Row.figures(), times(row.Ratio), server, inside, memory,
+			strings.TrimSpace(row.Name+"  "+strings.Join(verdicts, ", ")))
+		if row.Floor.N > 0 {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t\t    its floor\n", row.Unit, row.Floor.figures())
+		}
+		if row.Note != "" {
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t    %s\n", row.Note)
+		}
+	}
+	if r.Interrupted {
+		_, _ = fmt.Fprintln(w, "interrupted: the rows that were to follow are missing\t\t\t\t\t\t\t\t\t")
+	}
+	return w.Flush()
+}
+
+func (s Summary) figures() string {
+	return strings.Join([]string{Figure(s.Min), Figure(s.P10), Figure(s.P50), Figure(s.P99)}, "\t")
+}
+
+func times(ratio float64) string {
+	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
+		return ""
+	}
+	return "×" + Figure(ratio)
+}
+
+// Figure is a number with three digits that count.
+func Figure(v float64) string {
+	switch abs := math.Abs(v); {
+	case abs >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case abs >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case abs >= 0.1 || v == 0:
+		return fmt.Sprintf("%.2f", v)
+	default:
+		return fmt.Sprintf("%.2g", v)
+	}
+}

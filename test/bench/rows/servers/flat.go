@@ -1,0 +1,79 @@
+// Package servers measures one server beside another: with more runners or a longer
+// history, or with another isolation.
+package servers
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/test/bench/bed"
+	"github.com/rockpool/rockpool/test/bench/measure"
+	"github.com/rockpool/rockpool/test/bench/rows"
+)
+
+// A size is how much a server has.
+type size struct{ runners, executions int }
+
+// Flat returns the rows of a server that has much, beside one that has little.
+func Flat() []rows.Row {
+	const claim, output = "The claim of a warm runner", "The first output of `echo` on a WebSocket"
+	goals := []measure.Goal{{Of: "ratio", AtMost: 1.5}}
+	many, few := size{runners: 500}, size{runners: 10}
+	long, short := size{2, 100_000}, size{2, 1_000}
+	return []rows.Row{{
+		Name: "flat/claim/runners", What: claim + " with 500 idle runners.", Floor: "The same with 10, on a second server.",
+		Unit: measure.Milliseconds, Per: "claim", Goals: goals, Open: openFlatClaim(many, few),
+	}, {
+		Name: "flat/first-output/runners", What: output + " with 500 idle runners.", Floor: "The same with 10, on a second server.",
+		Unit: measure.Milliseconds, Per: "start", Goals: goals, Open: openFlatOutput(many, few),
+	}, {
+		Name: "flat/claim/history", What: claim + " with 100,000 finished executions stored.", Floor: "The same with 1,000, on a second server.",
+		Unit: measure.Milliseconds, Per: "claim", Goals: goals, Open: openFlatClaim(long, short),
+	}, {
+		Name: "flat/first-output/history", What: output + " with 100,000 finished executions stored.", Floor: "The same with 1,000, on a second server.",
+		Unit: measure.Milliseconds, Per: "start", Goals: goals, Open: openFlatOutput(long, short),
+	}}
+}
+
+func openFlatClaim(large, small size) func(context.Context, *bed.Bed) (rows.Pair, error) {
+	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
+		return flat(ctx, b, large, small, func(_ context.Context, s *bed.Server, of size) (rows.Probe, error) {
+			return func(ctx context.Context, r *measure.Round) error {
+				return rows.Claims(ctx, s, r, of.runners, 1, b.Ops(10))
+			}, nil
+		})
+	}
+}
+
+func openFlatOutput(large, small size) func(context.Context, *bed.Bed) (rows.Pair, error) {
+	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
+		return flat(ctx, b, large, small, func(ctx context.Context, s *bed.Server, of size) (rows.Probe, error) {
+			runner, err := s.Claim(ctx)
+			if err != nil {
+				return nil, err
+			}
+			k, err := s.Dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			b.OnClose(func() error { k.Close(); return nil })
+			return func(ctx context.Context, r *measure.Round) error {
+				return rows.Repeat(b.Ops(30), func() error { return rows.FirstOutput(ctx, s, k, runner, r) })
+			}, s.Settle(ctx, of.runners)
+		})
+	}
+}
+
+// flat makes a server of either size, and what measures it.
+func flat(ctx context.Context, b *bed.Bed, large, small size, prepare func(context.Context, *bed.Server, size) (rows.Probe, error)) (rows.Pair, error) {
+	var probes [2]rows.Probe
+	for i, of := range []size{large, small} {
+		s, err := b.Serve(ctx, of.runners, of.executions)
+		if err != nil {
+			return rows.Pair{}, err
+		}
+		if probes[i], err = prepare(ctx, s, of); err != nil {
+			return rows.Pair{}, err
+		}
+	}
+	return rows.Pair{Row: probes[0], Floor: probes[1]}, rows.Warm(ctx, probes[:]...)
+}
