@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -49,7 +48,10 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	}
 	began := time.Now()
 	l := newLedger()
-	h, err := newHouse(ctx, config, dir, l)
+	h, err := newHouse(ctx, config.Program, dir, l)
+	if err == nil && config.Nomad != "" {
+		err = h.useNomad(ctx, config.Nomad, config.Progress)
+	}
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -59,7 +61,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &storm{house: h, timing: newTiming(), disk: d, boxes: sandboxes{h.group}, say: func(format string, args ...any) {
+	s := &storm{house: h, timing: newTiming(), disk: d, boxes: h.sandboxes(), say: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(config.Progress, "%6.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}}
 	err = s.run(ctx, config)
@@ -67,7 +69,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	if gone := d.unmount(); gone != nil {
 		l.wrong(leakedMounts, 1, "%v", gone)
 	}
-	report = newReport(config, l, h.used.sum(), time.Since(began))
+	report = newReport(config, l, h.used(), time.Since(began))
 	if ctx.Err() != nil || err == nil && len(report.Failures()) == 0 {
 		return report, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -80,22 +82,22 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	if err := s.putEnvironments(ctx); err != nil {
+	if err := putEnvironments(ctx, s.house); err != nil {
 		return fmt.Errorf("put the environments: %w", err)
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	var others, clients sync.WaitGroup
+	var others, users sync.WaitGroup
 	defer others.Wait()
 	defer end() // of who scrapes, before it is waited for
 	others.Go(func() { s.scrape(ctx) })
 	enough := make(chan struct{})
 	for i := range config.Clients {
-		c := &holder{house: s.house, timing: s.timing, name: fmt.Sprintf("client%d", i), random: rand.New(rand.NewPCG(config.Seed, uint64(i+1)))}
-		clients.Go(func() { c.live(ctx, enough) })
+		c := newHolder(s.house, s.timing, fmt.Sprintf("client%d", i), config.Seed, uint64(i+1))
+		users.Go(func() { c.live(ctx, enough) })
 	}
-	c := &crowd{holder: &holder{house: s.house, timing: s.timing, name: "crowd", random: rand.New(rand.NewPCG(config.Seed, 1000))}}
-	clients.Go(func() { c.live(ctx, enough) })
+	c := newCrowd(s.house, s.timing, "crowd", config.Seed, 1000)
+	users.Go(func() { c.live(ctx, enough) })
 
 	err := s.faults(ctx, config)
 	close(enough)
@@ -108,11 +110,11 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	if err != nil {
 		end()
 	}
-	clients.Wait()
+	users.Wait()
 	if ctx.Err() == nil {
 		s.say("all that ended is looked at again")
 		for _, r := range s.ledger.all() {
-			s.again(ctx, r)
+			again(ctx, s.house, r)
 		}
 		s.look(ctx)
 	}
@@ -177,17 +179,4 @@ func (s *storm) clear(ctx context.Context) error {
 		return s.nomad.leaks(ctx, s.ledger)
 	}
 	return nil
-}
-
-// all returns the runs that have ended.
-func (l *ledger) all() []*run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []*run
-	for _, r := range l.runs {
-		if r.told != nil {
-			all = append(all, r)
-		}
-	}
-	return all
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,9 +22,14 @@ type crowd struct {
 	size int
 }
 
+// newCrowd returns one whose random numbers follow from two seeds.
+func newCrowd(h *house, t *timing, name string, seed1, seed2 uint64) *crowd {
+	return &crowd{holder: newHolder(h, t, name, seed1, seed2)}
+}
+
 // putEnvironments makes the environments of the run, and has the first ones of
 // the server keep no runners.
-func (h *house) putEnvironments(ctx context.Context) error {
+func putEnvironments(ctx context.Context, h *house) error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return err
@@ -62,7 +66,7 @@ func (h *house) putEnvironments(ctx context.Context) error {
 }
 
 // crowdOf is how large a crowd is where Nomad makes it, which takes its time.
-func (h *house) crowdOf(size int) int {
+func crowdOf(h *house, size int) int {
 	if h.nomad != nil {
 		return (size + 3) / 4
 	}
@@ -105,7 +109,7 @@ func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 }
 
 func (c *crowd) resize(ctx context.Context, size int) {
-	c.size = c.crowdOf(size)
+	c.size = crowdOf(c.house, size)
 	c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], PoolSize: &c.size})
 }
 
@@ -127,7 +131,7 @@ func (c *crowd) visit(ctx context.Context, environment string) {
 func (c *crowd) visitors(ctx context.Context, n int, environment string, apart time.Duration) *sync.WaitGroup {
 	all := &sync.WaitGroup{}
 	for i := range n {
-		one := &crowd{holder: &holder{house: c.house, timing: c.timing, name: c.key(), random: rand.New(rand.NewPCG(c.random.Uint64(), 0))}}
+		one := newCrowd(c.house, c.timing, c.key(), c.random.Uint64(), 0)
 		all.Go(func() {
 			pause(ctx, time.Duration(i)*apart)
 			one.visit(ctx, environment)
@@ -140,11 +144,11 @@ func (c *crowd) visitors(ctx context.Context, n int, environment string, apart t
 // several workers see the same room.
 func (c *crowd) stampede(ctx context.Context) {
 	defer c.timing.begin(atChange)()
-	c.crowdIn(ctx, 0)
+	crowdIn(ctx, c.house, 0)
 	pause(ctx, time.Duration(100+c.random.IntN(200))*time.Millisecond) // until they are gone, mostly
-	c.crowdIn(ctx, 20+c.random.IntN(30))
+	crowdIn(ctx, c.house, 20+c.random.IntN(30))
 	pause(ctx, time.Duration(c.random.IntN(150))*time.Millisecond)
-	c.crowdIn(ctx, 0)
+	crowdIn(ctx, c.house, 0)
 }
 
 // takeTurns claims a runner as large as many, for which the crowd waits when it
@@ -165,13 +169,13 @@ func (c *crowd) takeTurns(ctx context.Context) {
 
 // crowdIn has every crowd want so many runners, with one call to each, and waits
 // for the answers, if somebody gives any.
-func (h *house) crowdIn(ctx context.Context, size int) {
+func crowdIn(ctx context.Context, h *house, size int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var calls sync.WaitGroup
 	for _, id := range crowds {
 		calls.Go(func() {
-			_ = client.Put(ctx, h, client.PutEnvironmentInput{Id: id, PoolSize: new(h.crowdOf(size))})
+			_ = client.Put(ctx, h, client.PutEnvironmentInput{Id: id, PoolSize: new(crowdOf(h, size))})
 		})
 	}
 	calls.Wait()

@@ -31,7 +31,7 @@ func (s *storm) strike(ctx context.Context, f fault) error {
 	switch f.kind {
 	case killServer, killRestore, stopRestore, destroyDown, purgeDown:
 		if f.kind == stopRestore {
-			s.crowdIn(ctx, 50)
+			crowdIn(ctx, s.house, 50)
 		}
 		if f.moment == atMaking {
 			s.awaitMaking(ctx)
@@ -42,10 +42,10 @@ func (s *storm) strike(ctx context.Context, f fault) error {
 		s.killNow(ctx, f.moment)
 		return s.replace(ctx, f)
 	case stopServer:
-		s.crowdIn(ctx, 50)
+		crowdIn(ctx, s.house, 50)
 		pause(ctx, 700*time.Millisecond) // all of them wait for room
 		var calls sync.WaitGroup
-		calls.Go(func() { s.crowdIn(ctx, 0) })
+		calls.Go(func() { crowdIn(ctx, s.house, 0) })
 		pause(ctx, f.after)
 		s.stop(s.server)
 		calls.Wait()
@@ -64,7 +64,7 @@ func (s *storm) strike(ctx context.Context, f fault) error {
 // awaitMaking waits until a sandbox is being made.
 func (s *storm) awaitMaking(ctx context.Context) {
 	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 2*time.Millisecond) {
-		if creates, _ := helpers(s.data); creates > 0 {
+		if creates, _ := s.helpers(); creates > 0 {
 			return
 		}
 	}
@@ -78,7 +78,7 @@ func (s *storm) killNow(ctx context.Context, m moment) {
 	hit := s.timing.lasting()
 	s.expectAlive()
 	s.kill(s.server)
-	creates, removes := helpers(s.data)
+	creates, removes := s.helpers()
 	s.ledger.count(kills, 1)
 	for _, m := range hit {
 		s.ledger.count(killsDuring(m), 1)
@@ -213,9 +213,9 @@ func (s *storm) harmOne(ctx context.Context, f fault) {
 	if f.kind == killStarting {
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			s.crowdIn(ctx, 0)
+			crowdIn(ctx, s.house, 0)
 			pause(ctx, 200*time.Millisecond)
-			s.crowdIn(ctx, 10)
+			crowdIn(ctx, s.house, 10)
 		})
 		s.ledger.count(killedStarting, s.killNewborns(ctx, 3))
 		calls.Wait()

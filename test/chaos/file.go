@@ -25,6 +25,9 @@ type file struct {
 
 const noFile = "none"
 
+// lineBytes is the length of a line of a content: its version, and its number.
+const lineBytes = 16
+
 func newFile(c *holder, runner string) *file {
 	return &file{holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
 }
@@ -102,7 +105,7 @@ func (c *content) Read(p []byte) (int, error) {
 	n := min(len(p), piece, c.left, c.cut-c.sent)
 	for i := 0; i < n; {
 		at := c.sent + i
-		i += copy(p[i:n], fmt.Sprintf("%07d %07d\n", c.version, at/recordBytes)[at%recordBytes:])
+		i += copy(p[i:n], fmt.Sprintf("%07d %07d\n", c.version, at/lineBytes)[at%lineBytes:])
 	}
 	c.sent += n
 	c.left -= n

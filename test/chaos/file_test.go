@@ -14,7 +14,7 @@ func TestContents(t *testing.T) {
 		return string(text), err
 	}
 	one, err := read(1, size)
-	if err != nil || len(one) != size || !strings.HasPrefix(one, "0000001 0000000\n0000001 0000001\n") || strings.Count(one, "\n") != size/recordBytes {
+	if err != nil || len(one) != size || !strings.HasPrefix(one, "0000001 0000000\n0000001 0000001\n") || strings.Count(one, "\n") != size/lineBytes {
 		t.Errorf("%d bytes, %v: %.40q", len(one), err, one)
 	}
 	if two, _ := read(2, size); two == one || len(two) != size {

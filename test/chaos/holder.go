@@ -32,6 +32,11 @@ type holder struct {
 	serial int
 }
 
+// newHolder returns one whose random numbers follow from two seeds.
+func newHolder(h *house, t *timing, name string, seed1, seed2 uint64) *holder {
+	return &holder{house: h, timing: t, name: name, random: rand.New(rand.NewPCG(seed1, seed2))}
+}
+
 // live claims runners until no more are to be claimed, and lets the last go.
 func (c *holder) live(ctx context.Context, until <-chan struct{}) {
 	for {
@@ -138,14 +143,14 @@ func (c *holder) release(ctx context.Context, runner string) {
 func (c *holder) probe(ctx context.Context, runner, script string) (text string, code int, ok bool) {
 	execution, err := client.Start(ctx, c.patient, client.StartExecutionInput{RunnerId: runner, Shell: &script, IdempotencyKey: new(c.key())})
 	if err != nil {
-		c.goneOr(ctx, runner, "start a probe", err)
+		goneOr(ctx, c.house, runner, "start a probe", err)
 		return "", 0, false
 	}
 	began := time.Now()
 	for ctx.Err() == nil {
 		out, err := client.GetResult(ctx, c.patient, execution, 20, 1<<20)
 		if err != nil {
-			c.goneOr(ctx, runner, "await a probe", err)
+			goneOr(ctx, c.house, runner, "await a probe", err)
 			return "", 0, false
 		}
 		switch x := out.Execution; {
@@ -170,7 +175,7 @@ func (c *holder) probe(ctx context.Context, runner, script string) (text string,
 
 // goneOr judges that something was refused because its runner went, or for
 // another reason.
-func (h *house) goneOr(ctx context.Context, runner, what string, err error) {
+func goneOr(ctx context.Context, h *house, runner, what string, err error) {
 	if codeOf(err) == runtime.CodeRunnerGone {
 		h.ledger.gone(runner)
 	} else {

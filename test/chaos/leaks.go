@@ -9,7 +9,7 @@ import (
 // leaks notes everything that is left of a house's runners, once its last
 // server has removed them.
 func (h *house) leaks() {
-	all := sandboxes{h.group}
+	all := h.sandboxes()
 	for _, runner := range all.runners() {
 		h.ledger.wrong(leakedCgroups, 1, "%v", all.dirs(runner))
 	}

@@ -33,9 +33,9 @@ type nomad struct {
 }
 
 // startNomad starts one, and returns when it takes jobs.
-func startNomad(ctx context.Context, config Config) (n *nomad, err error) {
-	n = &nomad{program: exec.Command(config.Nomad, "-control", "-drivers", "raw_exec")}
-	n.program.Stderr = config.Progress
+func startNomad(ctx context.Context, program string, progress io.Writer) (n *nomad, err error) {
+	n = &nomad{program: exec.Command(program, "-control", "-drivers", "raw_exec")}
+	n.program.Stderr = progress
 	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
 	if n.orders, err = n.program.StdinPipe(); err != nil {
 		return nil, err

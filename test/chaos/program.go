@@ -86,6 +86,18 @@ func (p program) command() []string {
 		strconv.FormatFloat(p.pause.Seconds(), 'f', 3, 64), strconv.Itoa(code)}
 }
 
+// limit is the time limit that it is started with, in seconds; nil: its environment's.
+func (p program) limit() *int {
+	switch {
+	case p.ends == endsByLimit:
+		return new(timeLimit)
+	case p.blocks == endless:
+		return new(0)
+	default:
+		return nil
+	}
+}
+
 // total is how much an execution that ended by itself has printed, on each
 // stream.
 func (p program) total() [streams]int64 {

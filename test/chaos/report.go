@@ -55,9 +55,7 @@ func (r Report) wanted() (always, long []string) {
 	if r.Nomad {
 		long = append(long, tasksKilled, jobsEnded, drained, nomadKills, nomadFreezes)
 	} else {
-		for _, part := range parts {
-			long = append(long, part.name)
-		}
+		long = append(long, parts()...)
 		for m := range moments {
 			if m != anyMoment {
 				long = append(long, killsDuring(m))
@@ -76,9 +74,9 @@ func (r Report) Table(out io.Writer) error {
 	var used []string
 	if !r.Nomad {
 		section("parts of the scheduler that were used")
-		for _, part := range parts {
-			used = append(used, part.name)
-			row(part.name, r.Parts[part.name], r.remark(part.name, r.Parts[part.name]))
+		used = parts()
+		for _, part := range used {
+			row(part, r.Parts[part], r.remark(part, r.Parts[part]))
 		}
 	}
 	section("what happened")

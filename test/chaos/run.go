@@ -179,3 +179,16 @@ func (l *ledger) judge(r *run, found reading, by string) {
 		}
 	}
 }
+
+// all returns the runs that have ended.
+func (l *ledger) all() []*run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*run
+	for _, r := range l.runs {
+		if r.told != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}

@@ -15,6 +15,9 @@ import (
 // sandboxes are the groups of this run's runners, as the kernel has them.
 type sandboxes struct{ parent string }
 
+// sandboxes returns those of the house.
+func (h *house) sandboxes() sandboxes { return sandboxes{h.group} }
+
 // dirs are the directories of a group, in every tree: "" is the parent's.
 func (s sandboxes) dirs(name string) []string {
 	one, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", s.parent, name)) // the pattern is fine
@@ -117,8 +120,8 @@ func (s sandboxes) destroy(runner string) bool {
 }
 
 // helpers returns what the programs that make and remove sandboxes are at.
-func helpers(data string) (creates, removes int) {
-	program := filepath.Join(data, "local", "bin", "rockpool-sandbox")
+func (h *house) helpers() (creates, removes int) {
+	program := filepath.Join(h.data, "local", "bin", "rockpool-sandbox")
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range all {
 		if at, err := os.Readlink(exe); err != nil || at != program {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -23,23 +24,23 @@ import (
 // called at once.
 type house struct {
 	*client.Client
-	program string
-	address string
-	url     string
-	data    string
-	group   string // the cgroup below which its runners are
-	log     string // a file: of all servers
-	args    []string
-	ledger  *ledger
-	used    *usage
-	up      atomic.Bool   // a server answers
-	nomad   *nomad        // that has the runners; nil: they are on this machine
-	patient client.Sender // of what is safe to repeat, until a server answers
+	program  string
+	address  string
+	url      string
+	data     string
+	group    string // the cgroup below which its runners are
+	log      string // a file: of all servers
+	args     []string
+	ledger   *ledger
+	counters *usage
+	up       atomic.Bool   // a server answers
+	nomad    *nomad        // that has the runners; nil: they are on this machine
+	patient  client.Sender // of what is safe to repeat, until a server answers
 }
 
 // newHouse chooses an address that nobody else on this machine binds to or
 // connects from: of the loopback network, by this process's id.
-func newHouse(ctx context.Context, config Config, dir string, l *ledger) (*house, error) {
+func newHouse(ctx context.Context, program, dir string, l *ledger) (*house, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+pid>>16%100, pid>>8%256, pid%254+1)
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
@@ -51,22 +52,25 @@ func newHouse(ctx context.Context, config Config, dir string, l *ledger) (*house
 		return nil, err
 	}
 	h := &house{
-		Client: client.New("http://" + address), program: config.Program, address: address, url: "http://" + address,
+		Client: client.New("http://" + address), program: program, address: address, url: "http://" + address,
 		data: filepath.Join(dir, "disk", "data"), log: filepath.Join(dir, "server.log"), group: fmt.Sprintf("rockpool/chaos-%d", pid),
-		ledger: l, used: newUsage(),
+		ledger: l, counters: newUsage(),
 	}
 	h.patient = h.Around(h.insist)
 	// What a runner is promised is reckoned from the machine's memory, as it is.
 	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", address, "--data", h.data,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
-	if config.Nomad == "" {
-		return h, nil
-	}
-	if h.nomad, err = startNomad(ctx, config); err != nil {
-		return nil, err
+	return h, nil
+}
+
+// useNomad has the runners on a Nomad that a program runs and that obeys
+// (test/nomadtest/cmd).
+func (h *house) useNomad(ctx context.Context, program string, progress io.Writer) (err error) {
+	if h.nomad, err = startNomad(ctx, program, progress); err != nil {
+		return err
 	}
 	h.args = append(h.args, h.nomad.flags(h.url)...)
-	return h, nil
+	return nil
 }
 
 // A server is one process of the house's.
@@ -131,7 +135,7 @@ func (h *house) kill(s *server) {
 	h.up.Store(false)
 	_ = s.cmd.Process.Kill() // it is ours until it was waited for
 	<-s.ended
-	h.used.next()
+	h.counters.next()
 }
 
 // stop asks a server to end, as an upgrade does.
@@ -143,8 +147,8 @@ func (h *house) stop(s *server) {
 	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	<-s.ended
-	h.used.told(lastTold(h.logged()[before:]))
-	h.used.next()
+	h.counters.told(lastTold(h.logged()[before:]))
+	h.counters.next()
 	if s.err != nil && !s.deaf() {
 		h.ledger.wrong(unaskedEnds, 1, "a server that was asked to end: %v: %s", s.err, h.lastWords())
 	}

@@ -46,6 +46,16 @@ func (r *reading) take(stream int, piece []byte) {
 	}
 }
 
+// lost takes bytes that the server says were lost.
+func (r *reading) lost(bytes int64) { r.declared += bytes }
+
+// backTo returns an earlier reading, to go on from there. It forgets nothing that was
+// wrong since.
+func (r *reading) backTo(earlier reading) reading {
+	earlier.silent, earlier.repeated, earlier.foreign = r.silent, r.repeated, r.foreign
+	return earlier
+}
+
 // match returns how much of text is what comes next.
 func (r *reading) match(stream int, text string) int {
 	n := 0
@@ -141,4 +151,12 @@ func parseRecord(stream int, text string) (int64, bool) {
 	}
 	number, err := strconv.ParseUint(text[1:recordBytes-1], 10, 63)
 	return int64(number), err == nil
+}
+
+// streamOf returns the stream of a name of the API.
+func streamOf(name string) int {
+	if name == "STDERR" {
+		return stderr
+	}
+	return stdout
 }

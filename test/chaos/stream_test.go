@@ -121,17 +121,18 @@ func TestReadingOfTwoStreams(t *testing.T) {
 	}
 }
 
-// TestRewindForgetsNothing: what was wrong stays wrong when the reader goes back
+// TestGoingBackForgetsNothing: what was wrong stays wrong when the reader goes back
 // to before that.
-func TestRewindForgetsNothing(t *testing.T) {
-	w := &watcher{house: &house{ledger: newLedger()}}
-	w.take(event{Type: "ExecutionOutput", Cursor: "1", Base64: []byte(printed(0, 48))})
-	w.take(event{Type: "ExecutionOutput", Cursor: "2", Base64: []byte(printed(64, 96))})
-	w.rewind(w.marks[0])
-	w.take(event{Type: "ExecutionOutput", Cursor: "2", Base64: []byte(printed(48, 160))})
-	w.reading.end(ten, true)
-	if w.reading.silent != 16 || w.reading.at[stdout] != 160 {
-		t.Errorf("%+v", w.reading)
+func TestGoingBackForgetsNothing(t *testing.T) {
+	var r reading
+	r.take(stdout, []byte(printed(0, 48)))
+	before := r
+	r.take(stdout, []byte(printed(64, 96)))
+	r = r.backTo(before)
+	r.take(stdout, []byte(printed(48, 160)))
+	r.end(ten, true)
+	if r.silent != 16 || r.at[stdout] != 160 {
+		t.Errorf("%+v", r)
 	}
 }
 

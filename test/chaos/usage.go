@@ -14,10 +14,19 @@ import (
 	"time"
 )
 
-// parts are what a scheduler and its task runners count of themselves, by how
+// parts returns the parts of a scheduler and its task runners whose use is counted.
+func parts() []string {
+	names := make([]string, len(counted))
+	for i, part := range counted {
+		names[i] = part.name
+	}
+	return names
+}
+
+// counted are what a scheduler and its task runners count of themselves, by how
 // the report calls it. They are no judgement of what happened: they say
 // whether the run came by every part of them.
-var parts = []struct{ name, metric string }{
+var counted = []struct{ name, metric string }{
 	{"refreshes", "rockpool_scheduler_refreshes_total"},
 	{"nacks", "rockpool_scheduler_nacks_total"},
 	{"blocked", "rockpool_scheduler_blocked_total"},
@@ -63,7 +72,7 @@ func (u *usage) saw(server int, counters map[string]int64) {
 func (u *usage) told(last map[string]int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, part := range parts {
+	for _, part := range counted {
 		if n := last[part.name]; n > u.current[part.metric] {
 			u.current[part.metric] = n
 		}
@@ -101,11 +110,14 @@ func (u *usage) sum() map[string]int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := map[string]int64{}
-	for _, part := range parts {
+	for _, part := range counted {
 		all[part.name] = u.before[part.metric] + u.current[part.metric]
 	}
 	return all
 }
+
+// used returns how often each of parts was used, by all servers.
+func (h *house) used() map[string]int64 { return h.counters.sum() }
 
 // scrape asks for the counters, ten times in a second, until ctx ends.
 func (h *house) scrape(ctx context.Context) {
@@ -125,7 +137,7 @@ func (h *house) look(ctx context.Context) {
 	if !h.up.Load() {
 		return
 	}
-	server := h.used.now()
+	server := h.counters.now()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	get, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/metrics", nil)
@@ -138,7 +150,7 @@ func (h *house) look(ctx context.Context) {
 	}
 	defer response.Body.Close()
 	if counters, err := readCounters(response.Body); err == nil && response.StatusCode == http.StatusOK {
-		h.used.saw(server, counters)
+		h.counters.saw(server, counters)
 	}
 }
 

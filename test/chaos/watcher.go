@@ -28,8 +28,8 @@ type watcher struct {
 
 // A mark is a cursor, and the reading there.
 type mark struct {
-	cursor string
-	reading
+	cursor  string
+	reading reading
 }
 
 // maxMarks bounds what a watcher remembers.
@@ -60,21 +60,16 @@ func (w *watcher) run(ctx context.Context, runner string, p program) {
 		}
 	}
 	if ctx.Err() == nil {
-		w.again(ctx, r)
+		again(ctx, w.house, r)
 	}
 }
 
 func (w *watcher) start(ctx context.Context, r *run) bool {
 	defer w.timing.begin(atStart)()
-	in := client.StartExecutionInput{RunnerId: r.runner, Command: r.command(), IdempotencyKey: &r.key}
-	if r.ends == endsByLimit {
-		in.TimeLimit = new(timeLimit)
-	} else if r.blocks == endless {
-		in.TimeLimit = new(0)
-	}
+	in := client.StartExecutionInput{RunnerId: r.runner, Command: r.command(), IdempotencyKey: &r.key, TimeLimit: r.limit()}
 	execution, err := client.Start(ctx, w.patient, in)
 	if err != nil {
-		w.goneOr(ctx, r.runner, "start program "+r.key, err)
+		goneOr(ctx, w.house, r.runner, "start program "+r.key, err)
 		return false
 	}
 	w.ledger.started(r, execution)
@@ -114,7 +109,10 @@ type finished struct {
 }
 
 func (f finished) outcome() outcome {
-	return outcome{f.Outcome, f.ExitCode, f.Signal, f.GoneReason, f.Usage.OutputBytes, f.Marks.FinishedAt}
+	return outcome{
+		Outcome: f.Outcome, ExitCode: f.ExitCode, Signal: f.Signal, GoneReason: f.GoneReason,
+		OutputBytes: f.Usage.OutputBytes, FinishedAt: f.Marks.FinishedAt,
+	}
 }
 
 var errLeft = errors.New("the reader leaves")
@@ -164,7 +162,7 @@ func (w *watcher) take(e event) {
 	case "ExecutionOutput":
 		w.reading.take(streamOf(e.Stream), e.Base64)
 	case "ExecutionOutputLost":
-		w.reading.declared += e.Bytes
+		w.reading.lost(e.Bytes)
 	case "ExecutionFinished":
 		w.done = true
 		w.ledger.ended(w.watched, e.Execution.outcome())
@@ -181,21 +179,12 @@ func (w *watcher) take(e event) {
 
 // rewind goes back, and forgets nothing that was wrong.
 func (w *watcher) rewind(m mark) {
-	found := w.reading
-	w.cursor, w.reading = &m.cursor, m.reading
-	w.reading.silent, w.reading.repeated, w.reading.foreign = found.silent, found.repeated, found.foreign
-}
-
-func streamOf(name string) int {
-	if name == "STDERR" {
-		return stderr
-	}
-	return stdout
+	w.cursor, w.reading = &m.cursor, w.reading.backTo(m.reading)
 }
 
 // again asks for the end, and reads all of the output in pages, as somebody
 // does who wasn't there.
-func (h *house) again(ctx context.Context, r *run) {
+func again(ctx context.Context, h *house, r *run) {
 	var all reading
 	var after *string
 	for size := 1000; ; size *= 4 {
@@ -231,7 +220,7 @@ func (h *house) again(ctx context.Context, r *run) {
 			h.ledger.wrong(changedOutcomes, 1, "program %s is %s, and had ended before", r.key, x.State)
 			return
 		}
-		all.declared += x.Output.LostBytes
+		all.lost(x.Output.LostBytes)
 		for _, chunk := range x.Output.Chunks {
 			all.take(streamOf(chunk.Stream), chunk.Base64)
 		}
