@@ -21,6 +21,11 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/chaos/clients"
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
+	"github.com/rockpool/rockpool/test/chaos/moment"
+	"github.com/rockpool/rockpool/test/chaos/schedule"
 )
 
 // Config says what a run is.
@@ -47,34 +52,34 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 		return Report{}, err
 	}
 	began := time.Now()
-	l := newLedger()
-	h, err := newHouse(ctx, config.Program, dir, l)
+	l := ledger.New()
+	h, err := house.New(ctx, config.Program, dir, l)
 	if err == nil && config.Nomad != "" {
-		err = h.useNomad(ctx, config.Nomad, config.Progress)
+		err = h.UseNomad(ctx, config.Nomad, config.Progress)
 	}
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	defer h.CloseIdle()
-	defer func() { err = errors.Join(err, h.nomad.close()) }()
-	d, err := mountDisk(filepath.Join(dir, "disk"))
+	defer func() { err = errors.Join(err, h.Nomad.Close()) }()
+	d, err := house.MountDisk(filepath.Join(dir, "disk"))
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &storm{house: h, timing: newTiming(), disk: d, boxes: h.sandboxes(), say: func(format string, args ...any) {
+	s := &storm{House: h, timing: moment.NewTiming(), disk: d, boxes: h.Sandboxes(), say: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(config.Progress, "%6.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}}
 	err = s.run(ctx, config)
 	err = errors.Join(err, s.clear(ctx))
-	if gone := d.unmount(); gone != nil {
-		l.wrong(leakedMounts, 1, "%v", gone)
+	if gone := d.Unmount(); gone != nil {
+		l.Wrong(ledger.LeakedMounts, 1, "%v", gone)
 	}
-	report = newReport(config, l, h.used(), time.Since(began))
+	report = newReport(config, l, h.Used(), time.Since(began))
 	if ctx.Err() != nil || err == nil && len(report.Failures()) == 0 {
 		return report, errors.Join(err, os.RemoveAll(dir))
 	}
-	report.Log = h.log
-	return report, errors.Join(err, h.nomad.keepLogs(dir))
+	report.Log = h.Log
+	return report, errors.Join(err, h.Nomad.KeepLogs(dir))
 }
 
 // run is all of it but the end.
@@ -82,7 +87,7 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	if err := putEnvironments(ctx, s.house); err != nil {
+	if err := clients.PutEnvironments(ctx, s.House); err != nil {
 		return fmt.Errorf("put the environments: %w", err)
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -90,20 +95,20 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	var others, users sync.WaitGroup
 	defer others.Wait()
 	defer end() // of who scrapes, before it is waited for
-	others.Go(func() { s.scrape(ctx) })
+	others.Go(func() { s.Scrape(ctx) })
 	enough := make(chan struct{})
 	for i := range config.Clients {
-		c := newHolder(s.house, s.timing, fmt.Sprintf("client%d", i), config.Seed, uint64(i+1))
-		users.Go(func() { c.live(ctx, enough) })
+		c := clients.NewHolder(s.House, s.timing, fmt.Sprintf("client%d", i), config.Seed, uint64(i+1))
+		users.Go(func() { c.Live(ctx, enough) })
 	}
-	c := newCrowd(s.house, s.timing, "crowd", config.Seed, 1000)
-	users.Go(func() { c.live(ctx, enough) })
+	c := clients.NewCrowd(s.House, s.timing, "crowd", config.Seed, 1000)
+	users.Go(func() { c.Live(ctx, enough) })
 
 	err := s.faults(ctx, config)
 	close(enough)
 	s.say("no more faults: the clients finish")
 	late := time.AfterFunc(finishWithin, func() {
-		s.ledger.wrong(unfinished, 1, "clients still wait, %s after the last fault", finishWithin)
+		s.Ledger.Wrong(ledger.Unfinished, 1, "clients still wait, %s after the last fault", finishWithin)
 		end()
 	})
 	defer late.Stop()
@@ -113,10 +118,10 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	users.Wait()
 	if ctx.Err() == nil {
 		s.say("all that ended is looked at again")
-		for _, r := range s.ledger.all() {
-			again(ctx, s.house, r)
+		for _, r := range s.Ledger.All() {
+			clients.Again(ctx, s.House, r)
 		}
-		s.look(ctx)
+		s.Look(ctx)
 	}
 	return err
 }
@@ -124,25 +129,25 @@ func (s *storm) run(ctx context.Context, config Config) error {
 // faults has one after the other, until the time is over; on Nomad, whose own
 // faults take their time, also until each has come, unless the run is short.
 func (s *storm) faults(ctx context.Context, config Config) error {
-	round := hereFaults()
-	if s.nomad != nil {
-		round = nomadFaults()
+	round := schedule.Here()
+	if s.Nomad != nil {
+		round = schedule.OnNomad()
 	}
-	plan := newSchedule(config.Seed, config.Every, round)
+	plan := schedule.New(config.Seed, config.Every, round)
 	began, filled := time.Now(), false
 	for struck := 0; ctx.Err() == nil; struck++ {
-		f := plan.next()
+		f := plan.Next()
 		if !filled && time.Since(began) > config.For/2 {
 			filled = true
-			if err := s.strike(ctx, fault{kind: fillDisk}); err != nil {
+			if err := s.strike(ctx, schedule.Fault{Kind: schedule.FillDisk}); err != nil {
 				return err
 			}
 		}
-		all := s.nomad == nil || config.Short || struck >= len(round)
-		if left := config.For - time.Since(began); all && f.wait > left {
+		all := s.Nomad == nil || config.Short || struck >= len(round)
+		if left := config.For - time.Since(began); all && f.Wait > left {
 			return s.rest(ctx, max(left, 0))
 		}
-		if err := s.rest(ctx, f.wait); err != nil {
+		if err := s.rest(ctx, f.Wait); err != nil {
 			return err
 		}
 		if err := s.strike(ctx, f); err != nil {
@@ -157,26 +162,26 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 func (s *storm) clear(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if s.server != nil && !s.hasEnded() {
-		s.stop(s.server)
+		s.Stop(s.server)
 	}
 	for range 2 {
-		last, err := s.house.start("remove")
+		last, err := s.House.Start("remove")
 		if err != nil {
 			return err
 		}
-		if err := s.answers(ctx, last); err != nil {
-			s.kill(last)
-			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.lastWords())
+		if err := s.Answers(ctx, last); err != nil {
+			s.Kill(last)
+			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.LastWords())
 		}
 		// One on Nomad answers before it has looked there.
-		if _, err := client.GetEnvironments(ctx, s.patient); err != nil {
+		if _, err := client.GetEnvironments(ctx, s.Patient); err != nil {
 			return err
 		}
-		s.stop(last)
+		s.Stop(last)
 	}
-	s.leaks()
-	if s.nomad != nil {
-		return s.nomad.leaks(ctx, s.ledger)
+	s.Leaks()
+	if s.Nomad != nil {
+		return s.Nomad.Leaks(ctx, s.Ledger)
 	}
 	return nil
 }

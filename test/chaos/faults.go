@@ -9,15 +9,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/chaos/clients"
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
+	"github.com/rockpool/rockpool/test/chaos/moment"
+	"github.com/rockpool/rockpool/test/chaos/schedule"
 )
 
 // A storm carries out a schedule. It alone starts and ends servers.
 type storm struct {
-	*house
-	timing *timing
-	disk   *disk
-	boxes  sandboxes
-	server *server
+	*house.House
+	timing *moment.Timing
+	disk   *house.Disk
+	boxes  house.Sandboxes
+	server *house.Server
 	say    func(format string, args ...any)
 }
 
@@ -26,34 +32,34 @@ const momentPatience = 3 * time.Second
 
 // strike carries out one fault. An error ends the run: nothing more can be
 // learnt from it.
-func (s *storm) strike(ctx context.Context, f fault) error {
+func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 	s.say("%s", f)
-	switch f.kind {
-	case killServer, killRestore, stopRestore, destroyDown, purgeDown:
-		if f.kind == stopRestore {
-			crowdIn(ctx, s.house, 50)
+	switch f.Kind {
+	case schedule.KillServer, schedule.KillRestore, schedule.StopRestore, schedule.DestroyDown, schedule.PurgeDown:
+		if f.Kind == schedule.StopRestore {
+			clients.CrowdIn(ctx, s.House, 50)
 		}
-		if f.moment == atMaking {
+		if f.Moment == moment.Making {
 			s.awaitMaking(ctx)
-			pause(ctx, f.after)
+			moment.Pause(ctx, f.After)
 		} else {
-			s.timing.await(ctx, f.moment, f.after, momentPatience)
+			s.timing.Await(ctx, f.Moment, f.After, momentPatience)
 		}
-		s.killNow(ctx, f.moment)
+		s.killNow(ctx, f.Moment)
 		return s.replace(ctx, f)
-	case stopServer:
-		crowdIn(ctx, s.house, 50)
-		pause(ctx, 700*time.Millisecond) // all of them wait for room
+	case schedule.StopServer:
+		clients.CrowdIn(ctx, s.House, 50)
+		moment.Pause(ctx, 700*time.Millisecond) // all of them wait for room
 		var calls sync.WaitGroup
-		calls.Go(func() { crowdIn(ctx, s.house, 0) })
-		pause(ctx, f.after)
-		s.stop(s.server)
+		calls.Go(func() { clients.CrowdIn(ctx, s.House, 0) })
+		moment.Pause(ctx, f.After)
+		s.Stop(s.server)
 		calls.Wait()
-		s.ledger.count(stops, 1)
+		s.Ledger.Count(ledger.Stops, 1)
 		return s.restart(ctx)
-	case fillDisk:
+	case schedule.FillDisk:
 		return s.fillAndKill(ctx, f)
-	case drainNode, killClient, killNomad, freezeClient, freezeNomad:
+	case schedule.DrainNode, schedule.KillClient, schedule.KillNomad, schedule.FreezeClient, schedule.FreezeNomad:
 		return s.strikeNomad(ctx, f)
 	default:
 		s.harmOne(ctx, f)
@@ -63,67 +69,67 @@ func (s *storm) strike(ctx context.Context, f fault) error {
 
 // awaitMaking waits until a sandbox is being made.
 func (s *storm) awaitMaking(ctx context.Context) {
-	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 2*time.Millisecond) {
-		if creates, _ := s.helpers(); creates > 0 {
+	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; moment.Pause(ctx, 2*time.Millisecond) {
+		if creates, _ := s.Helpers(); creates > 0 {
 			return
 		}
 	}
 }
 
 // killNow kills the server and notes what that hit.
-func (s *storm) killNow(ctx context.Context, m moment) {
-	if m == anyMoment {
-		s.look(ctx)
+func (s *storm) killNow(ctx context.Context, m moment.Moment) {
+	if m == moment.Any {
+		s.Look(ctx)
 	}
-	hit := s.timing.lasting()
+	hit := s.timing.Lasting()
 	s.expectAlive()
-	s.kill(s.server)
-	creates, removes := s.helpers()
-	s.ledger.count(kills, 1)
+	s.Kill(s.server)
+	creates, removes := s.Helpers()
+	s.Ledger.Count(ledger.Kills, 1)
 	for _, m := range hit {
-		s.ledger.count(killsDuring(m), 1)
+		s.Ledger.Count(ledger.KillsDuring(m), 1)
 	}
 	if creates > 0 {
-		s.ledger.count(killsDuring(atMaking), 1)
+		s.Ledger.Count(ledger.KillsDuring(moment.Making), 1)
 	}
 	if removes > 0 {
-		s.ledger.count(killsRemoving, 1)
+		s.Ledger.Count(ledger.KillsRemoving, 1)
 	}
 }
 
 // replace starts the next server, after what is to happen before.
-func (s *storm) replace(ctx context.Context, f fault) error {
-	if f.kind == destroyDown {
+func (s *storm) replace(ctx context.Context, f schedule.Fault) error {
+	if f.Kind == schedule.DestroyDown {
 		for _, held := range []bool{true, false} {
-			if runner := s.victim(f.choice, held); runner != "" && s.harm(runner, s.boxes.destroy) {
-				s.ledger.count(destroyed, 1)
+			if runner := s.victim(f.Choice, held); runner != "" && s.harm(runner, s.boxes.Destroy) {
+				s.Ledger.Count(ledger.Destroyed, 1)
 			}
 		}
 	}
-	if f.kind == purgeDown {
+	if f.Kind == schedule.PurgeDown {
 		for _, held := range []bool{true, false} {
-			if runner := s.victim(f.choice, held); runner != "" && s.harm(runner, s.onNomad(ctx, purgeJob)) {
-				s.ledger.count(jobsEnded, 1)
+			if runner := s.victim(f.Choice, held); runner != "" && s.harm(runner, s.onNomad(ctx, schedule.PurgeJob)) {
+				s.Ledger.Count(ledger.JobsEnded, 1)
 			}
 		}
 	}
-	pause(ctx, f.down)
-	if f.kind == stopRestore {
+	moment.Pause(ctx, f.Down)
+	if f.Kind == schedule.StopRestore {
 		return s.stopTakingOver(ctx, f)
 	}
-	if f.kind == killRestore {
+	if f.Kind == schedule.KillRestore {
 		left := len(s.runners())
-		next, err := s.house.start("keep")
+		next, err := s.House.Start("keep")
 		if err != nil {
 			return err
 		}
 		s.server = next
-		pause(ctx, f.after)
+		moment.Pause(ctx, f.After)
 		s.expectAlive()
-		s.kill(s.server)
-		s.ledger.count(kills, 1)
+		s.Kill(s.server)
+		s.Ledger.Count(ledger.Kills, 1)
 		if left > 0 {
-			s.ledger.count(killsRestoring, 1)
+			s.Ledger.Count(ledger.KillsRestoring, 1)
 		}
 	}
 	return s.restart(ctx)
@@ -132,27 +138,27 @@ func (s *storm) replace(ctx context.Context, f fault) error {
 // stopTakingOver starts a server and asks it to end while it knows of sandboxes
 // that are gone, and waits for the answer of an agent that is frozen; and the
 // next one when that goes on.
-func (s *storm) stopTakingOver(ctx context.Context, f fault) error {
+func (s *storm) stopTakingOver(ctx context.Context, f schedule.Fault) error {
 	for range 2 {
-		if gone := s.victim(f.choice, false); gone != "" && s.harm(gone, s.boxes.destroy) {
-			s.ledger.count(destroyed, 1)
+		if gone := s.victim(f.Choice, false); gone != "" && s.harm(gone, s.boxes.Destroy) {
+			s.Ledger.Count(ledger.Destroyed, 1)
 		}
 	}
-	runner := s.victim(f.choice, false)
+	runner := s.victim(f.Choice, false)
 	if runner == "" {
-		runner = s.victim(f.choice, true)
+		runner = s.victim(f.Choice, true)
 	}
-	agent := s.boxes.agent(runner)
-	frozen := agent != 0 && s.boxes.send(runner, agent, unix.SIGSTOP)
-	next, err := s.house.start("keep")
+	agent := s.boxes.Agent(runner)
+	frozen := agent != 0 && s.boxes.Send(runner, agent, unix.SIGSTOP)
+	next, err := s.House.Start("keep")
 	if err == nil {
 		s.server = next
-		pause(ctx, f.after)
-		s.stop(s.server)
-		s.ledger.count(stopsRestoring, 1)
+		moment.Pause(ctx, f.After)
+		s.Stop(s.server)
+		s.Ledger.Count(ledger.StopsRestoring, 1)
 	}
 	if frozen {
-		s.boxes.send(runner, agent, unix.SIGCONT)
+		s.boxes.Send(runner, agent, unix.SIGCONT)
 	}
 	if err != nil {
 		return err
@@ -165,79 +171,79 @@ func (s *storm) stopTakingOver(ctx context.Context, f fault) error {
 func (s *storm) restart(ctx context.Context) error {
 	for try := 0; ; try++ {
 		began := time.Now()
-		next, err := s.house.start("keep")
+		next, err := s.House.Start("keep")
 		if err != nil {
 			return err
 		}
 		s.server = next
-		err = s.answers(ctx, next)
+		err = s.Answers(ctx, next)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errEnded) && s.ledger.wasFull(began):
-			s.ledger.count(refusedStarts, 1)
-			pause(ctx, 200*time.Millisecond)
+		case errors.Is(err, house.ErrEnded) && s.Ledger.WasFull(began):
+			s.Ledger.Count(ledger.RefusedStarts, 1)
+			moment.Pause(ctx, 200*time.Millisecond)
 		default:
-			s.ledger.wrong(unaskedEnds, 1, "a server that was started: %v: %s", err, s.lastWords())
+			s.Ledger.Wrong(ledger.UnaskedEnds, 1, "a server that was started: %v: %s", err, s.LastWords())
 			if try >= 3 {
 				return fmt.Errorf("no server starts: %w", err)
 			}
-			s.kill(next)
+			s.Kill(next)
 		}
 	}
 }
 
 // fillAndKill fills the disk, and kills the server while it is full. The next one
 // is started before there is room again.
-func (s *storm) fillAndKill(ctx context.Context, f fault) error {
+func (s *storm) fillAndKill(ctx context.Context, f schedule.Fault) error {
 	const stays = 1500 * time.Millisecond
-	s.ledger.fillDisk()
-	if err := s.disk.fill(); err != nil {
+	s.Ledger.FillDisk()
+	if err := s.disk.Fill(); err != nil {
 		return fmt.Errorf("fill the disk: %w", err)
 	}
-	s.ledger.count(fills, 1)
-	pause(ctx, stays)
-	s.killNow(ctx, f.moment)
+	s.Ledger.Count(ledger.Fills, 1)
+	moment.Pause(ctx, stays)
+	s.killNow(ctx, f.Moment)
 	freed := make(chan error, 1)
 	go func() { // waited for below
-		pause(ctx, stays)
-		err := s.disk.free()
-		s.ledger.freeDisk()
+		moment.Pause(ctx, stays)
+		err := s.disk.Free()
+		s.Ledger.FreeDisk()
 		freed <- err
 	}()
 	return errors.Join(s.restart(ctx), <-freed)
 }
 
 // harmOne harms a runner while the server is there.
-func (s *storm) harmOne(ctx context.Context, f fault) {
-	if f.kind == killStarting {
+func (s *storm) harmOne(ctx context.Context, f schedule.Fault) {
+	if f.Kind == schedule.KillStarting {
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			crowdIn(ctx, s.house, 0)
-			pause(ctx, 200*time.Millisecond)
-			crowdIn(ctx, s.house, 10)
+			clients.CrowdIn(ctx, s.House, 0)
+			moment.Pause(ctx, 200*time.Millisecond)
+			clients.CrowdIn(ctx, s.House, 10)
 		})
-		s.ledger.count(killedStarting, s.killNewborns(ctx, 3))
+		s.Ledger.Count(ledger.KilledStarting, s.killNewborns(ctx, 3))
 		calls.Wait()
 		return
 	}
-	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
-		runner := s.victim(f.choice, f.kind != killIdle && f.kind != killIdleTask && f.kind != purgeIdle)
+	for end := time.Now().Add(momentPatience); time.Now().Before(end) && ctx.Err() == nil; moment.Pause(ctx, 10*time.Millisecond) {
+		runner := s.victim(f.Choice, f.Kind != schedule.KillIdle && f.Kind != schedule.KillIdleTask && f.Kind != schedule.PurgeIdle)
 		switch {
 		case runner == "":
-		case s.nomad != nil:
-			if s.harm(runner, s.onNomad(ctx, f.kind)) {
-				s.ledger.count(figureOf(f.kind), 1)
+		case s.Nomad != nil:
+			if s.harm(runner, s.onNomad(ctx, f.Kind)) {
+				s.Ledger.Count(figureOf(f.Kind), 1)
 				return
 			}
-		case f.kind == destroyHeld && s.harm(runner, s.boxes.destroy):
-			s.ledger.count(destroyed, 1)
+		case f.Kind == schedule.DestroyHeld && s.harm(runner, s.boxes.Destroy):
+			s.Ledger.Count(ledger.Destroyed, 1)
 			return
-		case f.kind == killHeld && s.harm(runner, s.boxes.killAgent):
-			s.ledger.count(killedHeld, 1)
+		case f.Kind == schedule.KillHeld && s.harm(runner, s.boxes.KillAgent):
+			s.Ledger.Count(ledger.KilledHeld, 1)
 			return
-		case f.kind == killIdle && s.harm(runner, s.boxes.killAgent):
-			s.ledger.count(killedIdle, 1)
+		case f.Kind == schedule.KillIdle && s.harm(runner, s.boxes.KillAgent):
+			s.Ledger.Count(ledger.KilledIdle, 1)
 			return
 		}
 	}
@@ -246,7 +252,7 @@ func (s *storm) harmOne(ctx context.Context, f fault) {
 // harm reports whether a runner was harmed. One in which nothing was hit is
 // excused nothing: it may be gone by a server's fault.
 func (s *storm) harm(runner string, how func(string) bool) bool {
-	undo := s.ledger.harm(runner)
+	undo := s.Ledger.Harm(runner)
 	hit := how(runner)
 	if !hit {
 		undo()
@@ -256,9 +262,9 @@ func (s *storm) harm(runner string, how func(string) bool) bool {
 
 // victim chooses a runner that is held, or one that isn't; "" if there is none.
 func (s *storm) victim(choice uint64, held bool) string {
-	all := s.ledger.held()
+	all := s.Ledger.Held()
 	if !held {
-		all = slices.DeleteFunc(s.runners(), func(runner string) bool { return s.ledger.isHolder(runner) || s.ledger.wasHarmed(runner) })
+		all = slices.DeleteFunc(s.runners(), func(runner string) bool { return s.Ledger.WasClaimed(runner) || s.Ledger.WasHarmed(runner) })
 	}
 	if len(all) == 0 {
 		return ""
@@ -268,22 +274,22 @@ func (s *storm) victim(choice uint64, held bool) string {
 
 // runners returns the ids of what runs, or was there a moment ago.
 func (s *storm) runners() []string {
-	if s.nomad != nil {
-		return s.nomad.runners()
+	if s.Nomad != nil {
+		return s.Nomad.Runners()
 	}
-	return s.boxes.runners()
+	return s.boxes.Runners()
 }
 
 // killNewborns kills some agents as soon as they are there: before they can have
 // answered, mostly.
 func (s *storm) killNewborns(ctx context.Context, most int64) (killed int64) {
 	known := map[string]bool{}
-	for _, runner := range s.boxes.runners() {
+	for _, runner := range s.boxes.Runners() {
 		known[runner] = true
 	}
-	for end := time.Now().Add(momentPatience); killed < most && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, time.Millisecond) {
-		for _, runner := range s.boxes.runners() {
-			if !known[runner] && s.boxes.agent(runner) != 0 && s.harm(runner, s.boxes.killAgent) {
+	for end := time.Now().Add(momentPatience); killed < most && time.Now().Before(end) && ctx.Err() == nil; moment.Pause(ctx, time.Millisecond) {
+		for _, runner := range s.boxes.Runners() {
+			if !known[runner] && s.boxes.Agent(runner) != 0 && s.harm(runner, s.boxes.KillAgent) {
 				known[runner] = true
 				killed++
 			}
@@ -295,13 +301,13 @@ func (s *storm) killNewborns(ctx context.Context, most int64) (killed int64) {
 // expectAlive notes a server that is about to be killed, and has ended before.
 func (s *storm) expectAlive() {
 	if s.hasEnded() {
-		s.ledger.wrong(unaskedEnds, 1, "before it was killed: %v: %s", s.server.err, s.lastWords())
+		s.Ledger.Wrong(ledger.UnaskedEnds, 1, "before it was killed: %v: %s", s.server.Err, s.LastWords())
 	}
 }
 
 func (s *storm) hasEnded() bool {
 	select {
-	case <-s.server.ended:
+	case <-s.server.Ended:
 		return true
 	default:
 		return false
@@ -318,9 +324,9 @@ func (s *storm) rest(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return nil
-	case <-s.server.ended:
-		s.ledger.wrong(unaskedEnds, 1, "%v: %s", s.server.err, s.lastWords())
-		s.kill(s.server)
+	case <-s.server.Ended:
+		s.Ledger.Wrong(ledger.UnaskedEnds, 1, "%v: %s", s.server.Err, s.LastWords())
+		s.Kill(s.server)
 		return s.restart(ctx)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
 // notes fails the test unless just these are noted as what must not happen.
-func notes(t *testing.T, l *ledger, kinds ...string) {
+func notes(t *testing.T, l *ledger.Ledger, kinds ...string) {
 	t.Helper()
-	_, wrongs := l.figures()
+	_, wrongs := l.Figures()
 	var noted []string
 	for _, wrong := range wrongs {
 		noted = append(noted, wrong.Kind)
@@ -22,31 +25,31 @@ func notes(t *testing.T, l *ledger, kinds ...string) {
 // TestHarmThatHitNothingExcusesNothing: a runner that a server lost can't be
 // killed, and stays lost.
 func TestHarmThatHitNothingExcusesNothing(t *testing.T) {
-	for hit, figures := range map[bool][]string{true: nil, false: {lostClaims}} {
-		s := &storm{house: &house{ledger: newLedger()}}
-		s.ledger.claimed("k1", "r1")
+	for hit, figures := range map[bool][]string{true: nil, false: {ledger.LostClaims}} {
+		s := &storm{House: &house.House{Ledger: ledger.New()}}
+		s.Ledger.Claimed("k1", "r1")
 		if s.harm("r1", func(string) bool { return hit }) != hit {
 			t.Errorf("hit is %t, and told otherwise", hit)
 		}
-		s.ledger.gone("r1")
-		notes(t, s.ledger, figures...)
+		s.Ledger.Gone("r1")
+		notes(t, s.Ledger, figures...)
 	}
-	s := &storm{house: &house{ledger: newLedger()}}
-	s.ledger.claimed("k1", "r1")
+	s := &storm{House: &house.House{Ledger: ledger.New()}}
+	s.Ledger.Claimed("k1", "r1")
 	s.harm("r1", func(string) bool { return true })
 	s.harm("r1", func(string) bool { return false })
-	s.ledger.gone("r1")
-	notes(t, s.ledger)
+	s.Ledger.Gone("r1")
+	notes(t, s.Ledger)
 }
 
 // TestServerThatEndedBeforeItsKill: that one was to be killed excuses nothing.
 func TestServerThatEndedBeforeItsKill(t *testing.T) {
-	one := &server{ended: make(chan struct{})}
-	s := &storm{house: &house{ledger: newLedger()}, server: one}
+	one := &house.Server{Ended: make(chan struct{})}
+	s := &storm{House: &house.House{Ledger: ledger.New()}, server: one}
 	s.expectAlive()
-	notes(t, s.ledger)
-	one.err = errors.New("exit status 2")
-	close(one.ended)
+	notes(t, s.Ledger)
+	one.Err = errors.New("exit status 2")
+	close(one.Ended)
 	s.expectAlive()
-	notes(t, s.ledger, unaskedEnds)
+	notes(t, s.Ledger, ledger.UnaskedEnds)
 }

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
+	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
 // A Report is what a run came to.
@@ -18,12 +22,12 @@ type Report struct {
 	Nomad  bool             `json:"nomad"`  // the runners were there, and the servers had no scheduler
 	Parts  map[string]int64 `json:"parts"`  // how often each part of the scheduler was used, as the servers counted
 	Counts map[string]int64 `json:"counts"` // all other figures, by name
-	Wrongs []Wrong          `json:"wrongs"`
+	Wrongs []ledger.Wrong   `json:"wrongs"`
 	Log    string           `json:"log,omitempty"` // the servers', kept where something was wrong
 }
 
-func newReport(config Config, l *ledger, used map[string]int64, took time.Duration) Report {
-	counts, wrongs := l.figures()
+func newReport(config Config, l *ledger.Ledger, used map[string]int64, took time.Duration) Report {
+	counts, wrongs := l.Figures()
 	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Parts: used, Counts: counts, Wrongs: wrongs}
 }
 
@@ -31,7 +35,7 @@ func newReport(config Config, l *ledger, used map[string]int64, took time.Durati
 // did, and, unless the run was short, what must happen and didn't.
 func (r Report) Failures() []string {
 	var all []string
-	for _, name := range mustBeNone {
+	for _, name := range ledger.MustBeNone {
 		if n := r.Counts[name]; n != 0 {
 			all = append(all, fmt.Sprintf("%s: %d, not 0", name, n))
 		}
@@ -51,19 +55,19 @@ func (r Report) Failures() []string {
 // wanted are the figures that have to be above 0: in every run, and in one of
 // some length.
 func (r Report) wanted() (always, long []string) {
-	always = []string{kills, disconnects, executions, bytesExpected, claims, uploads}
+	always = []string{ledger.Kills, ledger.Disconnects, ledger.Executions, ledger.BytesExpected, ledger.Claims, ledger.Uploads}
 	if r.Nomad {
-		long = append(long, tasksKilled, jobsEnded, drained, nomadKills, nomadFreezes)
+		long = append(long, ledger.TasksKilled, ledger.JobsEnded, ledger.Drained, ledger.NomadKills, ledger.NomadFreezes)
 	} else {
-		long = append(long, parts()...)
-		for m := range moments {
-			if m != anyMoment {
-				long = append(long, killsDuring(m))
+		long = append(long, house.Parts()...)
+		for m := range moment.Count {
+			if m != moment.Any {
+				long = append(long, ledger.KillsDuring(m))
 			}
 		}
-		long = append(long, stopsRestoring, killedHeld, killedIdle, killedStarting, destroyed)
+		long = append(long, ledger.StopsRestoring, ledger.KilledHeld, ledger.KilledIdle, ledger.KilledStarting, ledger.Destroyed)
 	}
-	return always, append(long, killsRestoring, stops, fills, cutUploads, rewinds)
+	return always, append(long, ledger.KillsRestoring, ledger.Stops, ledger.Fills, ledger.CutUploads, ledger.Rewinds)
 }
 
 // Table writes a report for people.
@@ -74,7 +78,7 @@ func (r Report) Table(out io.Writer) error {
 	var used []string
 	if !r.Nomad {
 		section("parts of the scheduler that were used")
-		used = parts()
+		used = house.Parts()
 		for _, part := range used {
 			row(part, r.Parts[part], r.remark(part, r.Parts[part]))
 		}
@@ -84,12 +88,12 @@ func (r Report) Table(out io.Writer) error {
 	shown := append(slices.Clone(always), long[len(used):]...)
 	rest := slices.Sorted(maps.Keys(r.Counts))
 	for _, name := range append(shown, slices.DeleteFunc(rest, func(name string) bool {
-		return slices.Contains(shown, name) || slices.Contains(mustBeNone, name)
+		return slices.Contains(shown, name) || slices.Contains(ledger.MustBeNone, name)
 	})...) {
 		row(name, r.Counts[name], r.remark(name, r.Counts[name]))
 	}
 	section("what must not happen")
-	for _, name := range mustBeNone {
+	for _, name := range ledger.MustBeNone {
 		remark := ""
 		if r.Counts[name] != 0 {
 			remark = "  FAILED"

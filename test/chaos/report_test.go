@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
 func TestReportFails(t *testing.T) {
@@ -15,7 +17,7 @@ func TestReportFails(t *testing.T) {
 	if failures := fine.Failures(); len(failures) > 0 {
 		t.Fatalf("%q", failures)
 	}
-	for _, name := range mustBeNone {
+	for _, name := range ledger.MustBeNone {
 		fine.Counts[name] = 1
 		if failures := fine.Failures(); len(failures) != 1 || !strings.Contains(failures[0], name) {
 			t.Errorf("with one of %s: %q", name, failures)
@@ -37,8 +39,8 @@ func TestReportFails(t *testing.T) {
 		t.Errorf("a short run: %q", failures)
 	}
 	var table strings.Builder
-	short.Counts[doubleClaims] = 2
-	short.Wrongs = []Wrong{{Kind: doubleClaims, Detail: "runner r1", At: time.Now()}}
+	short.Counts[ledger.DoubleClaims] = 2
+	short.Wrongs = []ledger.Wrong{{Kind: ledger.DoubleClaims, Detail: "runner r1", At: time.Now()}}
 	if err := short.Table(&table); err != nil || !strings.Contains(table.String(), "2  double claims  FAILED") || !strings.Contains(table.String(), "runner r1") {
 		t.Errorf("%v\n%s", err, table.String())
 	}

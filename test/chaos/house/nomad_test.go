@@ -1,4 +1,4 @@
-package main
+package house
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // What a task left is found, whichever program it runs.
 func TestLeftoversOfTasksAreFound(t *testing.T) {
-	n := &nomad{dir: t.TempDir()}
+	n := &Nomad{dir: t.TempDir()}
 	task := filepath.Join(n.dir, "client", "alloc", "a1", "runner")
 	if err := os.MkdirAll(task, 0o700); err != nil {
 		t.Fatal(err)

@@ -1,43 +1,45 @@
-package main
+package house
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
-// leaks notes everything that is left of a house's runners, once its last
+// Leaks notes everything that is left of a house's runners, once its last
 // server has removed them.
-func (h *house) leaks() {
-	all := h.sandboxes()
-	for _, runner := range all.runners() {
-		h.ledger.wrong(leakedCgroups, 1, "%v", all.dirs(runner))
+func (h *House) Leaks() {
+	all := h.Sandboxes()
+	for _, runner := range all.Runners() {
+		h.Ledger.Wrong(ledger.LeakedCgroups, 1, "%v", all.dirs(runner))
 	}
 	for _, dir := range all.dirs("") {
-		h.ledger.wrong(leakedCgroups, 1, "%s", dir)
+		h.Ledger.Wrong(ledger.LeakedCgroups, 1, "%s", dir)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, h.data) {
-			h.ledger.wrong(leakedMounts, 1, "%s", strings.TrimSpace(line))
+			h.Ledger.Wrong(ledger.LeakedMounts, 1, "%s", strings.TrimSpace(line))
 		}
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range processes {
 		if what := belongs(dir, h.group, h.data); what != "" {
-			h.ledger.wrong(leakedProcesses, 1, "%s: %s", dir, what)
+			h.Ledger.Wrong(ledger.LeakedProcesses, 1, "%s: %s", dir, what)
 		}
 	}
 	for sub, kept := range map[string]int{"runners": 0, "state": 0, "roots": 1} { // the last server's root is for the next to sweep
 		left, _ := filepath.Glob(filepath.Join(h.data, "local", sub, "*"))
 		if len(left) > kept {
-			h.ledger.wrong(leakedRest, int64(len(left)-kept), "%v", left)
+			h.Ledger.Wrong(ledger.LeakedRest, int64(len(left)-kept), "%v", left)
 		}
 	}
 	ranges, _ := filepath.Glob("/run/rockpool/uids/*")
 	for _, path := range ranges {
 		if holder, err := os.Readlink(path); err == nil && strings.HasPrefix(holder, h.data+"/") {
-			h.ledger.wrong(leakedRest, 1, "%s", path)
+			h.Ledger.Wrong(ledger.LeakedRest, 1, "%s", path)
 		}
 	}
 }

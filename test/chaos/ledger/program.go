@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"fmt"
@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// A program prints numbered records of 16 bytes in blocks, every fourth block on
+// A Program prints numbered records of 16 bytes in blocks, every fourth block on
 // its standard error, so that its output says of each byte where it belongs,
 // and ends in a way that only it could have chosen.
-type program struct {
-	key    string // unlike every other program's
+type Program struct {
+	Key    string // unlike every other program's
 	blocks int    // endless: it doesn't end by itself
 	each   int    // records of a block
 	pause  time.Duration
-	ends   ending // by itself; of an endless one: how it is ended
+	Ends   Ending // by itself; of an endless one: how it is ended
 	code   int    // with endsItself, 1 to 98: never what a made-up success says
 }
 
-// An ending is how a program comes to its end.
-type ending int
+// An Ending is how a program comes to its end.
+type Ending int
 
+// The endings.
 const (
-	endsItself   ending = iota // it exits with its code
+	endsItself   Ending = iota // it exits with its code
 	endsBySignal               // it kills itself
 	endsByLimit                // its time limit does
-	endsByCancel               // its client cancels it
-	endsByLeave                // its client releases the runner
+	EndsByCancel               // its client cancels it
+	EndsByLeave                // its client releases the runner
 	endings
 )
 
-func (e ending) String() string {
+func (e Ending) String() string {
 	return [...]string{"an exit", "a signal of its own", "its time limit", "a cancellation", "a release"}[e]
 }
 
@@ -62,34 +63,34 @@ done
 [ $5 = 0 ] && kill -KILL $$
 exit $5`
 
-// newProgram chooses a program that takes some seconds.
-func newProgram(random *rand.Rand, key string) program {
-	p := program{key: key, each: 1 + random.IntN(400), ends: ending(random.IntN(int(endings))), code: 1 + random.IntN(alreadyRan-1)}
+// NewProgram chooses a program that takes some seconds.
+func NewProgram(random *rand.Rand, key string) Program {
+	p := Program{Key: key, each: 1 + random.IntN(400), Ends: Ending(random.IntN(int(endings))), code: 1 + random.IntN(alreadyRan-1)}
 	if random.IntN(2) == 0 { // the most usual one
-		p.ends = endsItself
+		p.Ends = endsItself
 	}
 	p.pause = time.Duration(20+random.IntN(180)) * time.Millisecond
 	p.blocks = 1 + int(time.Duration(random.IntN(6000))*time.Millisecond/p.pause)
-	if p.ends > endsBySignal {
+	if p.Ends > endsBySignal {
 		p.blocks = endless
 	}
 	return p
 }
 
-// command is the program as it is started.
-func (p program) command() []string {
+// Command is the program as it is started.
+func (p Program) Command() []string {
 	code := p.code
-	if p.ends == endsBySignal {
+	if p.Ends == endsBySignal {
 		code = 0
 	}
-	return []string{"sh", "-c", script, "sh", p.key, strconv.Itoa(p.blocks), strconv.Itoa(p.each),
+	return []string{"sh", "-c", script, "sh", p.Key, strconv.Itoa(p.blocks), strconv.Itoa(p.each),
 		strconv.FormatFloat(p.pause.Seconds(), 'f', 3, 64), strconv.Itoa(code)}
 }
 
-// limit is the time limit that it is started with, in seconds; nil: its environment's.
-func (p program) limit() *int {
+// Limit is the time limit that it is started with, in seconds; nil: its environment's.
+func (p Program) Limit() *int {
 	switch {
-	case p.ends == endsByLimit:
+	case p.Ends == endsByLimit:
 		return new(timeLimit)
 	case p.blocks == endless:
 		return new(0)
@@ -100,13 +101,13 @@ func (p program) limit() *int {
 
 // total is how much an execution that ended by itself has printed, on each
 // stream.
-func (p program) total() [streams]int64 {
+func (p Program) total() [streams]int64 {
 	errs := p.blocks / 4
 	return [streams]int64{int64(p.blocks-errs) * int64(p.each) * recordBytes, int64(errs) * int64(p.each) * recordBytes}
 }
 
 // least is how long it takes to end by itself, at least.
-func (p program) least() time.Duration { return time.Duration(p.blocks) * p.pause }
+func (p Program) least() time.Duration { return time.Duration(p.blocks) * p.pause }
 
 // record returns the bytes of one record.
 func record(stream int, number int64) string { return fmt.Sprintf("%d%014d\n", stream, number) }

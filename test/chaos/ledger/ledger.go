@@ -1,4 +1,7 @@
-package main
+// Package ledger has what a run knows by itself, not by what a server says: its
+// programs and what they print, who holds which runner, what was harmed and when. It
+// judges what the servers say, and counts.
+package ledger
 
 import (
 	"fmt"
@@ -7,10 +10,10 @@ import (
 	"time"
 )
 
-// A ledger has what the run knows by itself: who holds what, what was harmed
+// A Ledger has what the run knows by itself: who holds what, what was harmed
 // and when, what was printed, what was uploaded. It judges what the servers say
 // by that, and counts. Its methods may be called at once.
-type ledger struct {
+type Ledger struct {
 	mu       sync.Mutex // guards all below
 	counts   map[string]int64
 	wrongs   []Wrong
@@ -21,7 +24,7 @@ type ledger struct {
 	claims   map[string]time.Time // by runner: when it was first given to somebody
 	full     []span               // when the disk was full
 	drains   []span               // when all that ran was to go
-	runs     map[string]*run      // by key
+	runs     map[string]*Run      // by key
 }
 
 // A Wrong is something that must not happen.
@@ -33,34 +36,35 @@ type Wrong struct {
 
 type span struct{ from, to time.Time } // to zero: it still is
 
-func newLedger() *ledger {
-	return &ledger{
+// New returns an empty one.
+func New() *Ledger {
+	return &Ledger{
 		counts: map[string]int64{}, holders: map[string]string{}, runners: map[string]string{},
-		harmed: map[string]time.Time{}, released: map[string]bool{}, runs: map[string]*run{}, claims: map[string]time.Time{},
+		harmed: map[string]time.Time{}, released: map[string]bool{}, runs: map[string]*Run{}, claims: map[string]time.Time{},
 	}
 }
 
-// count adds to a figure of the report.
-func (l *ledger) count(name string, n int64) {
+// Count adds to a figure of the report.
+func (l *Ledger) Count(name string, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[name] += n
 }
 
-// wrong notes what must not happen, so many times.
-func (l *ledger) wrong(name string, n int64, format string, args ...any) {
+// Wrong notes what must not happen, so many times.
+func (l *Ledger) Wrong(name string, n int64, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(name, n, format, args...)
 }
 
-func (l *ledger) note(name string, n int64, format string, args ...any) {
+func (l *Ledger) note(name string, n int64, format string, args ...any) {
 	l.counts[name] += n
 	l.wrongs = append(l.wrongs, Wrong{name, fmt.Sprintf(format, args...), time.Now()})
 }
 
-// figures returns what was counted.
-func (l *ledger) figures() (map[string]int64, []Wrong) {
+// Figures returns what was counted.
+func (l *Ledger) Figures() (map[string]int64, []Wrong) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	counts := make(map[string]int64, len(l.counts))
@@ -70,18 +74,18 @@ func (l *ledger) figures() (map[string]int64, []Wrong) {
 	return counts, slices.Clone(l.wrongs)
 }
 
-// claimed judges the answer to a claim.
-func (l *ledger) claimed(key, runner string) {
+// Claimed judges the answer to a claim.
+func (l *Ledger) Claimed(key, runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, again := l.runners[key]
 	switch holder, held := l.holders[runner]; {
 	case again && before != runner:
-		l.note(doubleClaims, 1, "claim %s got runner %s, and before it %s", key, runner, before)
+		l.note(DoubleClaims, 1, "claim %s got runner %s, and before it %s", key, runner, before)
 	case held && holder != key:
-		l.note(doubleClaims, 1, "runner %s was given to claim %s, and before to %s", runner, key, holder)
+		l.note(DoubleClaims, 1, "runner %s was given to claim %s, and before to %s", runner, key, holder)
 	case !again:
-		l.counts[claims]++
+		l.counts[Claims]++
 	}
 	l.holders[runner], l.runners[key] = key, runner
 	if _, known := l.claims[runner]; !known {
@@ -89,9 +93,9 @@ func (l *ledger) claimed(key, runner string) {
 	}
 }
 
-// harm notes, before it is done, that a runner's agent is killed. Undo is for
+// Harm notes, before it is done, that a runner's agent is killed. Undo is for
 // when that hit nothing.
-func (l *ledger) harm(runner string) (undo func()) {
+func (l *Ledger) Harm(runner string) (undo func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.harmed[runner]; known {
@@ -105,24 +109,24 @@ func (l *ledger) harm(runner string) (undo func()) {
 	}
 }
 
-// release notes, before it is asked for, that a holder lets its runner go.
-func (l *ledger) release(runner string) {
+// Release notes, before it is asked for, that a holder lets its runner go.
+func (l *Ledger) Release(runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released[runner] = true
 }
 
-// gone judges that a server said of a runner that it isn't there.
-func (l *ledger) gone(runner string) {
+// Gone judges that a server said of a runner that it isn't there.
+func (l *Ledger) Gone(runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.hurt(runner) && !l.released[runner] {
-		l.note(lostClaims, 1, "runner %s of claim %s is gone, though nobody ended it", runner, l.holders[runner])
+		l.note(LostClaims, 1, "runner %s of claim %s is gone, though nobody ended it", runner, l.holders[runner])
 	}
 }
 
-// harmedSince reports whether some runner was harmed since a time.
-func (l *ledger) harmedSince(at time.Time) bool {
+// HarmedSince reports whether some runner was harmed since a time.
+func (l *Ledger) HarmedSince(at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, when := range l.harmed {
@@ -133,21 +137,22 @@ func (l *ledger) harmedSince(at time.Time) bool {
 	return slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, at) })
 }
 
-func (l *ledger) wasHarmed(runner string) bool {
+// WasHarmed reports whether a runner was harmed, by itself or with all others.
+func (l *Ledger) WasHarmed(runner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hurt(runner)
 }
 
 // hurt reports whether a runner was harmed, by itself or with all others.
-func (l *ledger) hurt(runner string) bool {
+func (l *Ledger) hurt(runner string) bool {
 	_, harmed := l.harmed[runner]
 	since, held := l.claims[runner]
 	return harmed || held && slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, since) })
 }
 
-// drain notes that all that runs is to go from now on, until over.
-func (l *ledger) drain() (over func()) {
+// Drain notes that all that runs is to go from now on, until over.
+func (l *Ledger) Drain() (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := len(l.drains)
@@ -159,8 +164,8 @@ func (l *ledger) drain() (over func()) {
 	}
 }
 
-// held returns the runners that somebody holds and that weren't harmed.
-func (l *ledger) held() []string {
+// Held returns the runners that somebody holds and that weren't harmed.
+func (l *Ledger) Held() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []string
@@ -173,21 +178,23 @@ func (l *ledger) held() []string {
 	return all
 }
 
-func (l *ledger) isHolder(runner string) bool {
+// WasClaimed reports whether a runner was given to somebody.
+func (l *Ledger) WasClaimed(runner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, held := l.holders[runner]
 	return held
 }
 
-// fillDisk and freeDisk note when the disk is full.
-func (l *ledger) fillDisk() {
+// FillDisk notes that the disk is full from now on.
+func (l *Ledger) FillDisk() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.full = append(l.full, span{from: time.Now()})
 }
 
-func (l *ledger) freeDisk() {
+// FreeDisk notes that it no longer is.
+func (l *Ledger) FreeDisk() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.full[len(l.full)-1].to = time.Now()
@@ -200,14 +207,14 @@ const (
 	drainGrace = 3 * time.Second
 )
 
-// wasFull reports whether the disk was full at some time from a time until now.
-func (l *ledger) wasFull(since time.Time) bool {
+// WasFull reports whether the disk was full at some time from a time until now.
+func (l *Ledger) WasFull(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fullSince(since)
 }
 
-func (l *ledger) fullSince(since time.Time) bool {
+func (l *Ledger) fullSince(since time.Time) bool {
 	return slices.ContainsFunc(l.full, func(s span) bool {
 		return s.lasts(diskGrace, since)
 	})

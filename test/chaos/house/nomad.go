@@ -1,4 +1,4 @@
-package main
+package house
 
 import (
 	"bufio"
@@ -16,14 +16,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
 // nomadPrefix begins the names of all that the servers have on Nomad.
 const nomadPrefix = "chaos"
 
-// A nomad is one of the run's own, whose parts can be killed and frozen, and
+// A Nomad is one of the run's own, whose parts can be killed and frozen, and
 // that is asked over its API for what an operator can do. One goroutine uses it.
-type nomad struct {
+type Nomad struct {
 	program *exec.Cmd
 	orders  io.WriteCloser
 	answers *bufio.Scanner
@@ -33,8 +35,8 @@ type nomad struct {
 }
 
 // startNomad starts one, and returns when it takes jobs.
-func startNomad(ctx context.Context, program string, progress io.Writer) (n *nomad, err error) {
-	n = &nomad{program: exec.Command(program, "-control", "-drivers", "raw_exec")}
+func startNomad(ctx context.Context, program string, progress io.Writer) (n *Nomad, err error) {
+	n = &Nomad{program: exec.Command(program, "-control", "-drivers", "raw_exec")}
 	n.program.Stderr = progress
 	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
 	if n.orders, err = n.program.StdinPipe(); err != nil {
@@ -52,21 +54,21 @@ func startNomad(ctx context.Context, program string, progress io.Writer) (n *nom
 	defer stop()
 	var where struct{ Address, Dir string }
 	if err := n.answer(&where); err != nil {
-		return nil, errors.Join(fmt.Errorf("start a Nomad: %w", err), context.Cause(ctx), n.close())
+		return nil, errors.Join(fmt.Errorf("start a Nomad: %w", err), context.Cause(ctx), n.Close())
 	}
 	n.address, n.dir = where.Address, where.Dir
 	return n, nil
 }
 
-func (n *nomad) answer(into any) error {
+func (n *Nomad) answer(into any) error {
 	if !n.answers.Scan() {
 		return errors.Join(errors.New("it doesn't answer"), n.answers.Err())
 	}
 	return json.Unmarshal(n.answers.Bytes(), into)
 }
 
-// order has it do what nomadtest can, and waits until it has.
-func (n *nomad) order(what string) error {
+// Order has it do what nomadtest can, and waits until it has.
+func (n *Nomad) Order(what string) error {
 	if _, err := io.WriteString(n.orders, what+"\n"); err != nil {
 		return err
 	}
@@ -80,8 +82,8 @@ func (n *nomad) order(what string) error {
 	return nil
 }
 
-// close ends it, with all that it started.
-func (n *nomad) close() error {
+// Close ends it, with all that it started.
+func (n *Nomad) Close() error {
 	if n == nil || n.stopped {
 		return nil
 	}
@@ -94,13 +96,13 @@ func (n *nomad) close() error {
 }
 
 // flags are how a server uses it. Its lock lasts longer than Nomad is away.
-func (n *nomad) flags(url string) []string {
+func (n *Nomad) flags(url string) []string {
 	return []string{"--cluster", "nomad", "--nomad-address", n.address, "--nomad-driver", "raw_exec", "--nomad-prefix", nomadPrefix,
 		"--nomad-lock-ttl", "60", "--advertise-url", url}
 }
 
-// ask asks its API.
-func (n *nomad) ask(ctx context.Context, method, path string, body, into any) error {
+// Ask asks its API.
+func (n *Nomad) Ask(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	text, err := json.Marshal(body)
@@ -130,12 +132,13 @@ func (n *nomad) ask(ctx context.Context, method, path string, body, into any) er
 
 const jobPrefix = nomadPrefix + "-runner-"
 
-func jobOf(runner string) string { return jobPrefix + runner }
+// JobOf returns the id of a runner's job.
+func JobOf(runner string) string { return jobPrefix + runner }
 
-// runners returns whose jobs are there; none while Nomad doesn't answer.
-func (n *nomad) runners() []string {
+// Runners returns whose jobs are there; none while Nomad doesn't answer.
+func (n *Nomad) Runners() []string {
 	var jobs []struct{ ID string }
-	_ = n.ask(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
+	_ = n.Ask(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
 	var all []string
 	for _, job := range jobs {
 		all = append(all, strings.TrimPrefix(job.ID, jobPrefix))
@@ -147,10 +150,10 @@ func (n *nomad) runners() []string {
 // An allocation is one of Nomad's.
 type allocation struct{ ID, JobID, ClientStatus, DesiredStatus string }
 
-// allocation returns where a runner runs; "" if nowhere.
-func (n *nomad) allocation(ctx context.Context, runner string) string {
+// Allocation returns where a runner runs; "" if nowhere.
+func (n *Nomad) Allocation(ctx context.Context, runner string) string {
 	var all []allocation
-	_ = n.ask(ctx, http.MethodGet, "/v1/job/"+jobOf(runner)+"/allocations", nil, &all)
+	_ = n.Ask(ctx, http.MethodGet, "/v1/job/"+JobOf(runner)+"/allocations", nil, &all)
 	for _, a := range all {
 		if a.ClientStatus == "running" && a.DesiredStatus == "run" {
 			return a.ID
@@ -159,27 +162,27 @@ func (n *nomad) allocation(ctx context.Context, runner string) string {
 	return ""
 }
 
-// leaks notes what is left of runners on Nomad, once the last server has removed
+// Leaks notes what is left of runners on Nomad, once the last server has removed
 // them.
-func (n *nomad) leaks(ctx context.Context, l *ledger) error {
+func (n *Nomad) Leaks(ctx context.Context, l *ledger.Ledger) error {
 	var allocations []allocation
 	var variables []struct{ Path string }
 	err := errors.Join(
-		n.ask(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
-		n.ask(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
-	for _, runner := range n.runners() {
-		l.wrong(leakedJobs, 1, "job %s", jobOf(runner))
+		n.Ask(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
+		n.Ask(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
+	for _, runner := range n.Runners() {
+		l.Wrong(ledger.LeakedJobs, 1, "job %s", JobOf(runner))
 	}
 	for _, a := range allocations {
 		if a.ClientStatus == "running" || a.ClientStatus == "pending" {
-			l.wrong(leakedJobs, 1, "allocation %s of %s is %s", a.ID, a.JobID, a.ClientStatus)
+			l.Wrong(ledger.LeakedJobs, 1, "allocation %s of %s is %s", a.ID, a.JobID, a.ClientStatus)
 		}
 	}
 	for _, v := range variables {
-		l.wrong(leakedJobs, 1, "claim %s", v.Path)
+		l.Wrong(ledger.LeakedJobs, 1, "claim %s", v.Path)
 	}
 	for dir, what := range n.left(ctx, allocations) {
-		l.wrong(leakedProcesses, 1, "%s: %s", dir, what)
+		l.Wrong(ledger.LeakedProcesses, 1, "%s: %s", dir, what)
 	}
 	return err
 }
@@ -187,7 +190,7 @@ func (n *nomad) leaks(ctx context.Context, l *ledger) error {
 // left returns the processes of tasks that don't end, by their directories below
 // /proc. A killed client leaves some behind that Nomad knows no more: their agents
 // find out within seconds.
-func (n *nomad) left(ctx context.Context, tasks []allocation) map[string]string {
+func (n *Nomad) left(ctx context.Context, tasks []allocation) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
@@ -211,7 +214,7 @@ func (n *nomad) left(ctx context.Context, tasks []allocation) map[string]string 
 
 // belongs returns how a process belongs to a task; "" if it doesn't. A zombie is
 // dead.
-func (n *nomad) belongs(dir string, tasks []allocation) string {
+func (n *Nomad) belongs(dir string, tasks []allocation) string {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil || strings.Contains(string(stat), ") Z ") {
 		return ""
@@ -231,8 +234,8 @@ func (n *nomad) belongs(dir string, tasks []allocation) string {
 	return ""
 }
 
-// keepLogs copies what Nomad logged to a directory that stays.
-func (n *nomad) keepLogs(dir string) error {
+// KeepLogs copies what Nomad logged to a directory that stays.
+func (n *Nomad) KeepLogs(dir string) error {
 	if n == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"context"
@@ -12,12 +12,15 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
+	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
 // A file is one that its holder uploads again and again, with another content
 // each time. What is there is the old one or the new one.
 type file struct {
-	*holder
+	*Holder
 	runner  string
 	version int
 	maybe   map[string]int // versions that can be there, by what sha256sum says
@@ -28,8 +31,8 @@ const noFile = "none"
 // lineBytes is the length of a line of a content: its version, and its number.
 const lineBytes = 16
 
-func newFile(c *holder, runner string) *file {
-	return &file{holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
+func newFile(c *Holder, runner string) *file {
+	return &file{Holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
 }
 
 // upload sends a new version, and may cut it off.
@@ -41,31 +44,31 @@ func (f *file) upload(ctx context.Context) {
 		cut = f.random.IntN(size)
 	}
 	began := time.Now()
-	call, cancel := context.WithTimeout(ctx, callWithin)
+	call, cancel := context.WithTimeout(ctx, house.CallWithin)
 	defer cancel()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, &content{version: f.version, left: size, cut: size}); err != nil {
 		panic(err) // it reads from memory
 	}
-	defer f.timing.begin(atUpload)()
+	defer f.timing.Begin(moment.Upload)()
 	err := f.UploadFile(call, f.runner, "file", "", int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond})
 	digest := hex.EncodeToString(sum.Sum(nil))
-	f.ledger.count(uploads, 1)
+	f.Ledger.Count(ledger.Uploads, 1)
 	if err == nil && cut == size {
 		f.maybe = map[string]int{digest: f.version}
 		return
 	}
-	f.ledger.count(cutUploads, 1)
+	f.Ledger.Count(ledger.CutUploads, 1)
 	switch {
 	case cut < size: // it never was all there: the old one stays
 		return
-	case client.Passing(err) || f.excused(began, err):
+	case client.Passing(err) || f.Excused(began, err):
 		f.maybe[digest] = f.version
-	case codeOf(err) == runtime.CodeRunnerGone:
+	case house.CodeOf(err) == runtime.CodeRunnerGone:
 		f.maybe[digest] = f.version
-		f.ledger.gone(f.runner)
+		f.Ledger.Gone(f.runner)
 	default:
-		f.refused(ctx, "upload", err)
+		f.Refused(ctx, "upload", err)
 	}
 }
 
@@ -77,7 +80,7 @@ func (f *file) check(ctx context.Context) {
 	}
 	found, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if _, known := f.maybe[found]; !known || code != 0 {
-		f.ledger.wrong(halfFiles, 1, "the file of runner %s is %q after upload %d; it can be %v", f.runner, text, f.version, f.maybe)
+		f.Ledger.Wrong(ledger.HalfFiles, 1, "the file of runner %s is %q after upload %d; it can be %v", f.runner, text, f.version, f.maybe)
 	}
 }
 

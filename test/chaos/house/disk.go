@@ -1,4 +1,4 @@
-package main
+package house
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk is a small file system in memory, mounted for the run, that can be
+// A Disk is a small file system in memory, mounted for the run, that can be
 // filled up.
-type disk struct {
+type Disk struct {
 	dir     string
 	ballast string
 }
@@ -19,18 +19,19 @@ type disk struct {
 // diskBytes has room for the outputs of some minutes.
 const diskBytes = 256 << 20
 
-func mountDisk(dir string) (*disk, error) {
+// MountDisk mounts one at a directory that it makes.
+func MountDisk(dir string) (*Disk, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := unix.Mount("rockpool-chaos", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=700", diskBytes)); err != nil {
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return &disk{dir: dir, ballast: filepath.Join(dir, "ballast")}, nil
+	return &Disk{dir: dir, ballast: filepath.Join(dir, "ballast")}, nil
 }
 
-// fill writes until nothing has room any more.
-func (d *disk) fill() error {
+// Fill writes until nothing has room any more.
+func (d *Disk) Fill() error {
 	f, err := os.OpenFile(d.ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -47,10 +48,11 @@ func (d *disk) fill() error {
 	return nil
 }
 
-func (d *disk) free() error { return os.Remove(d.ballast) }
+// Free ends what Fill did.
+func (d *Disk) Free() error { return os.Remove(d.ballast) }
 
-// unmount says what still uses it, if something does.
-func (d *disk) unmount() error {
+// Unmount says what still uses it, if something does.
+func (d *Disk) Unmount() error {
 	if err := unix.Unmount(d.dir, 0); err != nil {
 		_ = unix.Unmount(d.dir, unix.MNT_DETACH)
 		return fmt.Errorf("unmount %s: %w", d.dir, err)

@@ -1,4 +1,4 @@
-package main
+package house
 
 import (
 	"fmt"
@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxes are the groups of this run's runners, as the kernel has them.
-type sandboxes struct{ parent string }
+// Sandboxes are the groups of this run's runners, as the kernel has them.
+type Sandboxes struct{ parent string }
 
-// sandboxes returns those of the house.
-func (h *house) sandboxes() sandboxes { return sandboxes{h.group} }
+// Sandboxes returns those of the house.
+func (h *House) Sandboxes() Sandboxes { return Sandboxes{h.group} }
 
 // dirs are the directories of a group, in every tree: "" is the parent's.
-func (s sandboxes) dirs(name string) []string {
+func (s Sandboxes) dirs(name string) []string {
 	one, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", s.parent, name)) // the pattern is fine
 	two, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", s.parent, name))
 	return append(one, two...)
 }
 
-// runners returns the ids of what has a group now.
-func (s sandboxes) runners() []string {
+// Runners returns the ids of what has a group now.
+func (s Sandboxes) Runners() []string {
 	var all []string
 	for _, dir := range s.dirs("*") {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -38,7 +38,7 @@ func (s sandboxes) runners() []string {
 }
 
 // processes returns what is in a runner's groups, and below.
-func (s sandboxes) processes(runner string) []int {
+func (s Sandboxes) processes(runner string) []int {
 	var all []int
 	for _, dir := range s.dirs(runner) {
 		_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
@@ -57,8 +57,8 @@ func (s sandboxes) processes(runner string) []int {
 	return slices.Compact(all)
 }
 
-// agent returns the first process of a runner's own pid namespace; 0: none.
-func (s sandboxes) agent(runner string) int {
+// Agent returns the first process of a runner's own pid namespace; 0: none.
+func (s Sandboxes) Agent(runner string) int {
 	for _, pid := range s.processes(runner) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		for line := range strings.Lines(string(status)) {
@@ -72,10 +72,10 @@ func (s sandboxes) agent(runner string) int {
 	return 0
 }
 
-func (s sandboxes) kill(runner string, pid int) bool { return s.send(runner, pid, unix.SIGKILL) }
+func (s Sandboxes) kill(runner string, pid int) bool { return s.Send(runner, pid, unix.SIGKILL) }
 
-// send signals a process of a runner's, and nothing that got its id meanwhile.
-func (s sandboxes) send(runner string, pid int, signal unix.Signal) bool {
+// Send signals a process of a runner's, and nothing that got its id meanwhile.
+func (s Sandboxes) Send(runner string, pid int, signal unix.Signal) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false
@@ -88,15 +88,15 @@ func (s sandboxes) send(runner string, pid int, signal unix.Signal) bool {
 	return unix.PidfdSendSignal(fd, signal, nil, 0) == nil
 }
 
-// killAgent ends a runner's agent, and with it all of its pid namespace.
-func (s sandboxes) killAgent(runner string) bool {
-	pid := s.agent(runner)
+// KillAgent ends a runner's agent, and with it all of its pid namespace.
+func (s Sandboxes) KillAgent(runner string) bool {
+	pid := s.Agent(runner)
 	return pid != 0 && s.kill(runner, pid)
 }
 
-// destroy ends all of a runner's processes and deletes its groups, as an
+// Destroy ends all of a runner's processes and deletes its groups, as an
 // operator might who doesn't ask.
-func (s sandboxes) destroy(runner string) bool {
+func (s Sandboxes) Destroy(runner string) bool {
 	hit := false
 	for _, pid := range s.processes(runner) {
 		hit = s.kill(runner, pid) || hit
@@ -119,8 +119,8 @@ func (s sandboxes) destroy(runner string) bool {
 	return hit
 }
 
-// helpers returns what the programs that make and remove sandboxes are at.
-func (h *house) helpers() (creates, removes int) {
+// Helpers returns what the programs that make and remove sandboxes are at.
+func (h *House) Helpers() (creates, removes int) {
 	program := filepath.Join(h.data, "local", "bin", "rockpool-sandbox")
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range all {

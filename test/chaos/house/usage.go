@@ -1,4 +1,4 @@
-package main
+package house
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// parts returns the parts of a scheduler and its task runners whose use is counted.
-func parts() []string {
+// Parts returns the parts of a scheduler and its task runners whose use is counted.
+func Parts() []string {
 	names := make([]string, len(counted))
 	for i, part := range counted {
 		names[i] = part.name
@@ -116,15 +116,15 @@ func (u *usage) sum() map[string]int64 {
 	return all
 }
 
-// used returns how often each of parts was used, by all servers.
-func (h *house) used() map[string]int64 { return h.counters.sum() }
+// Used returns how often each of parts was used, by all servers.
+func (h *House) Used() map[string]int64 { return h.counters.sum() }
 
-// scrape asks for the counters, ten times in a second, until ctx ends.
-func (h *house) scrape(ctx context.Context) {
+// Scrape asks for the counters, ten times in a second, until ctx ends.
+func (h *House) Scrape(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		h.look(ctx)
+		h.Look(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -132,8 +132,8 @@ func (h *house) scrape(ctx context.Context) {
 	}
 }
 
-// look asks for the counters once, if somebody answers.
-func (h *house) look(ctx context.Context) {
+// Look asks for the counters once, if somebody answers.
+func (h *House) Look(ctx context.Context) {
 	if !h.up.Load() {
 		return
 	}

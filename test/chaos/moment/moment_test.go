@@ -1,4 +1,4 @@
-package main
+package moment
 
 import (
 	"slices"
@@ -9,34 +9,34 @@ import (
 
 func TestMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newTiming()
-		m.begin(atUpload)() // one that is over isn't waited for
+		m := NewTiming()
+		m.Begin(Upload)() // one that is over isn't waited for
 		began := time.Now()
 		waited := make(chan time.Duration)
 		go func() {
-			m.await(t.Context(), atUpload, 5*time.Millisecond, time.Minute)
+			m.Await(t.Context(), Upload, 5*time.Millisecond, time.Minute)
 			waited <- time.Since(began)
 		}()
 		<-time.After(time.Second)
-		over := m.begin(atUpload)
-		claimed := m.begin(atClaim)
-		if all := m.lasting(); !slices.Equal(all, []moment{atClaim, atUpload}) {
+		over := m.Begin(Upload)
+		claimed := m.Begin(Claim)
+		if all := m.Lasting(); !slices.Equal(all, []Moment{Claim, Upload}) {
 			t.Errorf("%v are going on", all)
 		}
 		if after := <-waited; after != time.Second+5*time.Millisecond {
 			t.Errorf("it came after %s", after)
 		}
 		<-time.After(waits)
-		if all := m.lasting(); !slices.Equal(all, []moment{atUpload}) {
+		if all := m.Lasting(); !slices.Equal(all, []Moment{Upload}) {
 			t.Errorf("a claim that waits is being marked: %v", all)
 		}
 		over()
 		claimed()
-		if all := m.lasting(); len(all) > 0 {
+		if all := m.Lasting(); len(all) > 0 {
 			t.Errorf("%v are going on", all)
 		}
 		began = time.Now()
-		if m.await(t.Context(), atRelease, 0, time.Second); time.Since(began) != time.Second {
+		if m.Await(t.Context(), Release, 0, time.Second); time.Since(began) != time.Second {
 			t.Errorf("none came, after %s", time.Since(began))
 		}
 	})

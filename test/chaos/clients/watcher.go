@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"context"
@@ -10,18 +10,21 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
+	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
 // A watcher starts one program, reads what it prints, leaves and comes back,
 // and judges every byte.
 type watcher struct {
-	*house
-	timing *timing
+	*house.House
+	timing *moment.Timing
 	random *rand.Rand
 
-	watched *run
+	watched *ledger.Run
 	cursor  *string
-	reading reading
+	reading ledger.Reading
 	marks   []mark // where it has been
 	done    bool
 }
@@ -29,57 +32,57 @@ type watcher struct {
 // A mark is a cursor, and the reading there.
 type mark struct {
 	cursor  string
-	reading reading
+	reading ledger.Reading
 }
 
 // maxMarks bounds what a watcher remembers.
 const maxMarks = 64
 
 // run starts a program in a runner and follows it to its end.
-func (w *watcher) run(ctx context.Context, runner string, p program) {
-	r := w.ledger.begin(p, runner)
+func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
+	r := w.Ledger.Begin(p, runner)
 	if !w.start(ctx, r) {
 		return
 	}
 	w.watched = r
-	if p.ends == endsByCancel {
+	if p.Ends == ledger.EndsByCancel {
 		var cancelling sync.WaitGroup
 		defer cancelling.Wait()
 		after := time.Duration(w.random.IntN(3000)) * time.Millisecond
 		cancelling.Go(func() {
-			pause(ctx, after)
+			moment.Pause(ctx, after)
 			w.cancel(ctx, r)
 		})
 	}
 	began := time.Now()
 	for !w.done && ctx.Err() == nil {
 		w.follow(ctx)
-		if time.Since(began) > askWithin {
-			w.ledger.wrong(unfinished, 1, "program %s (to end by %s, in runner %s)", p.key, p.ends, runner)
+		if time.Since(began) > house.AskWithin {
+			w.Ledger.Wrong(ledger.Unfinished, 1, "program %s (to end by %s, in runner %s)", p.Key, p.Ends, runner)
 			return
 		}
 	}
 	if ctx.Err() == nil {
-		again(ctx, w.house, r)
+		Again(ctx, w.House, r)
 	}
 }
 
-func (w *watcher) start(ctx context.Context, r *run) bool {
-	defer w.timing.begin(atStart)()
-	in := client.StartExecutionInput{RunnerId: r.runner, Command: r.command(), IdempotencyKey: &r.key, TimeLimit: r.limit()}
-	execution, err := client.Start(ctx, w.patient, in)
+func (w *watcher) start(ctx context.Context, r *ledger.Run) bool {
+	defer w.timing.Begin(moment.Start)()
+	in := client.StartExecutionInput{RunnerId: r.Runner, Command: r.Command(), IdempotencyKey: &r.Key, TimeLimit: r.Limit()}
+	execution, err := client.Start(ctx, w.Patient, in)
 	if err != nil {
-		goneOr(ctx, w.house, r.runner, "start program "+r.key, err)
+		goneOr(ctx, w.House, r.Runner, "start program "+r.Key, err)
 		return false
 	}
-	w.ledger.started(r, execution)
+	w.Ledger.Started(r, execution)
 	return true
 }
 
-func (w *watcher) cancel(ctx context.Context, r *run) {
-	w.ledger.cancel(r)
-	if err := client.Cancel(ctx, w.patient, r.id); err != nil && codeOf(err) != runtime.CodeRunnerGone {
-		w.refused(ctx, "cancel program "+r.key, err)
+func (w *watcher) cancel(ctx context.Context, r *ledger.Run) {
+	w.Ledger.Cancel(r)
+	if err := client.Cancel(ctx, w.Patient, r.ID); err != nil && house.CodeOf(err) != runtime.CodeRunnerGone {
+		w.Refused(ctx, "cancel program "+r.Key, err)
 	}
 }
 
@@ -108,8 +111,8 @@ type finished struct {
 	Marks      struct{ FinishedAt time.Time }
 }
 
-func (f finished) outcome() outcome {
-	return outcome{
+func (f finished) outcome() ledger.Outcome {
+	return ledger.Outcome{
 		Outcome: f.Outcome, ExitCode: f.ExitCode, Signal: f.Signal, GoneReason: f.GoneReason,
 		OutputBytes: f.Usage.OutputBytes, FinishedAt: f.Marks.FinishedAt,
 	}
@@ -121,7 +124,7 @@ var errLeft = errors.New("the reader leaves")
 // connection breaks; then it may go back to where it has been.
 func (w *watcher) follow(ctx context.Context) {
 	stay := 1 + w.random.IntN(30)
-	err := w.Subscribe(ctx, client.Request{Query: eventsSubscription, Variables: map[string]any{"id": w.watched.id, "after": w.cursor}},
+	err := w.Subscribe(ctx, client.Request{Query: eventsSubscription, Variables: map[string]any{"id": w.watched.ID, "after": w.cursor}},
 		func(data json.RawMessage) error {
 			var out struct{ ExecutionEvents event }
 			if err := json.Unmarshal(data, &out); err != nil {
@@ -137,36 +140,36 @@ func (w *watcher) follow(ctx context.Context) {
 	case w.done || ctx.Err() != nil:
 		return
 	case err == nil:
-		w.ledger.wrong(unfinished, 1, "the events of program %s ended without its end", w.watched.key)
+		w.Ledger.Wrong(ledger.Unfinished, 1, "the events of program %s ended without its end", w.watched.Key)
 		w.done = true
 		return
 	case errors.Is(err, errLeft) || client.Passing(err):
-		w.ledger.count(disconnects, 1)
-	case codeOf(err) == runtime.CodeExecutionNotFound:
-		w.ledger.wrong(lostExecutions, 1, "program %s, execution %s", w.watched.key, w.watched.id)
+		w.Ledger.Count(ledger.Disconnects, 1)
+	case house.CodeOf(err) == runtime.CodeExecutionNotFound:
+		w.Ledger.Wrong(ledger.LostExecutions, 1, "program %s, execution %s", w.watched.Key, w.watched.ID)
 		w.done = true
 		return
-	case !w.excused(w.watched.asked, err):
-		w.refused(ctx, "watch program "+w.watched.key, err)
+	case !w.Excused(w.watched.Asked, err):
+		w.Refused(ctx, "watch program "+w.watched.Key, err)
 	}
 	if w.random.IntN(4) == 0 && len(w.marks) > 0 {
-		w.ledger.count(rewinds, 1)
+		w.Ledger.Count(ledger.Rewinds, 1)
 		w.rewind(w.marks[w.random.IntN(len(w.marks))])
 	}
-	pause(ctx, time.Duration(w.random.IntN(150))*time.Millisecond)
+	moment.Pause(ctx, time.Duration(w.random.IntN(150))*time.Millisecond)
 }
 
 func (w *watcher) take(e event) {
 	w.cursor = &e.Cursor
 	switch e.Type {
 	case "ExecutionOutput":
-		w.reading.take(streamOf(e.Stream), e.Base64)
+		w.reading.Take(ledger.StreamOf(e.Stream), e.Base64)
 	case "ExecutionOutputLost":
-		w.reading.lost(e.Bytes)
+		w.reading.Lost(e.Bytes)
 	case "ExecutionFinished":
 		w.done = true
-		w.ledger.ended(w.watched, e.Execution.outcome())
-		w.ledger.judge(w.watched, w.reading, "a watcher")
+		w.Ledger.Ended(w.watched, e.Execution.outcome())
+		w.Ledger.Judge(w.watched, w.reading, "a watcher")
 		return
 	}
 	m := mark{e.Cursor, w.reading}
@@ -179,13 +182,13 @@ func (w *watcher) take(e event) {
 
 // rewind goes back, and forgets nothing that was wrong.
 func (w *watcher) rewind(m mark) {
-	w.cursor, w.reading = &m.cursor, w.reading.backTo(m.reading)
+	w.cursor, w.reading = &m.cursor, w.reading.BackTo(m.reading)
 }
 
-// again asks for the end, and reads all of the output in pages, as somebody
+// Again asks for the end, and reads all of the output in pages, as somebody
 // does who wasn't there.
-func again(ctx context.Context, h *house, r *run) {
-	var all reading
+func Again(ctx context.Context, h *house.House, r *ledger.Run) {
+	var all ledger.Reading
 	var after *string
 	for size := 1000; ; size *= 4 {
 		var out struct {
@@ -205,28 +208,28 @@ func again(ctx context.Context, h *house, r *run) {
 		}
 		const query = `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
 			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`
-		err := h.insist(ctx, func(ctx context.Context) error {
-			return h.Ask(ctx, query, map[string]any{"id": r.id, "after": after, "size": min(size, 1<<20)}, &out)
+		err := h.Insist(ctx, func(ctx context.Context) error {
+			return h.Ask(ctx, query, map[string]any{"id": r.ID, "after": after, "size": min(size, 1<<20)}, &out)
 		})
 		x := out.Execution
 		switch {
-		case codeOf(err) == runtime.CodeExecutionNotFound:
-			h.ledger.wrong(lostExecutions, 1, "program %s, execution %s, which had ended", r.key, r.id)
+		case house.CodeOf(err) == runtime.CodeExecutionNotFound:
+			h.Ledger.Wrong(ledger.LostExecutions, 1, "program %s, execution %s, which had ended", r.Key, r.ID)
 			return
 		case err != nil:
-			h.refused(ctx, "read the output of program "+r.key, err)
+			h.Refused(ctx, "read the output of program "+r.Key, err)
 			return
 		case x.State != "FINISHED":
-			h.ledger.wrong(changedOutcomes, 1, "program %s is %s, and had ended before", r.key, x.State)
+			h.Ledger.Wrong(ledger.ChangedOutcomes, 1, "program %s is %s, and had ended before", r.Key, x.State)
 			return
 		}
-		all.lost(x.Output.LostBytes)
+		all.Lost(x.Output.LostBytes)
 		for _, chunk := range x.Output.Chunks {
-			all.take(streamOf(chunk.Stream), chunk.Base64)
+			all.Take(ledger.StreamOf(chunk.Stream), chunk.Base64)
 		}
 		if x.Output.End {
-			h.ledger.ended(r, x.outcome())
-			h.ledger.judge(r, all, "pages")
+			h.Ledger.Ended(r, x.outcome())
+			h.Ledger.Judge(r, all, "pages")
 			return
 		}
 		after = &x.Output.Cursor

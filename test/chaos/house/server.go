@@ -1,4 +1,7 @@
-package main
+// Package house runs one server after the other, at one address and with one data
+// directory, and what they stand on: sandboxes, a disk, a Nomad. It can harm these,
+// counts what the servers say of themselves, and finds what they leave.
+package house
 
 import (
 	"context"
@@ -15,32 +18,33 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/chaos/ledger"
 	"github.com/rockpool/rockpool/test/commandline"
 )
 
-// A house is where one server after the other lives: always at the same address
+// A House is where one server after the other lives: always at the same address
 // and with the same data, so that clients only see that it doesn't answer for
 // a moment. One goroutine starts and ends servers; everything else may be
 // called at once.
-type house struct {
+type House struct {
 	*client.Client
 	program  string
 	address  string
 	url      string
 	data     string
 	group    string // the cgroup below which its runners are
-	log      string // a file: of all servers
+	Log      string // a file: of all servers
 	args     []string
-	ledger   *ledger
+	Ledger   *ledger.Ledger
 	counters *usage
 	up       atomic.Bool   // a server answers
-	nomad    *nomad        // that has the runners; nil: they are on this machine
-	patient  client.Sender // of what is safe to repeat, until a server answers
+	Nomad    *Nomad        // that has the runners; nil: they are on this machine
+	Patient  client.Sender // of what is safe to repeat, until a server answers
 }
 
-// newHouse chooses an address that nobody else on this machine binds to or
+// New chooses an address that nobody else on this machine binds to or
 // connects from: of the loopback network, by this process's id.
-func newHouse(ctx context.Context, program, dir string, l *ledger) (*house, error) {
+func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+pid>>16%100, pid>>8%256, pid%254+1)
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
@@ -51,43 +55,43 @@ func newHouse(ctx context.Context, program, dir string, l *ledger) (*house, erro
 	if err := free.Close(); err != nil {
 		return nil, err
 	}
-	h := &house{
+	h := &House{
 		Client: client.New("http://" + address), program: program, address: address, url: "http://" + address,
-		data: filepath.Join(dir, "disk", "data"), log: filepath.Join(dir, "server.log"), group: fmt.Sprintf("rockpool/chaos-%d", pid),
-		ledger: l, counters: newUsage(),
+		data: filepath.Join(dir, "disk", "data"), Log: filepath.Join(dir, "server.log"), group: fmt.Sprintf("rockpool/chaos-%d", pid),
+		Ledger: l, counters: newUsage(),
 	}
-	h.patient = h.Around(h.insist)
+	h.Patient = h.Around(h.Insist)
 	// What a runner is promised is reckoned from the machine's memory, as it is.
 	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", address, "--data", h.data,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
 	return h, nil
 }
 
-// useNomad has the runners on a Nomad that a program runs and that obeys
+// UseNomad has the runners on a Nomad that a program runs and that obeys
 // (test/nomadtest/cmd).
-func (h *house) useNomad(ctx context.Context, program string, progress io.Writer) (err error) {
-	if h.nomad, err = startNomad(ctx, program, progress); err != nil {
+func (h *House) UseNomad(ctx context.Context, program string, progress io.Writer) (err error) {
+	if h.Nomad, err = startNomad(ctx, program, progress); err != nil {
 		return err
 	}
-	h.args = append(h.args, h.nomad.flags(h.url)...)
+	h.args = append(h.args, h.Nomad.flags(h.url)...)
 	return nil
 }
 
-// A server is one process of the house's.
-type server struct {
+// A Server is one process of the house's.
+type Server struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed once it has
-	err   error         // of its end; read after ended
+	Ended chan struct{} // closed once it has
+	Err   error         // of its end; read after ended
 }
 
-// start starts a server, and doesn't wait for it.
-func (h *house) start(onStop string) (*server, error) {
-	log, err := os.OpenFile(h.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+// Start starts a server, and doesn't wait for it.
+func (h *House) Start(onStop string) (*Server, error) {
+	log, err := os.OpenFile(h.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the server has its own
-	s := &server{cmd: exec.Command(h.program, append(h.args[:len(h.args):len(h.args)], "--on-stop", onStop)...), ended: make(chan struct{})}
+	s := &Server{cmd: exec.Command(h.program, append(h.args[:len(h.args):len(h.args)], "--on-stop", onStop)...), Ended: make(chan struct{})}
 	s.cmd.Env = commandline.Environment("ROCKPOOL_", "NOMAD_")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
 	s.cmd.Stdout, s.cmd.Stderr = log, log
@@ -98,8 +102,8 @@ func (h *house) start(onStop string) (*server, error) {
 		return nil, err
 	}
 	go func() { // until it ends, which every way out of a run waits for
-		s.err = s.cmd.Wait()
-		close(s.ended)
+		s.Err = s.cmd.Wait()
+		close(s.Ended)
 	}()
 	return s, nil
 }
@@ -107,10 +111,11 @@ func (h *house) start(onStop string) (*server, error) {
 // startWithin is how long a server may take until it answers, at the worst.
 const startWithin = 90 * time.Second
 
-var errEnded = errors.New("the server ended before it answered")
+// ErrEnded says that a server ended before it answered.
+var ErrEnded = errors.New("the server ended before it answered")
 
-// answers waits until a server answers.
-func (h *house) answers(ctx context.Context, s *server) error {
+// Answers waits until a server answers.
+func (h *House) Answers(ctx context.Context, s *Server) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("no answer within %s", startWithin))
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -122,53 +127,53 @@ func (h *house) answers(ctx context.Context, s *server) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.ended:
-			return errEnded
+		case <-s.Ended:
+			return ErrEnded
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// kill ends a server with SIGKILL, right now.
-func (h *house) kill(s *server) {
+// Kill ends a server with SIGKILL, right now.
+func (h *House) Kill(s *Server) {
 	h.up.Store(false)
 	_ = s.cmd.Process.Kill() // it is ours until it was waited for
-	<-s.ended
+	<-s.Ended
 	h.counters.next()
 }
 
-// stop asks a server to end, as an upgrade does.
-func (h *house) stop(s *server) {
+// Stop asks a server to end, as an upgrade does.
+func (h *House) Stop(s *Server) {
 	const patience = 10 * time.Second // it takes 5 s at most
 	h.up.Store(false)
 	before := len(h.logged())
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
-	<-s.ended
+	<-s.Ended
 	h.counters.told(lastTold(h.logged()[before:]))
 	h.counters.next()
-	if s.err != nil && !s.deaf() {
-		h.ledger.wrong(unaskedEnds, 1, "a server that was asked to end: %v: %s", s.err, h.lastWords())
+	if s.Err != nil && !s.deaf() {
+		h.Ledger.Wrong(ledger.UnaskedEnds, 1, "a server that was asked to end: %v: %s", s.Err, h.LastWords())
 	}
 }
 
 // deaf reports whether a server was asked to end before it heard signals: the
 // kernel ended it then.
-func (s *server) deaf() bool {
+func (s *Server) deaf() bool {
 	status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
 // logged is what all servers have logged; nothing if that can't be read.
-func (h *house) logged() []byte {
-	text, _ := os.ReadFile(h.log)
+func (h *House) logged() []byte {
+	text, _ := os.ReadFile(h.Log)
 	return text
 }
 
-// lastWords is the end of that.
-func (h *house) lastWords() string {
+// LastWords is the end of what all servers have logged.
+func (h *House) LastWords() string {
 	text := h.logged()
 	return strings.TrimSpace(string(text[max(0, len(text)-600):]))
 }

@@ -1,14 +1,14 @@
-package main
+package ledger
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// A reading judges what one reader gets of one program's output, from what the
+// A Reading judges what one reader gets of one program's output, from what the
 // program must have printed alone. It is a value: a copy is the reading at that
 // point, to go on from when a reader goes back there.
-type reading struct {
+type Reading struct {
 	at       [streams]int64 // the next byte of each stream
 	torn     [streams]string
 	declared int64 // bytes that the server said were lost and that weren't missed yet
@@ -18,8 +18,8 @@ type reading struct {
 	explained                 int64 // bytes that were missed, as the server had said
 }
 
-// take reads the next piece of a stream.
-func (r *reading) take(stream int, piece []byte) {
+// Take reads the next piece of a stream.
+func (r *Reading) Take(stream int, piece []byte) {
 	text := r.torn[stream] + string(piece)
 	r.torn[stream] = ""
 	for text != "" {
@@ -46,18 +46,18 @@ func (r *reading) take(stream int, piece []byte) {
 	}
 }
 
-// lost takes bytes that the server says were lost.
-func (r *reading) lost(bytes int64) { r.declared += bytes }
+// Lost takes bytes that the server says were lost.
+func (r *Reading) Lost(bytes int64) { r.declared += bytes }
 
-// backTo returns an earlier reading, to go on from there. It forgets nothing that was
+// BackTo returns an earlier reading, to go on from there. It forgets nothing that was
 // wrong since.
-func (r *reading) backTo(earlier reading) reading {
+func (r *Reading) BackTo(earlier Reading) Reading {
 	earlier.silent, earlier.repeated, earlier.foreign = r.silent, r.repeated, r.foreign
 	return earlier
 }
 
 // match returns how much of text is what comes next.
-func (r *reading) match(stream int, text string) int {
+func (r *Reading) match(stream int, text string) int {
 	n := 0
 	for n < len(text) {
 		at := r.at[stream]
@@ -76,7 +76,7 @@ func (r *reading) match(stream int, text string) int {
 }
 
 // jump goes on from another byte than the one that was to come.
-func (r *reading) jump(stream int, to int64) {
+func (r *Reading) jump(stream int, to int64) {
 	if gap := to - r.at[stream]; gap < 0 {
 		r.repeated -= gap
 	} else {
@@ -86,7 +86,7 @@ func (r *reading) jump(stream int, to int64) {
 }
 
 // missed takes bytes that didn't come: what was declared explains as many.
-func (r *reading) missed(gap int64) {
+func (r *Reading) missed(gap int64) {
 	known := min(gap, r.declared)
 	r.declared -= known
 	r.explained += known
@@ -95,7 +95,7 @@ func (r *reading) missed(gap int64) {
 
 // end is the end of all output: of a program that ended by itself everything
 // must have come, or have been declared.
-func (r *reading) end(p program, whole bool) {
+func (r *Reading) end(p Program, whole bool) {
 	for stream := range streams {
 		if whole {
 			if missing := p.total()[stream] - r.at[stream]; missing < 0 {
@@ -110,7 +110,7 @@ func (r *reading) end(p program, whole bool) {
 }
 
 // came is how much of the program's output was verified.
-func (r *reading) came() int64 {
+func (r *Reading) came() int64 {
 	all := -r.explained - r.silent
 	for stream := range streams {
 		all += r.at[stream]
@@ -119,7 +119,7 @@ func (r *reading) came() int64 {
 }
 
 // extent is how many bytes there were, come or declared to be lost.
-func (r *reading) extent() int64 {
+func (r *Reading) extent() int64 {
 	all := r.declared - r.silent
 	for stream := range streams {
 		all += r.at[stream]
@@ -153,8 +153,8 @@ func parseRecord(stream int, text string) (int64, bool) {
 	return int64(number), err == nil
 }
 
-// streamOf returns the stream of a name of the API.
-func streamOf(name string) int {
+// StreamOf returns the stream of a name of the API.
+func StreamOf(name string) int {
 	if name == "STDERR" {
 		return stderr
 	}

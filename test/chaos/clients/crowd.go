@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"context"
@@ -9,27 +9,29 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/chaos/house"
+	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
 // slots is how many small runners have room on the machine: what they are
 // promised is reckoned from its memory, so that this is so everywhere.
 const slots = 14
 
-// A crowd is a client that changes environments all the time, so that there is
+// A Crowd is a client that changes environments all the time, so that there is
 // never room for all, and runners are made, wait and go.
-type crowd struct {
-	*holder
+type Crowd struct {
+	*Holder
 	size int
 }
 
-// newCrowd returns one whose random numbers follow from two seeds.
-func newCrowd(h *house, t *timing, name string, seed1, seed2 uint64) *crowd {
-	return &crowd{holder: newHolder(h, t, name, seed1, seed2)}
+// NewCrowd returns one whose random numbers follow from two seeds.
+func NewCrowd(h *house.House, t *moment.Timing, name string, seed1, seed2 uint64) *Crowd {
+	return &Crowd{Holder: NewHolder(h, t, name, seed1, seed2)}
 }
 
-// putEnvironments makes the environments of the run, and has the first ones of
+// PutEnvironments makes the environments of the run, and has the first ones of
 // the server keep no runners.
-func putEnvironments(ctx context.Context, h *house) error {
+func PutEnvironments(ctx context.Context, h *house.House) error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return err
@@ -40,7 +42,7 @@ func putEnvironments(ctx context.Context, h *house) error {
 		return err
 	}
 	for _, env := range first.Environments {
-		if err := client.Put(ctx, h.patient, client.PutEnvironmentInput{Id: env.Id, PoolSize: new(int)}); err != nil {
+		if err := client.Put(ctx, h.Patient, client.PutEnvironmentInput{Id: env.Id, PoolSize: new(int)}); err != nil {
 			return err
 		}
 	}
@@ -52,13 +54,13 @@ func putEnvironments(ctx context.Context, h *house) error {
 		in := client.PutEnvironmentInput{Id: env.id, PoolSize: &env.size, Resources: &client.ResourcesInput{
 			MemoryMiB: new(max(64, env.slots*slot-1)), Processes: new(64), WorkspaceMiB: new(32),
 		}}
-		if h.nomad != nil { // with the driver raw_exec, which isolates nothing
+		if h.Nomad != nil { // with the driver raw_exec, which isolates nothing
 			in.Isolation, in.Resources.CpuMHz = new(runtime.IsolationNone), new(50)
 			if env.id == forHolders { // whose runners take a second longer to come
 				in.PoolSize = new(5)
 			}
 		}
-		if err := client.Put(ctx, h.patient, in); err != nil {
+		if err := client.Put(ctx, h.Patient, in); err != nil {
 			return err
 		}
 	}
@@ -66,15 +68,15 @@ func putEnvironments(ctx context.Context, h *house) error {
 }
 
 // crowdOf is how large a crowd is where Nomad makes it, which takes its time.
-func crowdOf(h *house, size int) int {
-	if h.nomad != nil {
+func crowdOf(h *house.House, size int) int {
+	if h.Nomad != nil {
 		return (size + 3) / 4
 	}
 	return size
 }
 
-// live changes environments until it is over, and leaves none of the crowd.
-func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
+// Live changes environments until it is over, and leaves none of the crowd.
+func (c *Crowd) Live(ctx context.Context, until <-chan struct{}) {
 	for {
 		select {
 		case <-until:
@@ -93,7 +95,7 @@ func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 			c.resize(ctx, c.random.IntN(3))
 		case 3: // and back, before all that was wished for has come
 			c.resize(ctx, 20+c.random.IntN(25))
-			pause(ctx, time.Duration(c.random.IntN(40))*time.Millisecond)
+			moment.Pause(ctx, time.Duration(c.random.IntN(40))*time.Millisecond)
 			c.resize(ctx, 0)
 		case 4: // idle runners of another revision are replaced
 			c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], Variables: []client.VariableInput{{Name: "TURN", Value: c.key()}}})
@@ -104,36 +106,36 @@ func (c *crowd) live(ctx context.Context, until <-chan struct{}) {
 		case 8, 9:
 			c.stampede(ctx)
 		}
-		pause(ctx, time.Duration(100+c.random.IntN(500))*time.Millisecond)
+		moment.Pause(ctx, time.Duration(100+c.random.IntN(500))*time.Millisecond)
 	}
 }
 
-func (c *crowd) resize(ctx context.Context, size int) {
-	c.size = crowdOf(c.house, size)
+func (c *Crowd) resize(ctx context.Context, size int) {
+	c.size = crowdOf(c.House, size)
 	c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], PoolSize: &c.size})
 }
 
-func (c *crowd) change(ctx context.Context, in client.PutEnvironmentInput) {
-	defer c.timing.begin(atChange)()
-	if err := client.Put(ctx, c.patient, in); err != nil {
-		c.refused(ctx, "change an environment", err)
+func (c *Crowd) change(ctx context.Context, in client.PutEnvironmentInput) {
+	defer c.timing.Begin(moment.Change)()
+	if err := client.Put(ctx, c.Patient, in); err != nil {
+		c.Refused(ctx, "change an environment", err)
 	}
 }
 
 // visit claims a runner that isn't there yet: it goes before the crowd's.
-func (c *crowd) visit(ctx context.Context, environment string) {
+func (c *Crowd) visit(ctx context.Context, environment string) {
 	if runner := c.claim(ctx, environment, 2); runner != "" {
 		c.release(ctx, runner)
 	}
 }
 
 // visitors come one after the other, so long apart.
-func (c *crowd) visitors(ctx context.Context, n int, environment string, apart time.Duration) *sync.WaitGroup {
+func (c *Crowd) visitors(ctx context.Context, n int, environment string, apart time.Duration) *sync.WaitGroup {
 	all := &sync.WaitGroup{}
 	for i := range n {
-		one := newCrowd(c.house, c.timing, c.key(), c.random.Uint64(), 0)
+		one := NewCrowd(c.House, c.timing, c.key(), c.random.Uint64(), 0)
 		all.Go(func() {
-			pause(ctx, time.Duration(i)*apart)
+			moment.Pause(ctx, time.Duration(i)*apart)
 			one.visit(ctx, environment)
 		})
 	}
@@ -142,34 +144,34 @@ func (c *crowd) visitors(ctx context.Context, n int, environment string, apart t
 
 // stampede has all crowds want more than there is room for, when there is some:
 // several workers see the same room.
-func (c *crowd) stampede(ctx context.Context) {
-	defer c.timing.begin(atChange)()
-	crowdIn(ctx, c.house, 0)
-	pause(ctx, time.Duration(100+c.random.IntN(200))*time.Millisecond) // until they are gone, mostly
-	crowdIn(ctx, c.house, 20+c.random.IntN(30))
-	pause(ctx, time.Duration(c.random.IntN(150))*time.Millisecond)
-	crowdIn(ctx, c.house, 0)
+func (c *Crowd) stampede(ctx context.Context) {
+	defer c.timing.Begin(moment.Change)()
+	CrowdIn(ctx, c.House, 0)
+	moment.Pause(ctx, time.Duration(100+c.random.IntN(200))*time.Millisecond) // until they are gone, mostly
+	CrowdIn(ctx, c.House, 20+c.random.IntN(30))
+	moment.Pause(ctx, time.Duration(c.random.IntN(150))*time.Millisecond)
+	CrowdIn(ctx, c.House, 0)
 }
 
 // takeTurns claims a runner as large as many, for which the crowd waits when it
 // is gone, and sends guests in just then: what was promised to the crowd is
 // taken from it.
-func (c *crowd) takeTurns(ctx context.Context) {
+func (c *Crowd) takeTurns(ctx context.Context) {
 	c.resize(ctx, 3)
 	hall := c.claim(ctx, forHall, 5)
 	if hall == "" {
 		return
 	}
 	c.resize(ctx, 40)
-	pause(ctx, 100*time.Millisecond)
+	moment.Pause(ctx, 100*time.Millisecond)
 	guests := c.visitors(ctx, 5, forGuests, 4*time.Millisecond)
 	c.release(ctx, hall)
 	guests.Wait()
 }
 
-// crowdIn has every crowd want so many runners, with one call to each, and waits
+// CrowdIn has every crowd want so many runners, with one call to each, and waits
 // for the answers, if somebody gives any.
-func crowdIn(ctx context.Context, h *house, size int) {
+func CrowdIn(ctx context.Context, h *house.House, size int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var calls sync.WaitGroup

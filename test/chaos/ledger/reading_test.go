@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"math/rand/v2"
@@ -18,7 +18,7 @@ func printed(from, to int64) string {
 }
 
 // ten is a program that prints ten records and nothing else.
-var ten = program{key: "p", blocks: 1, each: 10, code: 7}
+var ten = Program{Key: "p", blocks: 1, each: 10, code: 7}
 
 func TestReading(t *testing.T) {
 	const all = 10 * recordBytes
@@ -48,11 +48,11 @@ func TestReading(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, size := range []int{1, 7, 16, 33, 1000} {
-				var r reading
+				var r Reading
 				r.declared = test.declared
 				for text := test.text; text != ""; {
 					n := min(size, len(text))
-					r.take(stdout, []byte(text[:n]))
+					r.Take(stdout, []byte(text[:n]))
 					text = text[n:]
 				}
 				r.end(ten, true)
@@ -69,7 +69,7 @@ func TestReading(t *testing.T) {
 func TestReadingRandomly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const records = 200
-	p := program{blocks: 1, each: records}
+	p := Program{blocks: 1, each: records}
 	whole := printed(0, records*recordBytes)
 	for range 2000 {
 		from := random.IntN(len(whole))
@@ -78,10 +78,10 @@ func TestReadingRandomly(t *testing.T) {
 		if repeats {
 			text = whole[:to] + whole[from:]
 		}
-		var r reading
+		var r Reading
 		for text != "" {
 			n := min(1+random.IntN(100), len(text))
-			r.take(stdout, []byte(text[:n]))
+			r.Take(stdout, []byte(text[:n]))
 			text = text[n:]
 		}
 		r.end(p, true)
@@ -99,23 +99,23 @@ func TestReadingRandomly(t *testing.T) {
 }
 
 func TestReadingOfTwoStreams(t *testing.T) {
-	p := program{blocks: 8, each: 3}
+	p := Program{blocks: 8, each: 3}
 	if total := p.total(); total != [streams]int64{6 * 3 * recordBytes, 2 * 3 * recordBytes} {
 		t.Fatalf("it prints %v", total)
 	}
-	var r reading
+	var r Reading
 	for number := range int64(18) {
-		r.take(stdout, []byte(record(stdout, number)))
+		r.Take(stdout, []byte(record(stdout, number)))
 		if number%3 == 0 && number != 6 { // the third record is lost
-			r.take(stderr, []byte(record(stderr, number/3)))
+			r.Take(stderr, []byte(record(stderr, number/3)))
 		}
 	}
 	r.end(p, true)
 	if r.silent != recordBytes || r.foreign != 0 || r.repeated != 0 {
 		t.Errorf("%+v", r)
 	}
-	var other reading
-	other.take(stderr, []byte(record(stdout, 0)+record(stdout, 1)))
+	var other Reading
+	other.Take(stderr, []byte(record(stdout, 0)+record(stdout, 1)))
 	if other.end(p, false); other.foreign != 2*recordBytes {
 		t.Errorf("records of the other stream: %+v", other)
 	}
@@ -124,12 +124,12 @@ func TestReadingOfTwoStreams(t *testing.T) {
 // TestGoingBackForgetsNothing: what was wrong stays wrong when the reader goes back
 // to before that.
 func TestGoingBackForgetsNothing(t *testing.T) {
-	var r reading
-	r.take(stdout, []byte(printed(0, 48)))
+	var r Reading
+	r.Take(stdout, []byte(printed(0, 48)))
 	before := r
-	r.take(stdout, []byte(printed(64, 96)))
-	r = r.backTo(before)
-	r.take(stdout, []byte(printed(48, 160)))
+	r.Take(stdout, []byte(printed(64, 96)))
+	r = r.BackTo(before)
+	r.Take(stdout, []byte(printed(48, 160)))
 	r.end(ten, true)
 	if r.silent != 16 || r.at[stdout] != 160 {
 		t.Errorf("%+v", r)
@@ -139,14 +139,14 @@ func TestGoingBackForgetsNothing(t *testing.T) {
 // TestProgramsSayWhoTheyAre: none can be confused with a made-up success.
 func TestProgramsSayWhoTheyAre(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	kinds := map[ending]int{}
+	kinds := map[Ending]int{}
 	for range 500 {
-		p := newProgram(random, "k")
-		kinds[p.ends]++
+		p := NewProgram(random, "k")
+		kinds[p.Ends]++
 		if p.code < 1 || p.code >= alreadyRan || p.each < 1 || p.blocks < 1 {
 			t.Errorf("%+v", p)
 		}
-		if p.ends <= endsBySignal && (p.least() < p.pause || p.least() > 10*time.Second) || p.ends > endsBySignal && p.blocks != endless {
+		if p.Ends <= endsBySignal && (p.least() < p.pause || p.least() > 10*time.Second) || p.Ends > endsBySignal && p.blocks != endless {
 			t.Errorf("%+v takes %s", p, p.least())
 		}
 	}
