@@ -28,22 +28,23 @@ import (
 // called at once.
 type House struct {
 	*client.Client
+	Patient client.Sender // of what is safe to repeat, until a server answers
+	Ledger  *ledger.Ledger
+	Nomad   *Nomad // that has the runners; nil: they are on this machine
+	Log     string // a file: of all servers
+
 	program  string
 	address  string
 	url      string
 	data     string
 	group    string // the cgroup below which its runners are
-	Log      string // a file: of all servers
 	args     []string
-	Ledger   *ledger.Ledger
 	counters *usage
-	up       atomic.Bool   // a server answers
-	Nomad    *Nomad        // that has the runners; nil: they are on this machine
-	Patient  client.Sender // of what is safe to repeat, until a server answers
+	up       atomic.Bool // a server answers
 }
 
-// New chooses an address that nobody else on this machine binds to or
-// connects from: of the loopback network, by this process's id.
+// New returns a house without a server. It chooses an address that nobody else on this
+// machine binds to or connects from: of the loopback network, by this process's id.
 func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+pid>>16%100, pid>>8%256, pid%254+1)

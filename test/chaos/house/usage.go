@@ -116,7 +116,7 @@ func (u *usage) sum() map[string]int64 {
 	return all
 }
 
-// Used returns how often each of parts was used, by all servers.
+// Used returns how often each of Parts was used, by all servers.
 func (h *House) Used() map[string]int64 { return h.counters.sum() }
 
 // Scrape asks for the counters, ten times in a second, until ctx ends.
