@@ -12,8 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/runtime/events"
 	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/test/wait"
-	"golang.org/x/sys/unix"
 )
 
 // stored returns the part of the answers to all callers that has this name.

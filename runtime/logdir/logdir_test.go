@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/descriptors"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
-	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
