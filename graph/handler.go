@@ -54,7 +54,7 @@ var ConnContext = socket.ConnContext
 
 // RefuseFraming refuses requests whose length was sent twice, or that have too many
 // header fields, as a framing.Reader has marked them.
-func RefuseFraming(next http.Handler) http.Handler { return framing.Refuse(presenter.Refuse, next) }
+func RefuseFraming(next http.Handler) http.Handler { return framing.Refuse(presenter.RefuseTyped, next) }
 
 // BoundUnread bounds how long a body is waited for that a handler doesn't read.
 func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }
@@ -156,6 +156,6 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
-	presenter.Refuse(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
+	presenter.RefuseTyped(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
 		"ask by POST or GET, or over a WebSocket with the subprotocol %s", transport.Subprotocol))
 }

@@ -80,7 +80,7 @@ func (s starting) wait(ctx context.Context) *runtime.Error {
 func (s starting) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.wait(r.Context()); err != nil {
-			presenter.Refuse(w, http.StatusServiceUnavailable, err)
+			presenter.RefuseTyped(w, http.StatusServiceUnavailable, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -199,7 +199,7 @@ func (c *Cluster) lookAtTiers(ctx context.Context) {
 	}
 }
 
-// Tiers returns those of the settings, as they are now.
+// Tiers returns the settings' tiers as they are now.
 func (c *Cluster) Tiers(ctx context.Context) []tiers.Tier { return tiers.Probe(ctx, c.host) }
 
 // openNetwork opens the networks that the sandbox helper offers.

@@ -253,7 +253,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// Next waits for the next event; after EventFinished comes io.EOF.
+// Next waits for the next event; after events.Finished comes io.EOF.
 func (w *Watcher) Next(ctx context.Context) (Item, error) {
 	item, err := w.next(ctx)
 	if err == nil {

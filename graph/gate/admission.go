@@ -56,14 +56,14 @@ func (a *Admission) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Admit(r.Header, nil); err != nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
-			presenter.Refuse(w, http.StatusUnauthorized, err)
+			presenter.RefuseTyped(w, http.StatusUnauthorized, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// GuardOperations does so for the API: a WebSocket says who it is when it is open.
+// GuardOperations guards the API. It lets a WebSocket in, which says who it is once it is open.
 func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 	guarded := a.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,6 @@
-// Package gate lets requests in by their Host, their Origin and their token. Every request
-// passes it before anything reads its body.
+// Package gate lets requests in by their Host, their Origin and their token, before their
+// bodies are read. CheckHost and CheckOrigin are for every request, Admission is for the
+// API and the metrics.
 package gate
 
 import (
@@ -18,7 +19,7 @@ import (
 func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
-			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
+			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 				"this server isn't known as %q; names are added with --allowed-hosts", name))
 			return
 		}
@@ -41,12 +42,12 @@ func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		if origin != "" && !sameOrigin(origin, r.Host) && !AllowedOrigin(allowed, origin) {
-			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
+			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 				"requests from pages of %q aren't allowed; origins are added with --allowed-origins", origin))
 			return
 		}
 		if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {
-			presenter.Refuse(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "requests from pages of another site aren't allowed"))
+			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "requests from pages of another site aren't allowed"))
 			return
 		}
 		next.ServeHTTP(w, r)

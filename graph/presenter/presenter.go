@@ -159,12 +159,13 @@ func fieldOf(ctx context.Context, path ast.Path) string {
 	return strings.Join(parts, ".")
 }
 
-// Refuse answers a request that doesn't reach GraphQL in GraphQL's own form.
-func Refuse(w http.ResponseWriter, status int, err *runtime.Error) {
+// RefuseTyped answers a request that doesn't reach GraphQL in GraphQL's own form. The
+// client sees the error's message as it is.
+func RefuseTyped(w http.ResponseWriter, status int, err *runtime.Error) {
 	Answer(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})
 }
 
-// Answer answers such a request with what was presented.
+// Answer answers a request that doesn't reach GraphQL with what Present returned.
 func Answer(w http.ResponseWriter, status int, err *gqlerror.Error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)

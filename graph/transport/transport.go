@@ -76,7 +76,7 @@ type Settings struct {
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = peers.LargestBody // fits the files of an exercise many times over
+	DefaultMaxBody       = peers.DefaultBody // fits the files of an exercise many times over
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second

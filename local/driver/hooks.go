@@ -32,7 +32,7 @@ func (d *Driver) Place() (taskrunner.Values, error) {
 	return taskrunner.Values{slotValue: strconv.Itoa(slot)}, nil
 }
 
-// Unplace gives them back.
+// Unplace gives the runner's directory and user ids back.
 func (d *Driver) Unplace(values taskrunner.Values) error {
 	if slot, err := strconv.Atoi(values[slotValue]); err == nil {
 		return d.Host.GivePlace(d.ID, slot)

@@ -355,7 +355,8 @@ func (f *Fake) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// Close ends all runners, and returns when nothing of them runs any more.
+// Close ends all runners, and waits for their starts and programs. No Start or Remove may
+// be under way, and every hook must return.
 func (f *Fake) Close() error {
 	runners, err := f.Runners(context.Background(), "")
 	for _, r := range runners {

@@ -59,7 +59,7 @@ func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bo
 	return env, ok
 }
 
-// put has env served unless a newer revision is, and returns its pool, nil if there is none.
+// put serves env, unless a newer revision is served. It returns its pool, nil if there is none.
 func (c *catalog) put(env runtime.Environment) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,14 +69,14 @@ func (c *catalog) put(env runtime.Environment) *pool.Pool {
 	return c.pools[env.ID]
 }
 
-// replace has env served whatever was served before.
+// replace serves env, whatever was served before.
 func (c *catalog) replace(env runtime.Environment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.environments[env.ID] = env
 }
 
-// remove has an environment served no longer, and returns its pool, nil if there is none.
+// remove stops serving an environment, and returns its pool, nil if there is none.
 func (c *catalog) remove(id runtime.EnvironmentID) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *catalog) allPools() ([]*pool.Pool, <-chan struct{}) {
 	return slices.Collect(maps.Values(c.pools)), c.poolsChanged
 }
 
-// addPool adds the pool that create returns, unless there is one that hasn't ended. It
-// returns nil where there is.
+// addPool adds the pool that create returns, unless there is one that hasn't ended: then it
+// returns nil. Create and removePool's removed are called under the lock.
 func (c *catalog) addPool(id runtime.EnvironmentID, create func() *pool.Pool) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,13 +123,12 @@ func (c *catalog) addPool(id runtime.EnvironmentID, create func() *pool.Pool) *p
 	return p
 }
 
-// removePool removes a pool, and reports whether no other one had replaced it.
-func (c *catalog) removePool(id runtime.EnvironmentID, p *pool.Pool) bool {
+// removePool removes a pool and calls removed, unless another pool has replaced it.
+func (c *catalog) removePool(id runtime.EnvironmentID, p *pool.Pool, removed func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pools[id] != p {
-		return false
+	if c.pools[id] == p {
+		delete(c.pools, id)
+		removed()
 	}
-	delete(c.pools, id)
-	return true
 }

@@ -1,6 +1,6 @@
 // Package engine is the one service: it composes pools, executions, their
-// output and the store over a Cluster. The API's doors and the commands call
-// it and nothing below it.
+// output and the store over a Cluster. The API's doors call it and what it
+// returns, and nothing below it.
 //
 // Methods are safe for concurrent use, check their input, and return errors of
 // type runtime.Error. They may be called once Restored is closed and until Run
@@ -79,7 +79,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}
-	e.Access = files.New(e)
+	e.Access = files.New(reach{e})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
@@ -130,13 +130,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// jobs are what Run runs beside itself.
+// jobs are the goroutines that Run waits for.
 type jobs struct {
 	begin   chan func(context.Context)
 	stopped chan struct{} // closed when Run returns
 }
 
-// add has Run run a job, with a context that ends when Run is to end.
+// add starts a job in a goroutine that Run waits for. The job's context ends when Run is to
+// end.
 func (j jobs) add(job func(context.Context)) error {
 	select {
 	case j.begin <- job:
@@ -146,8 +147,8 @@ func (j jobs) add(job func(context.Context)) error {
 	}
 }
 
-// Go has Run run f beside itself, and wait for it. f's context ends with ctx, and when
-// Run is to end.
+// Go starts f in a goroutine that Run waits for. f's context ends with ctx, and when Run is
+// to end.
 func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
 	return e.jobs.add(func(running context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -182,6 +183,7 @@ func (e *Engine) watch(ctx context.Context) {
 // them.
 func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
+		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
 			Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
 		})
@@ -189,12 +191,9 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	if p == nil {
 		return nil
 	}
-	e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 	err := e.jobs.add(func(ctx context.Context) {
 		_ = p.Run(ctx) // ctx's end, or the end of a deleted environment
-		if e.catalog.removePool(env.ID, p) {
-			e.counts.claims.Delete(env.ID)
-		}
+		e.catalog.removePool(env.ID, p, func() { e.counts.claims.Delete(env.ID) })
 	})
 	if err == nil && deleted {
 		err = p.Delete(ctx, false)

@@ -43,13 +43,13 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	}
 	x.Key = "run/" + in.Key
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
-	x, _, err = e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
+	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 			return e.repeated(stored, x, err)
 		}
 		return whole(ctx)
 	})
-	return x, keyError(err)
+	return made, keyError(err)
 }
 
 // claimAndStart is the whole, where its key, if any, wasn't used before.

@@ -83,9 +83,9 @@ func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
 }
 
 // answer returns the whole with what an inspection found, and keeps it if keep. Where a
-// younger one has answered already, that one's answer holds. A part is left out that
-// has no Status, or that isn't there.
-func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *attacks.Record, there func(name string) bool, keep bool) Health {
+// younger one has answered already, that one's answer holds. Left out are parts without a
+// Status, and pools of environments that don't exist.
+func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *attacks.Record, exists map[runtime.EnvironmentID]bool, keep bool) Health {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,10 @@ func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *
 		}
 		all[c.Name] = c
 	}
-	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool { return c.Status == "" || !there(name) })
+	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool {
+		id, isPool := strings.CutPrefix(name, poolComponent)
+		return c.Status == "" || isPool && !exists[runtime.EnvironmentID(id)]
+	})
 	if keep {
 		b.parts, b.attacks, b.answered = all, attacks, max(b.answered, inspection)
 	}
@@ -120,12 +123,11 @@ func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *
 func (e *Engine) Health(ctx context.Context) Health {
 	inspection, attacks := e.health.begin()
 	found, attacks := e.inspect(ctx, attacks)
-	there := func(name string) bool {
-		id, isPool := strings.CutPrefix(name, poolComponent)
-		_, exists := e.Environment(runtime.EnvironmentID(id))
-		return !isPool || exists
+	exists := map[runtime.EnvironmentID]bool{}
+	for _, env := range e.Environments() {
+		exists[env.ID] = true
 	}
-	return e.health.answer(inspection, found, attacks, there, ctx.Err() == nil)
+	return e.health.answer(inspection, found, attacks, exists, ctx.Err() == nil)
 }
 
 // inspect returns the state of the parts that say it only when they are asked. One

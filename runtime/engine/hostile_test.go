@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync/atomic"
@@ -225,6 +227,29 @@ func TestNeighboursAreNotBlamed(t *testing.T) {
 		if x := b.await(t, id); x.End.Outcome != runtime.OutcomeExited {
 			t.Errorf("%+v", x.End)
 		}
+	}
+}
+
+// TestRunOfACallerThatLeft goes on as it was asked for, and the repeat finds it.
+func TestRunOfACallerThatLeft(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for i := range 20 { // which of the two goes on first differs
+		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(30), Key: fmt.Sprint(i)}
+		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		x, err := b.Execute(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.await(t, x.ID)
+		if stored, found, err := b.store.ExecutionByKey(t.Context(), "run/"+in.Key); err != nil || !found || stored.ID != x.ID || stored.End.Outcome != runtime.OutcomeExited {
+			t.Errorf("%+v, %t, %v", stored, found, err)
+		}
+		b.wantOutput(t, x.ID, "x\n")
 	}
 }
 

@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"net"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -23,7 +21,7 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	if err != nil {
 		return nil, err
 	}
-	r, err := events.Open(at, events.Source{Session: s, Ended: x, Log: e.logs.Path(id), Known: e.store.HasExecution})
+	r, err := events.Open(at, events.Source{Session: s, Execution: x, Log: e.logs.Path(id), Known: e.store.HasExecution})
 	if errors.Is(err, fs.ErrNotExist) { // collected just now
 		return nil, store.NotFound(id)
 	}
@@ -54,7 +52,7 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 	for size := 0; ; {
 		event, err := r.TryNext()
 		switch {
-		case errors.Is(err, output.ErrWait):
+		case errors.Is(err, events.ErrWait):
 			return chunks, next, false, nil
 		case err != nil:
 			return nil, "", false, err
@@ -117,21 +115,4 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 		o.lost += max(0, x.Usage.OutputBytes-content.End())
 	}
 	return o, nil
-}
-
-// DialAgent is of [files.Runners].
-func (e *Engine) DialAgent(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error) {
-	p, err := e.poolOf(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := p.Use(ctx, id); err != nil {
-		return nil, nil, err
-	}
-	done = func() { p.Done(ctx, id) }
-	if conn, err = e.cluster.Dial(ctx, id); err != nil {
-		done()
-		return nil, nil, fmt.Errorf("dial: %w", err)
-	}
-	return conn, done, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ func (all *runners) change(r runtime.Runner) {
 		all.byID.Store(r.ID, r)
 	}
 	if old.State != r.State || old.Message != r.Message {
-		all.feed.Tell(r, !known)
+		all.feed.Report(r, !known)
 	}
 }
 
@@ -216,6 +217,26 @@ func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
 		}
 	}
 	return nil, runtime.Gone(id)
+}
+
+// reach is the way to runners for [files.Access].
+type reach struct{ *Engine }
+
+// Use begins a use of a runner's claim, until done is called.
+func (r reach) Use(ctx context.Context, id runtime.RunnerID) (done func(), err error) {
+	p, err := r.poolOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Use(ctx, id); err != nil {
+		return nil, err
+	}
+	return func() { p.Done(ctx, id) }, nil
+}
+
+// Dial opens a stream to a runner's agent.
+func (r reach) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	return r.cluster.Dial(ctx, id)
 }
 
 // claim checks the input.

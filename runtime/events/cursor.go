@@ -9,7 +9,7 @@ import (
 )
 
 // A Cursor is a position in an execution's events: before all of them, or
-// after EventStarted and some of the output. The end is a state, not a
+// after Started and some of the output. The end is a state, not a
 // position.
 type Cursor struct {
 	id       runtime.ExecutionID

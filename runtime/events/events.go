@@ -70,10 +70,10 @@ type Reader struct {
 
 // A Source is where an execution's events are.
 type Source struct {
-	Session *session.Session                                                // nil: it has ended
-	Ended   runtime.Execution                                               // without a session
-	Log     string                                                          // the path of its log
-	Known   func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
+	Session   *session.Session                                                // nil: it has ended
+	Execution runtime.Execution                                               // without a session
+	Log       string                                                          // the path of its log
+	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
 
 func (s Source) open(position int64) (*output.Reader, error) {
@@ -127,7 +127,8 @@ func (r *Reader) Until(cursor string) {
 	}
 }
 
-// At returns the cursor after the last event.
+// At returns the cursor after the last event. Before the first it is a cursor after
+// Started: who opens it misses that.
 func (r *Reader) At() string { return r.at.encode() }
 
 // Close lets go of the log.
@@ -197,7 +198,7 @@ func (r *Reader) execution() runtime.Execution {
 	if r.source.Session != nil {
 		return r.source.Session.Execution()
 	}
-	return r.source.Ended
+	return r.source.Execution
 }
 
 // resized returns the event of the next record, which is a size.

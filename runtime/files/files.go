@@ -31,9 +31,10 @@ const (
 type Runners interface {
 	// Runner returns one, and whether it is there.
 	Runner(id runtime.RunnerID) (runtime.Runner, bool)
-	// DialAgent opens a stream to the agent of a claimed runner: a use of the claim until
-	// done is called.
-	DialAgent(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error)
+	// Use begins a use of a runner's claim, until done is called.
+	Use(ctx context.Context, id runtime.RunnerID) (done func(), err error)
+	// Dial opens a stream to a runner's agent.
+	Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 }
 
 // Access is to the files of runners. Its methods are safe for concurrent use, and return
@@ -48,7 +49,7 @@ func New(runners Runners) *Access {
 	return &Access{runners, make(chan struct{}, maxListings)}
 }
 
-// Updated tells what UpdateFiles did.
+// Updated is what UpdateFiles did.
 type Updated struct {
 	Written []string
 	Deleted []string
@@ -58,7 +59,7 @@ type Updated struct {
 // UpdateFiles deletes paths, then writes files, in a claimed runner. All paths
 // are checked first: after an error nothing was touched. What could not be
 // written although nothing spoke against it (a full workspace) is in Failed,
-// and is as it was. Errors name field as the input of the files to be written.
+// and is as it was. Field is the name that errors have for the list of files to be written.
 func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
 	if err := ValidateUpdate(remove, field, write); err != nil {
 		return Updated{}, err
@@ -194,12 +195,25 @@ func (a *Access) File(ctx context.Context, id runtime.RunnerID, at string) (entr
 // use calls f with a new stream to the agent of a claimed runner, as a use
 // of the claim.
 func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) error) error {
-	conn, done, err := a.runners.DialAgent(ctx, id)
+	conn, done, err := a.dial(ctx, id)
 	if err != nil {
-		return a.translate(id, err)
+		return err
 	}
 	defer done()
 	return a.translate(id, f(conn))
+}
+
+// dial opens a stream to the agent of a claimed runner: a use of the claim until done is
+// called.
+func (a *Access) dial(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error) {
+	if done, err = a.runners.Use(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	if conn, err = a.runners.Dial(ctx, id); err != nil {
+		done()
+		return nil, nil, a.translate(id, fmt.Errorf("dial: %w", err))
+	}
+	return conn, done, nil
 }
 
 // translate turns what an agent, or the way to it, failed with into an error

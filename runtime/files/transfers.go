@@ -23,9 +23,9 @@ func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string,
 	if offset < 0 {
 		return runtime.File{}, nil, runtime.Invalid("offset", "must not be negative")
 	}
-	conn, done, err := a.runners.DialAgent(ctx, id)
+	conn, done, err := a.dial(ctx, id)
 	if err != nil {
-		return runtime.File{}, nil, a.translate(id, err)
+		return runtime.File{}, nil, err
 	}
 	info, content, err := agent.OpenFile(ctx, conn, path, offset)
 	if err != nil {

@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // A Dir is the directory of all logs. Its methods are safe for concurrent use, but for
-// those that say so.
+// PutBack, Count and Collect, which are called once each.
 type Dir struct {
 	path    string
 	store   *store.Store
@@ -72,8 +72,8 @@ func (d *Dir) Path(id runtime.ExecutionID) string {
 // Quota returns what bounds the output, nil: nothing does.
 func (d *Dir) Quota() *output.Quota { return d.quota }
 
-// Count has the quota count what the database knows of finished executions. It is called
-// once, before anything is written.
+// Count adds what the database knows of finished executions to the quota. Call it before
+// anything is written.
 func (d *Dir) Count(ctx context.Context) error {
 	kept, err := d.store.FinishedBytes(ctx)
 	d.quota.Add(kept)

@@ -74,8 +74,8 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 }
 
 // PutBack finds what earlier starts have moved away, and puts back what the database
-// knows again. It comes first, and once. One directory's error doesn't keep it from the
-// others.
+// knows again. Call it before Count and Collect. One directory's error doesn't keep it
+// from the others.
 func (d *Dir) PutBack(ctx context.Context) error {
 	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
 	failed := []error{err}
@@ -189,7 +189,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	return fmt.Errorf("output of unknown executions can't be moved away and stays where it is until the next start; errors: %d; the first: %w", len(failed), failed[0])
 }
 
-// Orphaned tells what is kept that no execution is known of; "": nothing.
+// Orphaned describes the output of unknown executions that is kept; "": there is none.
 func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new one. One

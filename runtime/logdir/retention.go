@@ -26,8 +26,8 @@ type roomRequest struct {
 }
 
 // Collect keeps what is finished within its bounds, oldest first, until ctx
-// ends. Each tick's work is bounded, and so is that for a request. It is called once,
-// after Restore.
+// ends. Each tick's work is bounded, and so is that for a request. Call it once, after
+// PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
 	tick := time.NewTicker(collectEvery)
@@ -89,7 +89,7 @@ func (d *Dir) sweep(ctx context.Context, n int64) error {
 	return nil
 }
 
-// sweepFailed tells how a sweep went.
+// sweepFailed reports how a sweep went.
 func (d *Dir) sweepFailed(ctx context.Context, err error) {
 	switch {
 	case err != nil && ctx.Err() == nil:

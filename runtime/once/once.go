@@ -1,4 +1,4 @@
-// Package once does what is asked for with a key once, for all who ask with that key.
+// Package once runs one call per key and shares its result.
 package once
 
 import (
@@ -26,26 +26,26 @@ type call[V any] struct {
 	err   error
 }
 
-// Passing returns a group that forgets a key when it is done. All who asked meanwhile get
-// the same value and error.
+// Passing returns a group that forgets a key when its call has ended. All who asked
+// meanwhile get the same value and error.
 func Passing[V any]() *Group[V] { return &Group[V]{calls: map[string]*call[V]{}} }
 
 // Keeping returns a group that keeps each value until Forget. An error is for the first
 // who asked; the others try for themselves.
 func Keeping[V any]() *Group[V] { return &Group[V]{keep: true, calls: map[string]*call[V]{}} }
 
-// Do returns what f returned for a key. F is run unless it is under way or its value is
-// kept; first says that this call had it run. It is run by run, beside its callers: it
-// goes on when they leave. [ErrInput] where the first who asked had another input; the
-// error of run; or ctx's cause.
-func (g *Group[V]) Do(ctx context.Context, key, input string, run func(func(context.Context)) error, f func(context.Context) (V, error)) (value V, first bool, err error) {
+// Do returns the result of f for a key. Only the first call for a key calls f, in a
+// goroutine that spawn starts and that goes on when the caller leaves; first reports
+// whether this call did. Errors are those of f and spawn, [ErrInput] where the first call
+// had another input, and ctx's cause.
+func (g *Group[V]) Do(ctx context.Context, key, input string, spawn func(func(context.Context)) error, f func(context.Context) (V, error)) (value V, first bool, err error) {
 	for {
 		c, first := g.call(key, input)
 		if c.input != input {
 			return value, false, ErrInput
 		}
 		if first {
-			err := run(func(ctx context.Context) {
+			err := spawn(func(ctx context.Context) {
 				c.value, c.err = f(ctx)
 				g.end(key, c)
 			})

@@ -12,7 +12,6 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
-	waited    bool         // no runner was idle when it came
 	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
 
@@ -21,6 +20,7 @@ type waiter struct {
 	before, after *waiter // of the same caller
 	place         int     // among the deadlines
 	dry           int     // the queue's, when it came
+	waited        bool    // no runner was idle when it came
 }
 
 type claimed struct {

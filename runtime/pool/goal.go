@@ -51,10 +51,8 @@ func (g *goal) spec() Spec {
 	return Spec{Size: g.env.PoolSize, Revision: g.making.RunnerRevision, Deleted: g.deleted, EndClaimed: g.endClaimed}
 }
 
-// current reports whether a runner is of the revision that is made now.
-func (g *goal) current(r runtime.Runner) bool {
-	return r.Environment.Revision >= g.making.RunnerRevision
-}
+// current reports whether runners of a revision are made now.
+func (g *goal) current(revision int) bool { return revision >= g.making.RunnerRevision }
 
 // errDeleted is what a claim of a deleted environment's runner gets.
 func (g *goal) errDeleted() error {

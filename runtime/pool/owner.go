@@ -146,7 +146,7 @@ func (o *owner) hurry() {
 	var refills, urgent []*entry
 	for _, e := range o.runners {
 		switch {
-		case e.State != runtime.RunnerStarting || !o.goal.current(e.Runner):
+		case e.State != runtime.RunnerStarting || !o.goal.current(e.Runner.Environment.Revision):
 		case e.priority >= runtime.PriorityWaiting:
 			urgent = append(urgent, e)
 		default:
@@ -246,7 +246,7 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 func (o *owner) oldestIdle() *entry {
 	var oldest *entry
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerIdle && o.goal.current(e.Runner) && (oldest == nil || e.ID < oldest.ID) {
+		if e.State == runtime.RunnerIdle && o.goal.current(e.Runner.Environment.Revision) && (oldest == nil || e.ID < oldest.ID) {
 			oldest = e
 		}
 	}

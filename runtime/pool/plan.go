@@ -28,7 +28,7 @@ type Member struct {
 type Failures struct {
 	Count   int
 	RetryAt time.Time // no start before this
-	Reason  string    // why the last one did
+	Reason  string    // why the last start failed; Plan doesn't use it
 }
 
 // A Stop is a runner to be removed, and why.

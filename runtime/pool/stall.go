@@ -11,14 +11,14 @@ const stuckAfter = 10 * time.Second
 // have taken until that is why the pool is short. A start itself takes seconds.
 const silentAfter = time.Minute // publish's message says it in words
 
-// A stall is since when a start has waited for something, or for nothing that is known.
+// A stall is since when a start has waited, and whether the cluster says for what.
 type stall struct {
 	since  time.Time
 	silent bool // the cluster doesn't say for what
 }
 
-// until notes what a start waits for now, and returns when that is too long.
-func (s *stall) until(now time.Time, message string) time.Time {
+// note notes what a start waits for now, and returns when that is too long.
+func (s *stall) note(now time.Time, message string) time.Time {
 	if silent := message == ""; s.since.IsZero() || silent != s.silent {
 		s.since, s.silent = now, silent
 	}

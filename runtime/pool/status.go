@@ -46,7 +46,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
-			switch at := e.stall.until(now, e.Message); {
+			switch at := e.stall.note(now, e.Message); {
 			case now.Before(at):
 				o.stuckAt = earlier(o.stuckAt, at)
 			case e.Message == "":

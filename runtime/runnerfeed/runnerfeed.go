@@ -1,4 +1,4 @@
-// Package runnerfeed tells watchers of the changes of runners. A slow one gets only the
+// Package runnerfeed reports the changes of runners to watchers. A slow one gets only the
 // latest of each runner.
 package runnerfeed
 
@@ -17,17 +17,17 @@ type Event struct {
 	At     time.Time
 }
 
-// A Feed tells watchers of the runners' changes. Its methods are safe for concurrent use.
+// A Feed reports the runners' changes to watchers. Its methods are safe for concurrent use.
 type Feed struct {
-	mu       sync.Mutex // guards watchers, so that who comes misses nothing
+	mu       sync.Mutex // guards watchers; held during a snapshot, so that none misses a change
 	watchers map[*Watcher]bool
 }
 
 // New returns a feed that nobody watches.
 func New() *Feed { return &Feed{watchers: map[*Watcher]bool{}} }
 
-// Watch returns a new watcher of the runners of an environment, "" of all, that is told of
-// what snapshot puts first. Remove it.
+// Watch returns a new watcher of an environment's runners, "" of all. What snapshot puts
+// comes first. Remove the watcher in the end.
 func (f *Feed) Watch(id runtime.EnvironmentID, snapshot func(put func(runtime.Runner))) *Watcher {
 	w := newWatcher(id)
 	f.mu.Lock()
@@ -37,16 +37,16 @@ func (f *Feed) Watch(id runtime.EnvironmentID, snapshot func(put func(runtime.Ru
 	return w
 }
 
-// Remove ends what a watcher is told.
+// Remove ends the reports to a watcher.
 func (f *Feed) Remove(w *Watcher) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.watchers, w)
 }
 
-// Tell tells of a runner as it is now; isNew: nobody was told of it before. A snapshot that
-// begins after the call has to show the same.
-func (f *Feed) Tell(r runtime.Runner, isNew bool) {
+// Report reports a runner as it is now; isNew: it was never reported before. A snapshot
+// that begins after the call has to show the same.
+func (f *Feed) Report(r runtime.Runner, isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.watchers {

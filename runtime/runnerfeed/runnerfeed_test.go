@@ -11,7 +11,7 @@ func TestNothingIsToldTwice(t *testing.T) {
 	f := New()
 	w := f.Watch("", func(func(runtime.Runner)) {})
 	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
-		f.Tell(runtime.Runner{ID: id, State: state, Message: message}, false)
+		f.Report(runtime.Runner{ID: id, State: state, Message: message}, false)
 	}
 	want := func(want ...runtime.RunnerState) {
 		t.Helper()

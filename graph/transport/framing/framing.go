@@ -26,7 +26,7 @@ import (
 // [Refuse] answers. So the client gets its answer in its turn, after those
 // to the requests before.
 type Reader struct {
-	Refused func(why Reason) // is called once
+	Refused func(why Reason) // required; called once
 
 	state  state
 	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end where cut

@@ -13,8 +13,10 @@ import (
 const (
 	largeBody   = 1 << 20
 	decodeShare = 8
-	LargestBody = 32 << 20 // bytes of a body by default
 )
+
+// DefaultBody is how many bytes a body may have by default.
+const DefaultBody = 32 << 20
 
 // A Hold is what one request or message has taken of the bounds. It is for one
 // goroutine at a time. The zero value holds nothing and is bounded by nothing.

@@ -87,8 +87,8 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
 		_ = conn.SetDeadline(time.Now().Add(l.RefuseTime))
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
-			"application/json", len(body), RetryAfter, body)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
+			len(body), RetryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway
 		_, _ = io.Copy(io.Discard, conn) // what was sent and isn't read would take the answer along
 		_ = conn.Close()
@@ -98,7 +98,7 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 // Wait waits for the connections that are being refused, for RefuseTime at most.
 func (l *Listener) Wait() { l.refusing.Wait() }
 
-// A conn is one that counts for its peer until it is closed.
+// A conn is a connection that counts for its peer until it is closed.
 type conn struct {
 	net.Conn
 	peers   *Peers

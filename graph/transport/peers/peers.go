@@ -120,7 +120,7 @@ type caller struct {
 func New(b Bounds) *Peers {
 	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}}
 	p.token.operations.most, p.token.subscriptions.most = int64(b.TokenOperations), int64(b.TokenSubscriptions)
-	p.most = max(b.Bodies/decodeShare, LargestBody)
+	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
 }

@@ -61,7 +61,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 		atOnce, most := 0, 0
 		for range 3 {
 			running.Go(func() {
-				_ = h.Turn(t.Context(), LargestBody, func() error {
+				_ = h.Turn(t.Context(), DefaultBody, func() error {
 					atOnce++
 					most = max(most, atOnce)
 					time.Sleep(time.Second)
@@ -76,7 +76,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := h.Turn(ctx, LargestBody, func() error { return nil }); err == nil {
+		if err := h.Turn(ctx, DefaultBody, func() error { return nil }); err == nil {
 			t.Error("one that was cancelled got its turn")
 		}
 		running.Wait()

@@ -1,5 +1,5 @@
-// Package socket has connections whose writes end where a peer takes nothing, and what
-// the kernel knows of a silent peer.
+// Package socket guards connections: a write to a peer that reads nothing fails, and
+// Vanished reports whether the peer's kernel still answers.
 package socket
 
 import (
@@ -95,7 +95,7 @@ const WritePiece = 16 << 10
 // way: without this bound a stalled one holds megabytes there.
 const unsent = 128 << 10
 
-// BoundUnsent sets that bound.
+// BoundUnsent bounds what the kernel takes for a peer beyond what is on its way.
 func BoundUnsent(tcp *net.TCPConn) {
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
