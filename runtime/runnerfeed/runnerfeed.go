@@ -67,7 +67,7 @@ type Watcher struct {
 	told    map[runtime.RunnerID]look // what the receiver knows of those that aren't gone
 }
 
-// A look is what a watcher is told changes of.
+// A look is what of a runner is reported when it changes.
 type look struct {
 	state   runtime.RunnerState
 	message string

@@ -28,7 +28,7 @@ func openStart(driver string) func(context.Context, *bed.Bed) (rows.Pair, error)
 			ready := time.Now()
 			tasks, err := b.Nomad.Tasks(ctx, s.Prefix+"-runner-"+runner)
 			if err == nil {
-				err = bed.Until(ctx, func() (bool, error) { // Nomad tells of it a second late
+				err = bed.Until(ctx, func() (bool, error) { // Nomad reports it a second late
 					if len(tasks) == 1 && !tasks[0].Started.IsZero() {
 						return true, nil
 					}
