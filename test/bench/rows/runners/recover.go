@@ -49,7 +49,7 @@ func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
-// eachOnce returns what does something to each of all, in turn, whoever calls it.
+// eachOnce returns a function that calls do with the next of all at each call.
 func eachOnce(all []string, do func(context.Context, string) error) func(context.Context, int) error {
 	next := make(chan string, len(all))
 	for _, one := range all {
