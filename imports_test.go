@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 	"local/tiers":             {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
 	"local/uids":              {},
 
-	"nomad":             {"agent/bridge", "doctor/finding", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
+	"nomad":             {"agent/bridge", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
 	"nomad/bridges":     {"agent", "agent/bridge", "nomad/connection", "nomad/group", "nomad/job", "nomad/plain", "runtime", "runtime/turns"},
 	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/turns"},
 	"nomad/environment": {"nomad/connection", "nomad/job", "runtime", "runtime/problems", "runtime/turns"},
@@ -121,7 +121,7 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "doctor/finding", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/pool", "runtime/store", "server/metrics", "web"},
+	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/pool", "runtime/store", "server/metrics", "web"},
 	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
@@ -135,11 +135,11 @@ var mayImport = map[string][]string{
 	"cli/output":     {},
 	"cli/terminal":   {"client"},
 
-	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "doctor/finding", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "server", "server/private"},
+	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "server", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},
-	"doctor/finding":       {},
+	"runtime/finding":      {},
 
 	"test/artifacts":             {"test/repository"},
 	"test/bench":                 {"cli", "config", "server", "test/bench/bare", "test/bench/bed", "test/bench/floors", "test/bench/measure", "test/bench/rows", "test/bench/rows/executions", "test/bench/rows/onnomad", "test/bench/rows/runners", "test/bench/rows/servers", "test/commandline"},

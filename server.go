@@ -22,7 +22,7 @@ import (
 type serveCommand struct {
 	config.Config `embed:""`
 	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
-	EndWithStdin  bool        `hidden:""` // for who starts a server that isn't to outlive it
+	EndWithStdin  bool        `hidden:""` // for a program whose server must end with it
 	settings      config.File // that was read
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // An account is something that the machine has once for all that run on it, of which

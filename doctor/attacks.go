@@ -17,9 +17,9 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )

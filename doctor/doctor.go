@@ -17,7 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doctor/finding"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // A Command is rockpool doctor.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 func TestDoctorJudgesWhatASandboxShows(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/doctor/finding"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doctor/finding"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 )
 

@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // runnersTrees returns the trees in which runners have their groups: an ordinary

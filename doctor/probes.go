@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // A kernelPart is something of the kernel's that a sandbox is made of.

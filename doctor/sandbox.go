@@ -13,11 +13,11 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 )
 

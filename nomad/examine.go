@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // Examine inspects a Nomad as a server with this configuration would use it,

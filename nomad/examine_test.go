@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doctor/finding"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // openNomad doesn't wait for Nomad: Run does.

@@ -1,6 +1,6 @@
 // Package server composes a whole Rockpool from its settings: store, cluster, engine, and
 // the API and the dashboard over HTTP. It converts the settings into what each part takes,
-// and depends on no kind of cluster beyond opening it.
+// opens the cluster, and uses what only some clusters can by interfaces.
 package server
 
 import (

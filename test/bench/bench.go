@@ -4,7 +4,7 @@
 // ratio to the floor says more.
 //
 // Servers are processes of their own, in directories and groups of their own;
-// whatever is started ends with Run.
+// whatever is started ends with the command.
 package main
 
 import (

@@ -117,7 +117,7 @@ func (n *Nomad) clientReady(ctx context.Context) error {
 
 // Unwedge reports whether the error of an exec says that the task hasn't begun, and
 // then has Nomad's client look again. An exec in the moment in which a task begins
-// can leave the client believing so for good: see wedged.go of package nomad.
+// can leave the client believing so for good: see warm.go of package nomad.
 func Unwedge(client *api.Client, allocation *api.Allocation, task string, err error) bool {
 	if err == nil || !strings.Contains(err.Error(), "not started yet") {
 		return false

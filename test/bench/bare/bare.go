@@ -1,5 +1,5 @@
 // Package bare uses Nomad as it is, without Rockpool: what a server on Nomad
-// can't be faster than, for package bench. Which Nomad, the variables NOMAD_ADDR,
+// can't be faster than, for the bench. Which Nomad, the variables NOMAD_ADDR,
 // NOMAD_TOKEN and so on say.
 //
 // Whatever it makes has a name that begins with one prefix, and End ends and

@@ -160,7 +160,8 @@ func (b *Bed) PeakMiB() float64 {
 	return float64(usage.Peak(b.servers[0].PID())) / (1 << 20)
 }
 
-// Until waits for something that has to be looked for.
+// Until waits until ok, and returns the first error. Unlike test/wait it has no test to
+// fail.
 func Until(ctx context.Context, ok func() (bool, error)) error {
 	tick := time.NewTicker(5 * time.Millisecond) // what is asked costs CPU time, too
 	defer tick.Stop()

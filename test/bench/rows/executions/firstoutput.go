@@ -62,7 +62,7 @@ func FirstOutput() []rows.Row {
 	}}
 }
 
-// firstEvent is firstOutput over server-sent events.
+// firstEvent is [rows.FirstOutput] over server-sent events.
 func firstEvent(ctx context.Context, s *bed.Server, runner string, r *measure.Round) error {
 	var response *http.Response
 	var lines *bufio.Reader
