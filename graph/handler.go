@@ -54,7 +54,9 @@ var ConnContext = socket.ConnContext
 
 // RefuseFraming refuses requests whose length was sent twice, or that have too many
 // header fields, as a framing.Reader has marked them.
-func RefuseFraming(next http.Handler) http.Handler { return framing.Refuse(presenter.RefuseTyped, next) }
+func RefuseFraming(next http.Handler) http.Handler {
+	return framing.Refuse(presenter.RefuseTyped, next)
+}
 
 // BoundUnread bounds how long a body is waited for that a handler doesn't read.
 func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }
