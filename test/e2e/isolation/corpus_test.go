@@ -326,7 +326,10 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					wait.For(t, "more than its share", succeeds)
 				case test.row == "the cache of others": // the kernel keeps pages that it uses itself, sometimes for seconds
 					wait.For(t, "a file that nothing else uses", succeeds)
-				case !succeeds():
+				case succeeds():
+				case test.row == "calls of 32-bit programs" && strings.Contains(last.Seen, "unexpected fault address 0x0"):
+					t.Log("this kernel has no 32-bit calls, for anybody")
+				default:
 					t.Errorf("without %s %q still doesn't succeed: %+v", test.defence, test.row, last)
 				}
 			})
