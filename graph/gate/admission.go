@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An Admission lets in whoever has the token; nil, everybody.
+// An Admission lets in callers with the token. A nil Admission lets everybody in.
 type Admission struct{ sum [sha256.Size]byte }
 
 // NewAdmission returns one for a token; nil where that is "".

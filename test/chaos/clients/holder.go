@@ -1,6 +1,6 @@
 // Package clients uses servers that are killed all the time: holders claim runners and
-// run programs, a crowd changes environments, and both have the ledger judge what they
-// are told.
+// run programs, and a crowd changes environments. The ledger judges the answers that both
+// get.
 package clients
 
 import (
