@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 const watchExecution = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
@@ -138,21 +140,23 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	id := b.start(in{"runnerId": b.claim("python"), "command": []string{"cat"}, "stdin": true})
-	standing := b.watch(watchExecution, in{"id": id})
 	b.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "x"}) { offset } }`, in{"id": id}, &struct{}{})
-	for e := (event{}); e.ExecutionEvents.Text != "x"; { // then all that the execution needs is running
-		standing.next(&e)
-	}
-	before := goleak.IgnoreCurrent()
-	for range 20 {
+	watch := func() {
 		watcher := b.watch(watchExecution, in{"id": id})
-		var started event
-		watcher.next(&started)
+		for e := (event{}); e.ExecutionEvents.Text != "x"; {
+			e = event{}
+			watcher.next(&e)
+		}
 		if err := watcher.conn.CloseNow(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	goleak.VerifyNone(t, before)
+	watch() // from its output on, all that the execution needs is running
+	before := goleak.IgnoreCurrent()
+	for range 20 {
+		watch()
+	}
+	wait.For(t, "the watchers' goroutines end", func() bool { return goleak.Find(before) == nil })
 	var x struct{ Execution struct{ State string } }
 	if b.ask(`query($id: ID!) { execution(id: $id) { state } }`, in{"id": id}, &x); x.Execution.State != "RUNNING" {
 		t.Errorf("it is %s", x.Execution.State)
