@@ -47,9 +47,16 @@ if [ "$mode" = terminal ]; then
 else
 	exec 4>&2 2>/dev/null
 fi
+# leave ends this script. A late kill or signal is for all processes of the session,
+# so it can end rm, too, before that has removed the FIFO.
 leave() {
 	hold
-	[ -z "$fifo" ] || rm -f -- "$fifo"
+	trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE
+	tries=0
+	while [ -p "$fifo" ] && [ "$tries" -lt 100 ]; do
+		rm -f -- "$fifo"
+		tries=$((tries + 1))
+	done
 	exit 0
 }
 refuse() {
