@@ -223,3 +223,21 @@ func TestCutDownload(t *testing.T) {
 		wait.For(t, "nothing reads it", func() bool { return b.machine.none("les") })
 	})
 }
+
+// TestSlowShellsAreWaitedFor: a client's limit for one write isn't one for the shell
+// behind it.
+func TestSlowShellsAreWaitedFor(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bed) {
+		conn, err := b.runner.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte{0}); err != nil {
+			t.Errorf("a write after the limit: %v", err)
+		}
+	})
+}

@@ -114,8 +114,16 @@ func (r *Runner) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	r.running.Go(func() { r.server.Handle(r.ctx, theirs) })
-	return ours, nil
+	return patient{ours}, nil
 }
+
+// patient is a stream whose writes wait without a limit of their own. A client of a real
+// agent gives one up that doesn't read for some seconds. Here this process reads, and
+// waits for the runner's shell: on a busy machine one file may take it longer. The
+// caller's context and the exec's silence bound that.
+type patient struct{ net.Conn }
+
+func (patient) SetWriteDeadline(time.Time) error { return nil }
 
 // closeWithin is for how long Close tries to end what runs.
 const closeWithin = 30 * time.Second
