@@ -55,7 +55,7 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	case c.Rootless != nil:
 		err = harmless(tree, nil)
 	default:
-		err = owned(tree, s, c.Owners)
+		err = ownedBy(tree, s, c.Owners)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/network/fence"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/maker"
+)
+
+// A server makes and removes sandboxes, in this process, for the process that started it
+// and has the other end of descriptor 3. It ends when that does, as soon as it has done
+// what it was asked for. Sandboxes stay.
+type server struct {
+	config helper.Config
+	trees  cgroup.Hierarchies
+	maker  *maker.Maker
+	mu     sync.Mutex               // guards last
+	last   map[string]chan struct{} // by sandbox: closed once its last order is carried out
+}
+
+// serveMaker serves until the other end closes descriptor 3.
+func serveMaker(config string) error {
+	if err := prepare(); err != nil {
+		return err
+	}
+	c, err := helper.ReadConfig(config)
+	if err != nil {
+		return err
+	}
+	s := &server{config: c, maker: maker.New(c.Root), last: map[string]chan struct{}{}}
+	if s.trees, err = cgroup.Mounted(); err != nil {
+		return err
+	}
+	file := os.NewFile(3, "requests")
+	conn, err := net.FileConn(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	requests := conn.(*net.UnixConn)
+	var working sync.WaitGroup
+	defer working.Wait()
+	for {
+		packet, files, err := helper.Receive(requests)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		order, err := helper.ParseOrder(packet)
+		if err != nil {
+			return errors.Join(err, closeFiles(files))
+		}
+		turn, end := s.queue(order.ID)
+		working.Go(func() {
+			defer end()
+			defer closeFiles(files)
+			<-turn
+			s.answer(order, files)
+		})
+	}
+}
+
+// queue has a sandbox's orders carried out one by one, as they came: a remove that came after
+// a create must find what that made. Turn is closed when it is this one's turn.
+func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
+	ended := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, waits := s.last[id]
+	if !waits {
+		before = make(chan struct{})
+		close(before)
+	}
+	s.last[id] = ended
+	return before, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.last[id] == ended {
+			delete(s.last, id)
+		}
+		close(ended)
+	}
+}
+
+func closeFiles(files []*os.File) (failed error) {
+	for _, f := range files {
+		failed = errors.Join(failed, f.Close())
+	}
+	return failed
+}
+
+// answer does what is asked, and says so on the first of the descriptors that came along.
+func (s *server) answer(order *helper.Order, files []*os.File) {
+	if len(files) == 0 {
+		return
+	}
+	answer, err := s.obey(order, files[1:])
+	if err != nil {
+		answer = failed(err)
+	}
+	text, err := json.Marshal(answer)
+	if err == nil {
+		err = unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL)
+	}
+	if err != nil && order.Command == helper.Create { // nobody waits for it any more
+		_ = s.remove(order)
+	}
+}
+
+func failed(err error) helper.Answer {
+	var final finalError
+	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}
+}
+
+func (s *server) obey(order *helper.Order, files []*os.File) (answer helper.Answer, err error) {
+	switch {
+	case order.Command == helper.Remove:
+		return helper.Answer{}, s.remove(order)
+	case !order.Made() || len(files) != 1:
+		return helper.Answer{}, fmt.Errorf("a maker doesn't serve %q with %d descriptors", order.Command, len(files))
+	}
+	c := s.config
+	c.Parent = order.Parent
+	answer, err = makeSandbox(c, &order.Request, s.trees, s.maker, files[0])
+	if err != nil {
+		return helper.Answer{}, errors.Join(err, s.remove(order))
+	}
+	return answer, nil
+}
+
+func (s *server) remove(order *helper.Order) error {
+	if err := s.maker.End(order.ID); err != nil {
+		return err
+	}
+	c := s.config
+	c.Parent = order.Parent
+	return remove(c, &order.Request, s.trees)
+}
