@@ -104,11 +104,6 @@ func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
 // check judges the first process while it waits to be let go on, and reads its limits back.
 func (d *draft) check(pid int) (err error) {
 	c, q := d.config, d.q
-	if q.Runtime != "" { // of which nobody knows what it does with a spec
-		if err := apart(pid); err != nil {
-			return finalError{err}
-		}
-	}
 	if c.Machine.Undivided == nil {
 		if err := d.trees.Settle(c.Group(q.ID), owner(d.spec), spec.Commands(*q.Resources, c.Machine)); err != nil {
 			return finalError{fmt.Errorf("the commands' groups: %w", err)}
@@ -146,6 +141,11 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		return helper.Answer{}, err
 	}
 	check := func(pid int) (cgroup.Groups, error) {
+		if q.Runtime != "" { // of which nobody knows what it does with a spec
+			if err := apart(pid); err != nil {
+				return cgroup.Groups{}, finalError{err}
+			}
+		}
 		if err := boundUsers(pid); err != nil {
 			return cgroup.Groups{}, finalError{fmt.Errorf("the limits of what all share: %w", err)}
 		}
