@@ -64,7 +64,7 @@ func serveMaker(config string) error {
 		turn, end := s.queue(order.ID)
 		working.Go(func() {
 			defer end()
-			defer closeFiles(files)
+			defer func() { _ = closeFiles(files) }() // they were only used
 			<-turn
 			s.answer(order, files)
 		})

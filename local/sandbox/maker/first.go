@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -135,7 +136,7 @@ func (p *plan) clocks(s *script) {
 		return
 	}
 	s.add("a namespace of clocks", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
-	s.add("open the clocks", unix.SYS_OPENAT, uintptr(atCWD), s.text("/proc/self/timens_offsets"), unix.O_WRONLY|unix.O_CLOEXEC)
+	s.add("open the clocks", unix.SYS_OPENAT, atCWD, s.text("/proc/self/timens_offsets"), unix.O_WRONLY|unix.O_CLOEXEC)
 	s.add("set the clocks", unix.SYS_WRITE, p.next(), s.bytes(text), uintptr(len(text)))
 	s.add("close the clocks", unix.SYS_CLOSE, p.next())
 	if p.twice {
@@ -175,8 +176,8 @@ func (p *plan) mounts(s *script) error {
 // set writes settings of the namespaces. It comes before /proc/sys is read-only.
 func (p *plan) set(s *script) {
 	for _, setting := range p.settings {
-		text := fmt.Sprint(setting.Value)
-		s.add("open the setting "+setting.Name, unix.SYS_OPENAT, uintptr(atCWD), s.text("/proc/sys/"+setting.Name), unix.O_WRONLY|unix.O_CLOEXEC).unless(unix.ENOENT)
+		text := strconv.Itoa(setting.Value)
+		s.add("open the setting "+setting.Name, unix.SYS_OPENAT, atCWD, s.text("/proc/sys/"+setting.Name), unix.O_WRONLY|unix.O_CLOEXEC).unless(unix.ENOENT)
 		s.add("write the setting "+setting.Name, unix.SYS_WRITE, p.next(), s.text(text), uintptr(len(text))).unless(unix.EBADF)
 		s.add("close the setting "+setting.Name, unix.SYS_CLOSE, p.next()).unless(unix.EBADF)
 	}
