@@ -28,9 +28,6 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	if err := openRun(true); err != nil {
-		return helper.Answer{}, err
-	}
 	if err := trees.Prepare(filepath.Dir(c.Group(q.ID))); err != nil {
 		return helper.Answer{}, finalError{err}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/maker"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // A server makes and removes sandboxes, in this process, for the process that started it
@@ -37,8 +38,19 @@ func serveMaker(config string) error {
 	if err != nil {
 		return err
 	}
-	s := &server{config: c, maker: maker.New(c.Root), last: map[string]chan struct{}{}}
+	// Its memory is for a while that of first processes, which have other users.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("hide its memory: %w", err)
+	}
+	s := &server{config: c, last: map[string]chan struct{}{}}
 	if s.trees, err = cgroup.Mounted(); err != nil {
+		return err
+	}
+	if err := openRun(true); err != nil {
+		return err
+	}
+	plain := spec.New(spec.Sandbox{Root: spec.Root{Path: c.Root}, Group: c.Parent, Resources: spec.Resources{Processes: 1}}, c.Machine)
+	if s.maker, err = maker.New(c.Root, plain); err != nil {
 		return err
 	}
 	file := os.NewFile(3, "requests")
@@ -59,7 +71,9 @@ func serveMaker(config string) error {
 		}
 		order, err := helper.ParseOrder(packet)
 		if err != nil {
-			return errors.Join(err, closeFiles(files))
+			reply(files, failed(err))
+			_ = closeFiles(files) // they were only used
+			continue
 		}
 		turn, end := s.queue(order.ID)
 		working.Go(func() {
@@ -109,13 +123,19 @@ func (s *server) answer(order *helper.Order, files []*os.File) {
 	if err != nil {
 		answer = failed(err)
 	}
-	text, err := json.Marshal(answer)
-	if err == nil {
-		err = unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL)
-	}
-	if err != nil && order.Command == helper.Create { // nobody waits for it any more
+	if !reply(files, answer) && err == nil && order.Command == helper.Create { // nobody waits for it any more
 		_ = s.remove(order)
 	}
+	if errors.Is(err, maker.ErrUnclean) {
+		fmt.Fprintln(os.Stderr, "rockpool-sandbox:", err)
+		os.Exit(1) // another maker goes on
+	}
+}
+
+// reply reports whether the one that asked got the answer, on the first of the descriptors.
+func reply(files []*os.File, answer helper.Answer) bool {
+	text, err := json.Marshal(answer)
+	return err == nil && len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
 }
 
 func failed(err error) helper.Answer {
@@ -132,6 +152,9 @@ func (s *server) obey(order *helper.Order, files []*os.File) (answer helper.Answ
 	}
 	c := s.config
 	c.Parent = order.Parent
+	if there, err := s.trees.Exists(c.Group(order.ID)); err != nil || there {
+		return helper.Answer{}, errors.Join(err, fmt.Errorf("sandbox %s is there already", order.ID))
+	}
 	answer, err = makeSandbox(c, &order.Request, s.trees, s.maker, files[0])
 	if err != nil {
 		return helper.Answer{}, errors.Join(err, s.remove(order))

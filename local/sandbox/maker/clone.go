@@ -54,6 +54,13 @@ static void play(const struct call *calls, uint64_t count, struct failure *faile
 	}
 }
 
+// become is the process's part of spawn. It has a frame of its own: spawn's is the parent's.
+static __attribute__((noinline, noreturn)) void become(const struct call *calls, uint64_t count, struct failure *failed, long report) {
+	play(calls, count, failed);
+	call(SYS_write, report, (long)failed, sizeof *failed, 0, 0, 0);
+	for (;;) call(SYS_exit_group, 253, 0, 0, 0, 0, 0);
+}
+
 // spawn makes a process that plays a script, and returns its id once it has become another
 // program or ended; or an errno below 0. Until then it may share this process's memory and
 // this thread's stack, so no signal may have a handler run in it.
@@ -62,11 +69,7 @@ static __attribute__((noinline)) long spawn(struct arguments *arguments, const s
 	long result = call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
 	if (result < 0) return result;
 	result = call(SYS_clone3, (long)arguments, sizeof *arguments, 0, 0, 0, 0);
-	if (result == 0) {
-		play(calls, count, failed);
-		call(SYS_write, report, (long)failed, sizeof *failed, 0, 0, 0);
-		for (;;) call(SYS_exit_group, 253, 0, 0, 0, 0, 0);
-	}
+	if (result == 0) become(calls, count, failed, report);
 	call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
 	return result;
 }

@@ -1,6 +1,7 @@
 package maker
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -55,6 +56,7 @@ func (p *plan) write(s *script) error {
 		s.add("join "+f.Name(), unix.SYS_WRITE, f.Fd(), one, 1).want = 1
 	}
 	p.descriptors(s)
+	p.spread(s)
 	p.clocks(s)
 	p.say(s, wordHere)
 	p.hear(s, wordUsers)
@@ -114,7 +116,7 @@ func (p *plan) descriptors(s *script) {
 	if p.null != nil {
 		all = append([]*os.File{p.null, p.null, p.null}, p.files...)
 	}
-	above := uintptr(len(all))
+	above := max(uintptr(len(all)), p.channel+1)
 	for _, f := range all {
 		above = max(above, f.Fd()+1)
 	}
@@ -151,6 +153,15 @@ type cloneArgs struct {
 	_     [10]uint64
 }
 
+// spread lets the process run on every processor, whatever the server was bound to.
+func (p *plan) spread(s *script) {
+	all := &[128]byte{}
+	for i := range all {
+		all[i] = 0xff
+	}
+	s.add("run on every processor", unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*all), point(s, all)).unless(unix.EINVAL)
+}
+
 // next is the number that the next descriptor gets, once descriptors are in place.
 func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
 
@@ -158,9 +169,9 @@ func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
 func (p *plan) mounts(s *script) error {
 	s.mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 	s.mount(p.root, p.root, "", unix.MS_BIND|unix.MS_REC, "")
-	for _, m := range p.spec.Mounts {
+	for i, m := range p.spec.Mounts {
 		o := parseOptions(m.Options)
-		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir {
+		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir || covered(m, p.spec.Mounts[i+1:]) {
 			continue // the stage has it
 		}
 		s.mount(m.Source, p.root+m.Destination, m.Type, o.flags, o.data)
@@ -171,6 +182,11 @@ func (p *plan) mounts(s *script) error {
 	s.add("leave the machine's files", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
 	s.add("enter the root", unix.SYS_CHDIR, s.text(p.spec.Process.Cwd))
 	return nil
+}
+
+// covered reports whether a later mount takes the place of one.
+func covered(m specs.Mount, later []specs.Mount) bool {
+	return slices.ContainsFunc(later, func(l specs.Mount) bool { return l.Destination == m.Destination })
 }
 
 // set writes settings of the namespaces. It comes before /proc/sys is read-only.
@@ -189,10 +205,10 @@ const atCWD = ^uintptr(99) // AT_FDCWD, which is -100
 func (p *plan) guard(s *script) {
 	for _, m := range p.masked {
 		if m.directory {
-			s.mount("tmpfs", m.path, "tmpfs", unix.MS_RDONLY, "").unless(unix.ENOENT)
+			s.mount("tmpfs", m.path, "tmpfs", unix.MS_RDONLY, "nr_blocks=1,nr_inodes=1")
 			continue
 		}
-		s.mount("/dev/null", m.path, "", unix.MS_BIND, "").unless(unix.ENOENT)
+		s.mount("/dev/null", m.path, "", unix.MS_BIND, "")
 	}
 	var flags uintptr
 	for _, m := range p.spec.Mounts {
@@ -212,14 +228,19 @@ type masked struct {
 	directory bool
 }
 
-// inspectMasked returns those of the paths that this kernel has.
-func inspectMasked(paths []string) (all []masked) {
+// inspectMasked returns those of the paths that this kernel has now.
+func inspectMasked(paths []string) (all []masked, err error) {
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			all = append(all, masked{path, info.IsDir()})
+		info, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
 		}
+		if err != nil {
+			return nil, fmt.Errorf("a path that is hidden: %w", err)
+		}
+		all = append(all, masked{path, info.IsDir()})
 	}
-	return all
+	return all, nil
 }
 
 // An ifreq is what SIOCSIFFLAGS takes (netdevice(7)).

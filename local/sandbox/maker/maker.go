@@ -25,22 +25,34 @@ const deviceDir = "/dev"
 
 // A Maker makes sandboxes around one root directory, and ends them.
 type Maker struct {
-	root string
-
-	once   sync.Once // starts the stages
-	failed error     // of that
-	jobs   chan job
-	masked []masked
+	jobs chan job
 	// entersTime says that a process enters its time namespace as it executes a program.
 	entersTime bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards first
 	first map[string]int
 }
 
-// New returns a maker for a root directory. What it needs is mounted for the first sandbox.
-func New(root string) *Maker {
-	return &Maker{root: root, jobs: make(chan job), first: map[string]int{}}
+// New returns a maker that makes sandboxes around a root directory, or around images. It
+// mounts what the spec of a sandbox without an image shares with all others.
+func New(root string, s *specs.Spec) (*Maker, error) {
+	m := &Maker{jobs: make(chan job), first: map[string]int{}, entersTime: kernelAtLeast(6, 3)}
+	var device specs.Mount
+	var shared []specs.Mount
+	for _, mount := range s.Mounts {
+		switch {
+		case mount.Destination == deviceDir:
+			device = mount
+		case sharedBind(mount):
+			shared = append(shared, mount)
+		}
+	}
+	for range stages {
+		if err := newStage(root, shared, device, m.jobs); err != nil {
+			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
+		}
+	}
+	return m, nil
 }
 
 // A Sandbox is one to be made.
@@ -59,8 +71,8 @@ type Sandbox struct {
 // Make makes a sandbox whose groups are there, and returns once its agent runs. After an
 // error its first process is dead.
 func (m *Maker) Make(b Sandbox) (pid int, err error) {
-	if m.once.Do(func() { m.failed = m.open(b.Spec) }); m.failed != nil {
-		return 0, m.failed
+	if m.has(b.ID) {
+		return 0, fmt.Errorf("sandbox %s is there already", b.ID)
 	}
 	extra, err := m.openExtra(b)
 	defer func() {
@@ -91,6 +103,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	}
 	if err := errors.Join(s.explain(err), made.err); err != nil {
 		if pid != 0 {
+			_ = unix.Kill(pid, unix.SIGKILL)
 			reap(pid)
 		}
 		return 0, err
@@ -101,25 +114,11 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	return pid, nil
 }
 
-// open starts the stages, with what a spec has as all others have it.
-func (m *Maker) open(s *specs.Spec) error {
-	var device specs.Mount
-	var shared []specs.Mount
-	for _, mount := range s.Mounts {
-		switch {
-		case mount.Destination == deviceDir:
-			device = mount
-		case sharedBind(mount):
-			shared = append(shared, mount)
-		}
-	}
-	m.masked, m.entersTime = inspectMasked(s.Linux.MaskedPaths), kernelAtLeast(6, 3)
-	for range stages {
-		if err := newStage(m.root, shared, device, m.jobs); err != nil {
-			return fmt.Errorf("what sandboxes share: %w", err)
-		}
-	}
-	return nil
+func (m *Maker) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, there := m.first[id]
+	return there
 }
 
 // sharedBind reports whether a mount shows a place of the machine at the same place.
@@ -150,7 +149,10 @@ var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 // clone has a stage clone the first process, with a script that waits to be led. Done gets
 // the process once it is the agent or ended; its side of the channel is closed then.
 func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloned) (err error) {
-	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings, masked: m.masked}
+	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
+	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
+		return err
+	}
 	keep := []*os.File{its}
 	release := func() {
 		for _, f := range keep {
@@ -257,6 +259,9 @@ func apartInTime(pid int, s *specs.Spec) error {
 		return err
 	}
 	its, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/time")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil // it ended; its end is reported as any agent's
+	}
 	if err != nil {
 		return err
 	}
@@ -357,8 +362,11 @@ func (m *Maker) End(id string) error {
 		if n > 0 {
 			break
 		}
-		if err != nil && err != unix.EINTR || time.Now().After(end) {
-			return fmt.Errorf("process %d doesn't end (%w)", pid, err)
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d doesn't end within %s", pid, endWithin)
 		}
 	}
 	m.mu.Lock()

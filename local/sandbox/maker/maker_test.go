@@ -57,6 +57,44 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	}
 }
 
+// Descriptors find their places, however many the maker has open.
+func TestManyDescriptors(t *testing.T) {
+	need.Sandboxes(t)
+	var files []*os.File
+	for range 2 * lowestChannel {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	c, its, err := newChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	p := &plan{null: files[len(files)-1], files: files[len(files)-9:], channel: its.Fd()}
+	s := &script{}
+	p.descriptors(s)
+	p.say(s, wordHere)
+	s.add("is the first unused one", unix.SYS_FCNTL, p.next(), unix.F_GETFD).unless(unix.EBADF)
+	s.add("is the last used one", unix.SYS_FCNTL, p.next()-1, unix.F_GETFD).want = 0
+	p.say(s, wordReady)
+	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+	_ = its.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reap(pid)
+	if _, err := c.meet(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.hear(wordReady); err != nil {
+		t.Error(s.explain(err))
+	}
+}
+
 // A process whose maker ends, ends.
 func TestProcessesEndWithTheirMaker(t *testing.T) {
 	need.Sandboxes(t)

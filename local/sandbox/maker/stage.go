@@ -56,6 +56,9 @@ func (b bind) close() { _ = b.tree.Close() }
 // options of a spec's mount.
 func openBind(m specs.Mount) (bind, error) {
 	o := parseOptions(m.Options)
+	if o.data != "" {
+		return bind{}, fmt.Errorf("unknown options of the mount %s: %s", m.Destination, o.data)
+	}
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC)
 	if o.rbind {
 		flags |= unix.AT_RECURSIVE
@@ -121,7 +124,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 		return fmt.Errorf("mounts of its own: %w", err)
 	}
 	for _, m := range append([]specs.Mount{
-		{Source: root, Destination: hostRoot, Options: []string{"bind", "ro"}},
+		{Source: root, Destination: hostRoot, Options: []string{"bind", "ro", "nosuid", "nodev"}},
 		{Source: "/proc", Destination: "/proc", Options: []string{"rbind"}},
 	}, under(hostRoot, shared)...) {
 		b, err := openBind(m)
@@ -244,7 +247,9 @@ func (s *stage) do(j job) (pid int, err error) {
 		if err := attach(b.tree, at); err != nil {
 			return 0, err
 		}
-		defer func() { err = errors.Join(err, unmount(at)) }()
+		if j.root == nil { // else it goes with the image's root
+			defer func() { err = errors.Join(err, unmount(at)) }()
+		}
 	}
 	return j.clone(root)
 }
@@ -259,9 +264,13 @@ func (s *stage) copyDevices() error {
 	return attach(b.tree, imageRoot+b.at)
 }
 
+// ErrUnclean says that a mount of one sandbox can't be removed from what others get. The
+// maker must not make another.
+var ErrUnclean = errors.New("a mount of one sandbox stays for others")
+
 func unmount(at string) error {
-	if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-		return &os.PathError{Op: "umount", Path: at, Err: err}
+	if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return fmt.Errorf("%w: unmount %s: %w", ErrUnclean, at, err)
 	}
 	return nil
 }
