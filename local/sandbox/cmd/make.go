@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/runc/libcontainer/specconv"
@@ -90,6 +91,11 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 	paths := m.GetPaths()
 	if dir, only := paths[""]; only && len(paths) == 1 {
 		return nil, dir, nil
+	}
+	for name, dir := range paths {
+		if _, err := os.Stat(dir); strings.HasPrefix(name, "name=") && errors.Is(err, os.ErrNotExist) {
+			delete(paths, name) // Apply ignores what it can't make of these: they have no limits
+		}
 	}
 	all := slices.Sorted(maps.Values(paths))
 	return slices.Compact(all), "", nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -24,9 +25,13 @@ import (
 type server struct {
 	config helper.Config
 	trees  cgroup.Hierarchies
-	maker  *maker.Maker
-	mu     sync.Mutex               // guards last
-	last   map[string]chan struct{} // by sandbox: closed once its last order is carried out
+	ended  atomic.Bool // nobody waits for answers any more
+
+	opening sync.Mutex // guards maker; held while its mounts are made
+	maker   *maker.Maker
+
+	mu   sync.Mutex               // guards last
+	last map[string]chan struct{} // by sandbox: closed once its last order is carried out
 }
 
 // serveMaker serves until the other end closes descriptor 3.
@@ -49,10 +54,6 @@ func serveMaker(config string) error {
 	if err := openRun(true); err != nil {
 		return err
 	}
-	plain := spec.New(spec.Sandbox{Root: spec.Root{Path: c.Root}, Group: c.Parent, Resources: spec.Resources{Processes: 1}}, c.Machine)
-	if s.maker, err = maker.New(c.Root, plain); err != nil {
-		return err
-	}
 	file := os.NewFile(3, "requests")
 	conn, err := net.FileConn(file)
 	if err := errors.Join(err, file.Close()); err != nil {
@@ -61,6 +62,7 @@ func serveMaker(config string) error {
 	requests := conn.(*net.UnixConn)
 	var working sync.WaitGroup
 	defer working.Wait()
+	defer s.ended.Store(true)
 	for {
 		packet, files, err := helper.Receive(requests)
 		if errors.Is(err, io.EOF) {
@@ -80,9 +82,40 @@ func serveMaker(config string) error {
 			defer end()
 			defer func() { _ = closeFiles(files) }() // they were only used
 			<-turn
-			s.answer(order, files)
+			if !s.ended.Load() { // else what is left of the sandbox is the next server's to remove
+				s.answer(order, files)
+			}
 		})
 	}
+}
+
+// open returns the maker. It makes one with the first sandbox: a server removes sandboxes
+// before it has built the root directory.
+func (s *server) open() (*maker.Maker, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.maker != nil {
+		return s.maker, nil
+	}
+	c := s.config
+	plain := spec.New(spec.Sandbox{Root: spec.Root{Path: c.Root}, Group: c.Parent, Resources: spec.Resources{Processes: 1}}, c.Machine)
+	made, err := maker.New(c.Root, plain)
+	if err != nil {
+		return nil, err
+	}
+	s.maker = made
+	return made, nil
+}
+
+// end ends the processes of a sandbox if this process made it.
+func (s *server) end(id string) error {
+	s.opening.Lock()
+	made := s.maker
+	s.opening.Unlock()
+	if made == nil {
+		return nil
+	}
+	return made.End(id)
 }
 
 // queue has a sandbox's orders carried out one by one, as they came: a remove that came after
@@ -155,7 +188,11 @@ func (s *server) obey(order *helper.Order, files []*os.File) (answer helper.Answ
 	if there, err := s.trees.Exists(c.Group(order.ID)); err != nil || there {
 		return helper.Answer{}, errors.Join(err, fmt.Errorf("sandbox %s is there already", order.ID))
 	}
-	answer, err = makeSandbox(c, &order.Request, s.trees, s.maker, files[0])
+	by, err := s.open()
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	answer, err = makeSandbox(c, &order.Request, s.trees, by, files[0])
 	if err != nil {
 		return helper.Answer{}, errors.Join(err, s.remove(order))
 	}
@@ -163,7 +200,7 @@ func (s *server) obey(order *helper.Order, files []*os.File) (answer helper.Answ
 }
 
 func (s *server) remove(order *helper.Order) error {
-	if err := s.maker.End(order.ID); err != nil {
+	if err := s.end(order.ID); err != nil {
 		return err
 	}
 	c := s.config

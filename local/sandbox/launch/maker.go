@@ -27,6 +27,10 @@ type Maker struct {
 	ending sync.WaitGroup // processes that haven't ended
 }
 
+// readsWithin bounds how long a maker may take to read an order. One that is stopped is given
+// up, and another one started.
+const readsWithin = 10 * time.Second
+
 var errMakerClosed = errors.New("the maker of sandboxes was closed")
 
 // Close has the process end once it has done what it was asked for, and waits for that.
@@ -49,10 +53,11 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 		return errMakerClosed
 	}
 	if m.conn != nil {
+		_ = m.conn.SetWriteDeadline(time.Now().Add(readsWithin))
 		if _, _, err := m.conn.WriteMsgUnix(text, rights, nil); err == nil {
 			return nil
 		}
-		_ = m.conn.Close() // it ended
+		_ = m.conn.Close() // it ended, or does nothing
 		m.conn = nil
 	}
 	if err := m.start(start); err != nil {

@@ -169,18 +169,31 @@ func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
 func (p *plan) mounts(s *script) error {
 	s.mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 	s.mount(p.root, p.root, "", unix.MS_BIND|unix.MS_REC, "")
+	here, root := s.text("."), s.text(p.root)
+	// The mounts are made with the root as /, so that an image's links lead nowhere else.
+	// The stage's files are left afterwards: /proc can be mounted while another one is there.
+	s.add("open the stage", unix.SYS_OPENAT, atCWD, s.text("/"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	s.add("enter the root", unix.SYS_CHDIR, root)
+	s.add("enter the root", unix.SYS_CHROOT, here)
 	for i, m := range p.spec.Mounts {
 		o := parseOptions(m.Options)
 		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir || covered(m, p.spec.Mounts[i+1:]) {
 			continue // the stage has it
 		}
-		s.mount(m.Source, p.root+m.Destination, m.Type, o.flags, o.data)
+		s.mount(m.Source, m.Destination, m.Type, o.flags, o.data)
 	}
-	s.add("enter the root", unix.SYS_CHDIR, s.text(p.root))
-	here := s.text(".")
+	s.add("enter the stage", unix.SYS_FCHDIR, p.next())
+	s.add("enter the stage", unix.SYS_CHROOT, here)
+	s.add("close the stage", unix.SYS_CLOSE, p.next())
+	s.add("enter the root", unix.SYS_CHDIR, root)
 	s.add("enter the root", unix.SYS_PIVOT_ROOT, here, here)
-	s.add("leave the machine's files", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
+	s.add("leave the stage", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
 	s.add("enter the root", unix.SYS_CHDIR, s.text(p.spec.Process.Cwd))
+	s.add("open its own /dev/null", unix.SYS_OPENAT, atCWD, s.text(os.DevNull), unix.O_RDWR|unix.O_CLOEXEC)
+	for i := range uintptr(3) { // the one until now is the maker's
+		s.add("replace /dev/null", unix.SYS_DUP3, p.next(), i, 0)
+	}
+	s.add("close /dev/null", unix.SYS_CLOSE, p.next())
 	return nil
 }
 

@@ -49,6 +49,7 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 	}
 	for range stages {
 		if err := newStage(root, shared, device, m.jobs); err != nil {
+			close(m.jobs) // ends those that are there
 			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
 		}
 	}

@@ -86,10 +86,20 @@ func setAttr(tree int, attr uint64, flags uint) error {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &unix.MountAttr{Attr_set: attr})
 }
 
-// attach mounts a detached mount.
-func attach(tree *os.File, at string) error {
-	if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return &os.PathError{Op: "move_mount", Path: at, Err: err}
+// attach mounts a detached mount. Links in root lead to what is in root.
+func attach(tree *os.File, root, at string) error {
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer func() { _ = unix.Close(dir) }()
+	target, err := unix.Openat2(dir, at, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return &os.PathError{Op: "openat2", Path: path.Join(root, at), Err: err}
+	}
+	defer func() { _ = unix.Close(target) }()
+	if err := unix.MoveMount(int(tree.Fd()), "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: path.Join(root, at), Err: err}
 	}
 	return nil
 }
@@ -151,7 +161,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 		}
 	}
 	for _, b := range binds {
-		if err := attach(b.tree, stageMount+b.at); err != nil {
+		if err := attach(b.tree, stageMount, b.at); err != nil {
 			return err
 		}
 	}
@@ -211,11 +221,10 @@ func buildDevices(at string, m specs.Mount, devices []bind) error {
 		}
 	}
 	for _, b := range devices {
-		target := filepath.Join(at, b.at)
-		if err := os.WriteFile(target, nil, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(at, b.at), nil, 0o644); err != nil {
 			return err
 		}
-		if err := attach(b.tree, target); err != nil {
+		if err := attach(b.tree, at, b.at); err != nil {
 			return err
 		}
 	}
@@ -234,7 +243,7 @@ func (s *stage) do(j job) (pid int, err error) {
 	root := hostRoot
 	if j.root != nil {
 		root = imageRoot
-		if err := attach(j.root, root); err != nil {
+		if err := attach(j.root, "/", root); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, unmount(root)) }()
@@ -243,12 +252,11 @@ func (s *stage) do(j job) (pid int, err error) {
 		}
 	}
 	for _, b := range j.extra {
-		at := path.Join(root, b.at)
-		if err := attach(b.tree, at); err != nil {
+		if err := attach(b.tree, root, b.at); err != nil {
 			return 0, err
 		}
 		if j.root == nil { // else it goes with the image's root
-			defer func() { err = errors.Join(err, unmount(at)) }()
+			defer func() { err = errors.Join(err, unmount(path.Join(root, b.at))) }()
 		}
 	}
 	return j.clone(root)
@@ -261,7 +269,7 @@ func (s *stage) copyDevices() error {
 		return err
 	}
 	defer b.close()
-	return attach(b.tree, imageRoot+b.at)
+	return attach(b.tree, imageRoot, b.at)
 }
 
 // ErrUnclean says that a mount of one sandbox can't be removed from what others get. The
