@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rockpool/rockpool/test/bench/bed"
@@ -83,6 +84,9 @@ func (f *fresh) running(n int, argv []string) rows.Probe {
 // do runs the program, and returns how long each of n things took.
 func (f *fresh) do(ctx context.Context, group, what string, n int, argv ...string) ([]time.Duration, error) {
 	cmd := exec.CommandContext(ctx, f.program, append([]string{what, group, strconv.Itoa(n)}, argv...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it removes its groups
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals from a terminal miss it
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

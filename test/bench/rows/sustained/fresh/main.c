@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +26,14 @@ static const char *hierarchies[] = {"cpu/", "cpuacct/", "memory/", "devices/", "
 static const char *unified[] = {"", NULL};
 static const char **groups = hierarchies;
 static const char *group; // below which each sandbox has its own
+
+static volatile sig_atomic_t stopped; // by SIGTERM: what has begun is removed first
+
+static void stop(int signal)
+{
+	(void)signal;
+	stopped = 1;
+}
 
 static void must(int ok, const char *what)
 {
@@ -109,8 +118,11 @@ static pid_t sandbox(int program, char **argv)
 	pid_t pid = syscall(SYS_clone, NAMESPACES | SIGCHLD, 0, 0, 0, 0);
 	must(pid >= 0, "clone");
 	if (pid == 0) {
+		signal(SIGPIPE, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
 		must(read(go[0], &byte, 1) == 1, "wait for the groups");
 		must(!setresgid(0, 0, 0) && !setresuid(0, 0, 0), "become root inside");
+		must(!prctl(PR_SET_PDEATHSIG, SIGKILL), "die with the parent"); // after the ids, which would clear it
 		isolate();
 		must(write(ready[1], "r", 1) == 1, "ready");
 		if (program < 0)
@@ -146,7 +158,9 @@ int main(int argc, char **argv)
 		must(argc > 4 && (program = open(argv[4], O_PATH)) >= 0, "program"); // stays open: an interpreter of a script has to read it
 	for (const char **h = groups; *h; h++)
 		mkdir(at(*h, ""), 0755);
-	for (int i = atoi(argv[3]); i > 0; i--) {
+	signal(SIGPIPE, SIG_IGN); // who reads may be gone; the groups have to go too
+	signal(SIGTERM, stop);
+	for (int i = atoi(argv[3]); i > 0 && !stopped; i--) {
 		long began = microseconds();
 		pid_t pid = sandbox(program, argv + 4);
 		if (removal) {
