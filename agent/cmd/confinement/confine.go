@@ -55,13 +55,12 @@ func Apply(forks, ownNetwork bool) (t *Thread, gaps []error) {
 // runner has confined it already: then reading that is enough, since threads inherit it.
 
 func clearAmbient() error {
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if set, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, c, 0, 0); err == nil && set == 0 {
-			continue
-		}
-		return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) == nil && data[0].Inheritable|data[1].Inheritable == 0 {
+		return nil // what isn't inheritable isn't ambient
 	}
-	return nil
+	return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
 
 func refusePrivileges() error {
