@@ -3,6 +3,7 @@ package local
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ func TestRunnersOutliveTheirMaker(t *testing.T) {
 func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
 	t.Parallel()
 	b := running(t)
-	alone := descriptorsOf(t, b.agentOf(b.begin(hostEnvironment())))
+	first := b.begin(hostEnvironment()) // alone
 	const count = 6
 	ids := make([]runtime.RunnerID, count)
 	var making sync.WaitGroup
@@ -65,10 +66,17 @@ func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
 		if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
 			t.Fatalf("the runner is %s: %s", r.State, r.Message)
 		}
-		if got := descriptorsOf(t, b.agentOf(id)); got != alone {
-			t.Errorf("runner %s has the descriptors %s, one that was made alone %s", id, got, alone)
-		}
 	}
+	// An agent has some more for a moment, as for a connection. What leaked stays.
+	var all []string
+	defer func() { t.Log(all) }()
+	wait.For(t, "all have the same descriptors", func() bool {
+		all = all[:0]
+		for _, id := range append(ids, first) {
+			all = append(all, descriptorsOf(t, b.agentOf(id)))
+		}
+		return len(slices.Compact(slices.Clone(all))) == 1
+	})
 }
 
 // descriptorsOf returns what a process has open, by kind, without what names one sandbox.
