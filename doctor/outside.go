@@ -242,7 +242,7 @@ func (m *attackMachine) Left(runner string) (left []string) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
 		var stat unix.Stat_t
-		if unix.Stat(path, &stat) == nil && int(stat.Uid) >= its.first && int(stat.Uid) < its.first+its.count && !dead(path) {
+		if unix.Stat(path, &stat) == nil && int(stat.Uid) >= its.first && int(stat.Uid) < its.first+its.count && !dead(path) && !m.anothers(path, runner) {
 			left = append(left, "process "+filepath.Base(path))
 		}
 	}
@@ -254,6 +254,23 @@ func (m *attackMachine) othersHave(its users) bool {
 	slot := (its.first - spec.FirstUID) / spec.UIDs
 	holder, err := os.Readlink(filepath.Join(uids.Default, strconv.Itoa(slot)))
 	return err == nil && !strings.HasPrefix(holder, m.local+"/")
+}
+
+// anothers reports whether a process is in the control groups of another runner of this
+// server, which may have these users by now.
+func (m *attackMachine) anothers(path, runner string) bool {
+	text, err := os.ReadFile(filepath.Join(path, "cgroup"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		_, below, found := strings.Cut(line, "/"+strings.Trim(m.group, "/")+"/")
+		other, _, _ := strings.Cut(strings.TrimSpace(below), "/")
+		if found && other != runner && isDir(m.runner(other)) {
+			return true
+		}
+	}
+	return false
 }
 
 // runner is the directory of a runner's socket.

@@ -47,10 +47,14 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) {
 		events, err := f.resolver.engine.Events(ctx, id, after)
-		if err == nil && resizes {
+		if err != nil {
+			return nil, err
+		}
+		if resizes {
 			events.WithResizes()
 		}
-		return events, err
+		events.Lending() // what is read is encoded before more is read
+		return events, nil
 	}
 	encode := newOutputEncoder(op, field)
 	if name := encode.twice(); name != "" {

@@ -42,7 +42,10 @@ func (b *bench) awaitImage(pin runtime.ImagePin) (s runtime.ImageStatus) {
 }
 
 func TestRunnerFromImage(t *testing.T) {
-	running(t).runnersFromImage(runtime.IsolationNamespaces)
+	b := running(t)
+	b.runnersFromImage(runtime.IsolationNamespaces)
+	// What sandboxes share is there, whichever was made first.
+	b.expect(b.begin(hostEnvironment()), "test -d /usr/lib && echo there", "there")
 }
 
 // What an image has is the same where its programs have a kernel of their own.

@@ -18,10 +18,12 @@ import (
 
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/process"
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/sandboxtest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // runKept lets a cluster run that leaves its runners at its end.
@@ -279,6 +281,7 @@ func TestRemovalThatFails(t *testing.T) {
 	if err := os.Rename(b.host.Direct.Path, hidden); err != nil {
 		t.Fatal(err)
 	}
+	b.host.Direct.Maker.Close()
 	if err := b.Remove(t.Context(), id); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("Remove without the helper: %v", err)
 	}
@@ -347,17 +350,18 @@ func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 func TestKilledCreates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	states, processes := 0, 0
+	groups := 0
+	pids, _ := b.host.Trees.Controller("pids")
 	b.killCreates(hostEnvironment(), func(place string) {
-		all, err := os.ReadDir(filepath.Join(b.config.Dir, "state"))
-		if err != nil || len(all) != states+1 {
-			t.Errorf("killed at %q it left %d states after %d (%v)", place, len(all), states, err)
+		all, err := filepath.Glob(filepath.Join(pids.Mount, b.config.CgroupParent, "*", cgroup.Commands))
+		if err != nil || len(all) != groups+1 {
+			t.Errorf("killed at %q it left %d groups after %d (%v)", place, len(all), groups, err)
 		}
-		states = len(all)
-		if there := len(b.processes()); place != "state" && there <= processes {
-			t.Errorf("killed at %q it left %d processes after %d", place, there, processes)
-		} else {
-			processes = there
+		groups = len(all)
+		// Before it is the agent, a first process ends with the maker.
+		wait.For(t, "first processes end", func() bool { return len(b.processes()) == 0 || place == "running" })
+		if place == "running" && len(b.processes()) == 0 {
+			t.Error("the agent didn't outlive its maker")
 		}
 	})
 	b.stop()

@@ -26,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/local/driver"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
@@ -217,6 +218,9 @@ func running(t testing.TB) *bench {
 func (b *bench) nothingLeft() {
 	b.t.Helper()
 	b.noRunnerLeft()
+	if _, makers := b.processesAndMakers(); len(makers) > 0 {
+		b.t.Errorf("makers %v are left", makers)
+	}
 	for _, tree := range b.host.Trees {
 		if _, err := os.Stat(filepath.Join(tree.Mount, b.config.CgroupParent)); err == nil {
 			b.t.Errorf("group %s is left in %s", b.config.CgroupParent, tree.Mount)
@@ -263,18 +267,29 @@ func (b *bench) noRunnerLeft() {
 }
 
 // processes returns those of this machine that are in the bench's groups, or
-// run one of its programs.
-func (b *bench) processes() []string {
-	var found []string
+// run one of its programs, but for the maker, which ends with the server.
+func (b *bench) processes() (found []string) {
+	found, _ = b.processesAndMakers()
+	return found
+}
+
+func (b *bench) processesAndMakers() (found, makers []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cgroup")
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
 		exe, _ := os.Readlink(filepath.Join(filepath.Dir(file), "exe"))
-		if sandboxtest.Within(string(text), b.config.CgroupParent) || strings.HasPrefix(exe, b.config.Dir) {
-			found = append(found, filepath.Base(filepath.Dir(file)))
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		pid := filepath.Base(filepath.Dir(file))
+		switch {
+		case sandboxtest.Within(string(text), b.config.CgroupParent):
+			found = append(found, pid)
+		case strings.HasPrefix(exe, b.config.Dir) && strings.HasPrefix(string(line), "rockpool-sandbox\x00"+helper.Maker+"\x00"):
+			makers = append(makers, pid)
+		case strings.HasPrefix(exe, b.config.Dir):
+			found = append(found, pid)
 		}
 	}
-	return found
+	return found, makers
 }
 
 func hostEnvironment() runtime.Environment {

@@ -96,6 +96,9 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
 		h.Runtimes = slices.Sorted(maps.Keys(config.Runtimes))
+		if os.Geteuid() == 0 {
+			h.Direct.Maker = new(launch.Maker)
+		}
 		h.Launcher = h.Direct
 	}
 	if err := h.open(ctx); err != nil {
@@ -149,6 +152,9 @@ func (h *Host) install(ctx context.Context) error {
 func (h *Host) Close() {
 	if h.Direct != nil {
 		h.Direct.Working.Wait()
+		if h.Direct.Maker != nil {
+			h.Direct.Maker.Close()
+		}
 	}
 	for _, f := range []*os.File{h.runners, h.lock} {
 		if f != nil {

@@ -65,6 +65,7 @@ type Reader struct {
 	at       Cursor // the place of the next event
 	until    int64  // an event ends at this position in the log; 0: wherever
 	resizes  bool   // Resized is wanted
+	lends    bool   // Data is good until the next call
 	finished bool
 }
 
@@ -105,6 +106,10 @@ func Open(after Cursor, source Source) (*Reader, error) {
 // WithResizes has Resized come too: the sizes that a terminal got, the first
 // one included. It is called before the first event.
 func (r *Reader) WithResizes() { r.resizes = true }
+
+// Lending saves a copy of large output: the Data of an event is valid until the next
+// call. It is called before the first event.
+func (r *Reader) Lending() { r.lends = true }
 
 // Ended returns a channel that is closed once the execution has ended: then
 // Next doesn't wait any more.
@@ -226,12 +231,17 @@ func (r *Reader) output(began time.Time) (Event, error) {
 		if event.Data == nil {
 			event.Stream, event.At = record.Stream, began.Add(record.Since)
 		}
-		event.Data = append(event.Data, record.Data...)
+		whole := r.lends && event.Data == nil && len(record.Data) > MaxBytes/2 // little could come with it
+		if whole {
+			event.Data = record.Data
+		} else {
+			event.Data = append(event.Data, record.Data...)
+		}
 		r.at.offset = record.Offset + int64(len(record.Data))
 		if _, err := r.log.TryNext(); err != nil {
 			return Event{}, err
 		}
-		if r.log.Position() == r.until {
+		if whole || r.log.Position() == r.until {
 			break
 		}
 	}

@@ -21,6 +21,8 @@ type Reader struct {
 	position int64    // of the next record
 	buffer   []byte   // what was read from position on; part of backing
 	backing  []byte
+	peeked   Record // at position, decoded and checked already
+	size     int    // its size on disk; 0: it isn't decoded yet
 	limit    func() (size int64, ended bool, changed <-chan struct{})
 }
 
@@ -57,7 +59,7 @@ func (r *Reader) Torn() bool {
 // SkipToEnd goes on after all that is there now, and returns that position.
 func (r *Reader) SkipToEnd() int64 {
 	r.position, _, _ = r.limit()
-	r.buffer = nil
+	r.buffer, r.size = nil, 0
 	return r.position
 }
 
@@ -97,7 +99,7 @@ func (r *Reader) TryNext() (Record, error) {
 	record, n, err := r.peek()
 	if err == nil {
 		r.position += int64(n)
-		r.buffer = r.buffer[n:]
+		r.buffer, r.size = r.buffer[n:], 0
 	}
 	return record, err
 }
@@ -108,11 +110,16 @@ func (r *Reader) Peek() (Record, error) {
 	return record, err
 }
 
-// peek returns the next record, and its size on disk.
+// peek returns the next record, and its size on disk. It decodes each record once:
+// the checksum of 32 KiB costs as much as a copy of it.
 func (r *Reader) peek() (Record, int, error) {
+	if r.size > 0 {
+		return r.peeked, r.size, nil
+	}
 	for {
 		record, need, err := decode(r.buffer)
 		if err == nil {
+			r.peeked, r.size = record, need
 			return record, need, nil
 		}
 		size, ended, _ := r.limit()
@@ -173,7 +180,7 @@ func (r *Reader) fill(need int, size int64) (int, error) {
 }
 
 // rewind goes back to the first record.
-func (r *Reader) rewind() { r.position, r.buffer = 0, nil }
+func (r *Reader) rewind() { r.position, r.buffer, r.size = 0, nil, 0 }
 
 // Close lets go of the file.
 func (r *Reader) Close() error {

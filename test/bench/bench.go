@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows/onnomad"
 	"github.com/rockpool/rockpool/test/bench/rows/runners"
 	"github.com/rockpool/rockpool/test/bench/rows/servers"
+	"github.com/rockpool/rockpool/test/bench/rows/sustained"
 )
 
 // Config says what is measured and how long.
@@ -33,7 +34,7 @@ type Config struct {
 
 // Rows returns all rows of this machine, in the order in which they are measured.
 func Rows() []rows.Row {
-	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat())
+	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), sustained.Rows(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat())
 }
 
 // Run measures the rows and returns their results; a row that could not be
@@ -71,7 +72,11 @@ func Run(ctx context.Context, c Config) (measure.Report, error) {
 // can have.
 func (c Config) rows(ctx context.Context) ([]rows.Row, error) {
 	if c.Nomad == nil {
-		selected, err := rows.Select(Rows(), c.Rows)
+		all := Rows()
+		if c.Peer != nil {
+			all = rows.Against(all, "go-judge at "+c.Peer.URL()+", which uses its containers again: the same job over its REST API.")
+		}
+		selected, err := rows.Select(all, c.Rows)
 		if c.GVisor == "" {
 			selected = slices.DeleteFunc(selected, func(r rows.Row) bool { return r.GVisor })
 		}
@@ -126,12 +131,7 @@ func alternate(ctx context.Context, b *bed.Bed, p rows.Pair, rounds int, result 
 			return fmt.Errorf("the floor: %w", err)
 		}
 	}
-	result.Row = measure.Summarise(ours.Samples)
-	result.Floor = measure.Summarise(floor.Samples)
-	if result.Floor.P50 > 0 {
-		result.Ratio = result.Row.P50 / result.Floor.P50
-	}
-	result.CPU = ours.CPU()
+	result.Take(ours, floor)
 	result.ServerMiB = b.PeakMiB()
 	if p.Note != nil {
 		result.Note = p.Note()

@@ -31,7 +31,7 @@ func TestSelect(t *testing.T) {
 		{[]string{"claim"}, []string{"claim"}},
 		{[]string{"flat/cl"}, []string{"flat/claim/runners", "flat/claim/history"}},
 		{[]string{"true/graphql/*"}, []string{"true/graphql/1", "true/graphql/2", "true/graphql/8", "true/graphql/32"}},
-		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls"}},
+		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls", "run/sustained/true", "run/sustained/python", "run/sustained/c"}},
 		{[]string{"lag", "lag/1"}, []string{"lag/1", "lag/100", "lag/1000"}},
 	} {
 		rows, err := rows.Select(Rows(), test.names)
@@ -41,6 +41,18 @@ func TestSelect(t *testing.T) {
 	}
 	if _, err := rows.Select(Rows(), []string{"claim", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
 		t.Errorf("a name that selects nothing: %v", err)
+	}
+}
+
+func TestAgainstMeasuresOnlyWhatThePeerCanDo(t *testing.T) {
+	against := rows.Against(Rows(), "The peer.")
+	if want := []string{"run/sustained/true", "run/sustained/python", "run/sustained/c"}; !slices.Equal(names(against), want) || against[0].Floor != "The peer." {
+		t.Errorf("%q beside %q", names(against), against[0].Floor)
+	}
+	for _, value := range []string{"judge0=http://127.0.0.1:1", "http://127.0.0.1:1", "go-judge=nowhere"} {
+		if _, err := (&command{Against: value}).peer(t.Context()); err == nil {
+			t.Errorf("--against %s is taken", value)
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
@@ -13,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/bare"
 	"github.com/rockpool/rockpool/test/bench/bed"
 	"github.com/rockpool/rockpool/test/bench/floors"
+	"github.com/rockpool/rockpool/test/bench/judge"
 	"github.com/rockpool/rockpool/test/bench/rows"
 	"github.com/rockpool/rockpool/test/bench/rows/onnomad"
 	"github.com/rockpool/rockpool/test/commandline"
@@ -35,6 +38,7 @@ type command struct {
 	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad, the one of $$NOMAD_ADDR; make bench CLUSTER=nomad starts one. (${default})"`
 	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image of the driver docker's runners; it needs sh, echo, true, yes and head."`
 	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: where nodes and images have the agent already."`
+	Against     string   `placeholder:"go-judge=URL" help:"Measure the same jobs at a go-judge that runs on this machine, as the floor of the rows run/sustained/*. No other rows are measured."`
 	GVisor      string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for the rows gvisor/*. make bench builds one. ($$${env})"`
 	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
 	Profile     string   `placeholder:"DIR" help:"Write a CPU profile of the server for each row, for go tool pprof."`
@@ -48,9 +52,14 @@ func (command) Help() string {
 
 With --cluster nomad, servers on the Nomad of $NOMAD_ADDR (and the other variables NOMAD_...) take turns with that Nomad alone. Its clients have to be on this machine, since they fetch the agent from servers on loopback. What it registers there has names that begin with rockpool-bench-, and goes at the end; the environments' jobs take 64 MiB and 10 MHz each, and up to 200 of them run at once.
 
-Every row takes turns with its floor: with the same done without Rockpool, in the same run on the same machine. The ratio of their medians is what can be compared between machines. "inside" is the CPU time of what runs in the runners.
+Every row takes turns with its floor: with the same done without Rockpool, in the same run on the same machine. The ratio of their medians is what can be compared between machines. "inside" is the CPU time of what runs in the runners, "beside" what the machine spent beside that and the server: the client, and programs that have nothing to do with it.
 
     bin/bench --row claim --row first-output
+
+With --against go-judge=URL the rows run/sustained/* take turns with a go-judge instead, which does the same jobs over its REST API. Start it yourself, on this machine and with nothing else to do:
+
+    go-judge -http-addr 127.0.0.1:5050 -parallelism 8
+    bin/bench --against go-judge=http://127.0.0.1:5050
 
 A row is left out if its runners exceed the machine's overcommitted capacity. The table says by how much.
 
@@ -84,8 +93,12 @@ func (c *command) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	peer, err := c.peer(ctx)
+	if err != nil {
+		return err
+	}
 	report, err := Run(ctx, Config{
-		Config: bed.Config{Nomad: onNomad, Program: c.Program, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err},
+		Config: bed.Config{Nomad: onNomad, Peer: peer, Program: c.Program, Quick: c.Quick, GVisor: c.GVisor, Profiles: c.Profile, Progress: s.Err},
 		Rows:   c.Row, Rounds: c.Rounds,
 	})
 	interrupted := ctx.Err() != nil
@@ -110,6 +123,21 @@ func (c *command) Run(s cli.Streams) error {
 		err = errors.Join(err, fmt.Errorf("%d of %d rows could not be measured", failed, len(report.Rows)))
 	}
 	return err
+}
+
+// peer returns the go-judge that stands beside the server, or nil.
+func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
+	if c.Against == "" {
+		return nil, nil
+	}
+	name, url, ok := strings.Cut(c.Against, "=")
+	if !ok || name != "go-judge" {
+		return nil, &config.Error{Flag: "against", Value: c.Against, Allowed: "go-judge=URL"}
+	}
+	if c.Cluster == config.ClusterNomad {
+		return nil, errors.New("--against is for --cluster local")
+	}
+	return judge.Open(ctx, url)
 }
 
 // nomad returns the Nomad whose servers are measured, or nil.

@@ -53,6 +53,18 @@ func stray(trees cgroup.Hierarchies, group string, pid int) error {
 	return os.WriteFile(filepath.Join(tree.Mount, filepath.Dir(group), "elsewhere", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 `},
+	{"local/sandbox/cmd/make.go", `	pid, err := by.Make(`, `	dieAt("state")
+	pid, err := by.Make(`},
+	{"local/sandbox/cmd/make.go", `Check: d.check,`, `Check: func(pid int) error {
+			dieAt("process")
+			if err := stray(trees, c.Group(q.ID), pid); err != nil {
+				return err
+			}
+			defer dieAt("checked")
+			return d.check(pid)
+		},`},
+	{"local/sandbox/cmd/make.go", `	if answer, err = answered(`, `	dieAt("running")
+	if answer, err = answered(`},
 	{"local/sandbox/cmd/create.go", `	null, err := os.OpenFile(os.DevNull`, `	dieAt("state")
 	null, err := os.OpenFile(os.DevNull`},
 	{"local/sandbox/cmd/create.go", `	groups, err := check(state.InitProcessPid)`, `	dieAt("process")

@@ -39,16 +39,35 @@ func Apply(forks, ownNetwork bool) (t *Thread, gaps []error) {
 	}
 	unix.Umask(0o022)
 	try("no core files", refuseCores())
-	try("ambient capabilities", allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0))
+	try("ambient capabilities", clearAmbient())
 	try("capabilities", keepCapabilities())
 	t, err := NewThread(false)
 	if Can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)
 	}
-	try("no new privileges", allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0))
+	try("no new privileges", refusePrivileges())
 	try("seccomp", loadFilters(forks, ownNetwork))
 	return t, gaps
+}
+
+// A call on all threads stops the program for each of them. What starts the agent in a local
+// runner has confined it already: then reading that is enough, since threads inherit it.
+
+func clearAmbient() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) == nil && data[0].Inheritable|data[1].Inheritable == 0 {
+		return nil // what isn't inheritable isn't ambient
+	}
+	return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
+}
+
+func refusePrivileges() error {
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
+		return nil
+	}
+	return allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
 // refuseCores has the kernel write no core files. With a limit of 1 byte it also pipes none to a
@@ -75,10 +94,14 @@ func keepCapabilities() error {
 	for _, c := range ownCapabilities {
 		keep[c/32] |= 1 << (c % 32)
 	}
+	had := data
 	for i := range data {
 		data[i].Inheritable = 0
 		data[i].Permitted &= keep[i]
 		data[i].Effective &= keep[i]
+	}
+	if data == had {
+		return nil
 	}
 	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }

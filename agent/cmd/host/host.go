@@ -124,8 +124,9 @@ func newHost(o Options) (*host, error) {
 		}
 		report(err)
 	}
-	memory.SpareThreads(memory.Threads)
-
+	if o.Groups == "" { // else no command can take the processes that the agent has
+		memory.SpareThreads(memory.Threads)
+	}
 	c := process.Config{Thread: thread, Inner: o.Inner, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
 	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
 	switch {

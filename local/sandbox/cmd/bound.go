@@ -43,7 +43,6 @@ static int write_in(int user_namespace, int network, const struct setting *s, in
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"syscall"
@@ -62,12 +61,6 @@ const (
 
 	bytesPerRead = 64 << 10 // on the average, of what a sandbox may read from a disk
 )
-
-// bound limits what the first process of a sandbox, and all that it starts, can take
-// of what all on the machine share.
-func bound(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, pid int) error {
-	return errors.Join(boundUsers(pid), boundGroups(c, q, trees))
-}
 
 // boundUsers limits what the users of a sandbox can take together.
 func boundUsers(pid int) error {

@@ -33,11 +33,12 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err := trees.Prepare(path.Dir(c.Group(q.ID))); err != nil {
 		return helper.Answer{}, finalError{err}
 	}
-	makeIt := createNamespaces
+	var answer helper.Answer
 	if q.Runtime == oci.GVisor {
-		makeIt = createGVisor
+		answer, err = createGVisor(c, q, trees, l)
+	} else {
+		answer, err = createNamespaces(c, q, trees, l)
 	}
-	answer, err := makeIt(c, q, trees, l)
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -62,60 +63,99 @@ func apart(pid int) error {
 	return nil
 }
 
-// createNamespaces makes one whose kernel is the machine's.
+// A draft is a sandbox that is being made, whose kernel is the machine's.
+type draft struct {
+	config helper.Config
+	q      *helper.Request
+	trees  cgroup.Hierarchies
+	link   *link
+	spec   *specs.Spec
+	limits cgroup.Limits
+	groups cgroup.Groups // read back by check
+}
+
+// newDraft returns what a request asks for. resolver is the file of a name server.
+func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link, resolver string) (*draft, error) {
+	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
+	c.Machine.Lacks = trees.Lacks()
+	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
+		return nil, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
+	}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: resolver}
+	s := spec.New(of, c.Machine)
+	s.Process.Rlimits = attainable(s.Process.Rlimits)
+	limits, err := spec.Limits(s, c.Machine.Lacks)
+	if err != nil {
+		return nil, finalError{err}
+	}
+	return &draft{config: c, q: q, trees: trees, link: l, spec: s, limits: limits}, nil
+}
+
+// divide makes the groups of commands, and has the agent get them after the listener.
+func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
+	args, dirs, err := divide(d.config, d.q, d.spec, d.trees)
+	if err != nil {
+		return nil, err
+	}
+	d.spec.Process.Args = append(d.spec.Process.Args, args...)
+	return append([]*os.File{listener}, dirs...), nil
+}
+
+// check judges the first process while it waits to be let go on, and reads its limits back.
+func (d *draft) check(pid int) (err error) {
+	c, q := d.config, d.q
+	if c.Machine.Undivided == nil {
+		if err := d.trees.Settle(c.Group(q.ID), owner(d.spec), spec.Commands(*q.Resources, c.Machine)); err != nil {
+			return finalError{fmt.Errorf("the commands' groups: %w", err)}
+		}
+	}
+	if d.groups, err = d.trees.Check(pid, c.Group(q.ID), d.limits); err != nil {
+		return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+	}
+	if err := boundGroups(c, q, d.trees); err != nil {
+		return finalError{fmt.Errorf("the limits of what all share: %w", err)}
+	}
+	return d.link.make(c, q, pid)
+}
+
+// createNamespaces makes one whose kernel is the machine's, with libcontainer or another
+// program that applies a spec.
 func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	if err := helper.CheckListener(3); err != nil {
 		return helper.Answer{}, err
 	}
 	listener := os.NewFile(3, "listener")
-	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
-	c.Machine.Lacks = trees.Lacks()
-	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
-		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
-	}
-	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: l.resolver()}
-	s := spec.New(of, c.Machine)
-	s.Process.Rlimits = attainable(s.Process.Rlimits)
-	limits, err := spec.Limits(s, c.Machine.Lacks)
+	d, err := newDraft(c, q, trees, l, l.resolver())
 	if err != nil {
-		return helper.Answer{}, finalError{err}
+		return helper.Answer{}, err
 	}
+	s := d.spec
 	if err := mountRoot(c, q, s); err != nil {
 		return helper.Answer{}, err
 	}
 	if err := l.mountResolver(c); err != nil {
 		return helper.Answer{}, err
 	}
-	args, descriptors, err := divide(c, q, s, trees)
+	descriptors, err := d.divide(listener)
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	check := func(pid int) (cgroup.Groups, error) { // while it waits to be let go on
+	check := func(pid int) (cgroup.Groups, error) {
 		if q.Runtime != "" { // of which nobody knows what it does with a spec
 			if err := apart(pid); err != nil {
 				return cgroup.Groups{}, finalError{err}
 			}
 		}
-		if c.Machine.Undivided == nil {
-			if err := trees.Settle(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine)); err != nil {
-				return cgroup.Groups{}, finalError{fmt.Errorf("the commands' groups: %w", err)}
-			}
-		}
-		groups, err := trees.Check(pid, c.Group(q.ID), limits)
-		if err != nil {
-			return cgroup.Groups{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
-		}
-		if err := bound(c, q, trees, pid); err != nil {
+		if err := boundUsers(pid); err != nil {
 			return cgroup.Groups{}, finalError{fmt.Errorf("the limits of what all share: %w", err)}
 		}
-		return groups, l.make(c, q, pid)
+		err := d.check(pid)
+		return d.groups, err
+	}
+	if q.Runtime != "" {
+		return createWith(d.config, q, s, descriptors, check)
 	}
 	p := s.Process
-	p.Args = append(p.Args, args...)
-	descriptors = append([]*os.File{listener}, descriptors...)
-	if q.Runtime != "" {
-		return createWith(c, q, s, descriptors, check)
-	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s, RootlessCgroups: c.Rootless != nil})
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("convert spec: %w", err)

@@ -11,6 +11,11 @@
 //
 //	rockpool-sandbox listen CONFIG
 //
+// Most sandboxes are made without a process of its own for each (package maker), by one
+// that is started as
+//
+//	rockpool-sandbox maker CONFIG
+//
 // A sandbox outlives the helper and the server: it has no parent-death signal
 // and no pipe to either.
 package main
@@ -50,9 +55,6 @@ func main() {
 		runtime.LockOSThread()
 		libcontainer.Init()
 	}
-	if len(os.Args) == 2 && os.Args[1] == holdCommand {
-		hold()
-	}
 	if len(os.Args) > 2 && os.Args[1] == oci.JoinCommand {
 		fmt.Fprintln(os.Stderr, oci.Join(os.Args[2:]))
 		os.Exit(1)
@@ -63,10 +65,16 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == helper.Listen {
 		os.Exit(listen(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == helper.Maker {
+		if err := serveMaker(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "rockpool-sandbox:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	answer, err := run()
 	if err != nil {
-		var final finalError
-		answer = helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}
+		answer = failed(err)
 	}
 	if json.NewEncoder(os.Stdout).Encode(answer) != nil || err != nil {
 		os.Exit(1)
@@ -85,13 +93,21 @@ func listen(config string) int {
 	return 0
 }
 
-func run() (helper.Answer, error) {
+// prepare makes this process independent of the one that started it.
+func prepare() error {
 	// Descriptors of whoever started the server must not reach the sandbox; 3
-	// is the socket. They are marked, not closed: some are the Go runtime's.
+	// is a socket. They are marked, not closed: some are the Go runtime's.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return helper.Answer{}, fmt.Errorf("close_range: %w", err)
+		return fmt.Errorf("close_range: %w", err)
 	}
 	unix.Umask(0o022) // whatever the server's: what is made here is for the sandbox
+	return nil
+}
+
+func run() (helper.Answer, error) {
+	if err := prepare(); err != nil {
+		return helper.Answer{}, err
+	}
 	if len(os.Args) != 3 || os.Args[1] != helper.Once {
 		return helper.Answer{}, errors.New("usage: rockpool-sandbox once CONFIG, with a request on stdin (the server runs it; see package helper)")
 	}

@@ -4,33 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
-	"syscall"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/maker"
 )
 
-// holdCommand starts this program as a process that does nothing: a user
-// namespace is there as long as somebody is in it, or has it open.
-const holdCommand = "hold"
-
-func hold() {
-	for {
-		_ = unix.Pause()
-	}
-}
-
-// owned makes the files of an open tree belong to the sandbox's users: what
-// belongs to user owners + 1000 there, to the sandbox's user 1000.
-func owned(tree int, s *specs.Spec, owners int) error {
-	users, err := openUsers(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
+// ownedBy is owned, by the users of a spec: what belongs to user owners + 1000 there, to the
+// sandbox's user 1000.
+func ownedBy(tree int, s *specs.Spec, owners int) error {
+	users, err := maker.Users(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
 	defer users.Close()
-	err = harmless(tree, users)
+	return owned(tree, users)
+}
+
+// owned makes the files of an open tree belong to the users of a user namespace.
+func owned(tree int, users *os.File) error {
+	err := harmless(tree, users)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
 		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
 	}
@@ -51,39 +46,11 @@ func harmless(tree int, users *os.File) error {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
 }
 
-// openUsers returns a user namespace with these mappings. A process has to be
-// made for it; none is left.
-func openUsers(users, groups []specs.LinuxIDMapping) (*os.File, error) {
-	runtime.LockOSThread() // whose end would be the signal
-	defer runtime.UnlockOSThread()
-	process, err := os.StartProcess("/proc/self/exe", []string{"rockpool-sandbox", holdCommand}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: mappings(users),
-		GidMappings: mappings(groups),
-		Pdeathsig:   unix.SIGKILL,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		_ = process.Kill()
-		_, _ = process.Wait()
-	}()
-	return os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
-}
-
 // from has the first of a mapping be another one.
 func from(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
 	all := slices.Clone(mapping)
 	for i := range all {
 		all[i].ContainerID += uint32(first)
-	}
-	return all
-}
-
-func mappings(of []specs.LinuxIDMapping) (all []syscall.SysProcIDMap) {
-	for _, m := range of {
-		all = append(all, syscall.SysProcIDMap{ContainerID: int(m.ContainerID), HostID: int(m.HostID), Size: int(m.Size)})
 	}
 	return all
 }

@@ -28,18 +28,7 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	if err != nil {
 		return err
 	}
-	run := filepath.Dir(rootMount)
-	if err := os.MkdirAll(run, 0o755); err != nil {
-		return err
-	}
-	if c.Rootless == nil { // else /run is the helper's own
-		if roots.Alone(run) != nil { // in words that name no path, so that they are told
-			return finalError{errors.New("others than root can write to the machine's directory run, or to rockpool in it, where sandboxes are mounted: give both to root, with mode 755")}
-		}
-	}
-	// The sandbox's root, who isn't the machine's, goes through it; the server may
-	// have made it under its umask.
-	if err := os.Chmod(run, 0o755); err != nil {
+	if err := openRun(c.Rootless == nil); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(rootMount, 0o755); err != nil {
@@ -55,7 +44,7 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	case c.Rootless != nil:
 		err = harmless(tree, nil)
 	default:
-		err = owned(tree, s, c.Owners)
+		err = ownedBy(tree, s, c.Owners)
 	}
 	if err != nil {
 		return err
@@ -64,6 +53,21 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 		return fmt.Errorf("mount the root: %w", err)
 	}
 	return nil
+}
+
+// openRun makes the machine's directory in which sandboxes are mounted. Everybody may go
+// through it; with alone only root may write to it.
+func openRun(alone bool) error {
+	run := filepath.Dir(rootMount)
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		return err
+	}
+	if alone && roots.Alone(run) != nil { // in words that name no path, so that they are told
+		return finalError{errors.New("others than root can write to the machine's directory run, or to rockpool in it, where sandboxes are mounted: give both to root, with mode 755")}
+	}
+	// The sandbox's root, who isn't the machine's, goes through it; the server may
+	// have made it under its umask.
+	return os.Chmod(run, 0o755)
 }
 
 // ownMounts returns an error if a mount made here would be one of the machine's.

@@ -88,6 +88,7 @@ func Listen(ctx context.Context, config string, log *log.Logger) error {
 	}
 	log.Printf("listening for user %d; sandboxes are below %s", d.config.UID, d.config.Parent)
 	d.serve(ctx, listener)
+	d.launch.Maker.Close()
 	for group := d.config.Parent; group != "/"; group = filepath.Dir(group) {
 		d.trees.Prune(group)
 	}
@@ -156,6 +157,7 @@ func (d *daemon) open() (err error) {
 		Path:   filepath.Join(c.Dir, Program),
 		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes), DiskRead: c.DiskRead},
 		Lock:   d.lock,
+		Maker:  new(launch.Maker),
 	}
 	for _, id := range gone {
 		ctx, stop := context.WithTimeout(context.Background(), doneWithin)

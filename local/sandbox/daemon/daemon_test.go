@@ -226,6 +226,11 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	socket := agentSocket(t, "unix")
+	_, err := b.as(server, good("a"), socket) // from then on it has a maker
+	_, err2 := b.as(server, sandboxtest.Remove)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
 	before := b.descriptors()
 	for _, place := range b.places() {
 		conn, err := b.dial(server)

@@ -178,7 +178,7 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	packet := make([]byte, helper.MaxMessage)
 	rights := make([]byte, unix.CmsgSpace(4)) // room for one descriptor
 	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
-	files, unknown := descriptors(rights[:rightsN])
+	files, unknown := helper.Descriptors(rights[:rightsN])
 	refuse := func(err error) (*helper.Request, *os.File, error) {
 		for _, f := range files {
 			_ = f.Close()
@@ -228,19 +228,6 @@ func (d *daemon) checkOutside(fd int) error {
 		return errors.New("the descriptor for the agent's socket isn't a directory of the server's")
 	}
 	return nil
-}
-
-// descriptors returns those that came with a packet.
-func descriptors(rights []byte) (files []*os.File, err error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	for _, m := range messages {
-		fds, notRights := unix.ParseUnixRights(&m)
-		err = errors.Join(err, notRights)
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, err
 }
 
 // create makes a sandbox. What failed with an answer has left nothing; of

@@ -235,7 +235,6 @@ func (b *box) places() (all []place) {
 		{"it was asked for", func(string) bool { return true }},
 		{"it has users", there(b.config.Dir, "held", "ID")},
 		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
-		{"its state is kept", there(b.config.Dir, "state", "ID")},
 		{"it has a process", func(id string) bool {
 			group := filepath.Join(tree.Mount, b.config.Parent, id)
 			pids, _ := cgroup.Processes(group)

@@ -33,6 +33,9 @@ type Direct struct {
 	// no helper of that server is still making a sandbox. Nil: none.
 	Lock *os.File
 
+	// Maker makes and removes sandboxes of root's. Nil: a process is started for each request.
+	Maker *Maker
+
 	// An ordinary user's, with Config.Rootless:
 	Users   Subordinate
 	Worker  string          // a program that works as image.Work when helper.WorkerArgument is its argument
@@ -81,6 +84,9 @@ func (l Direct) Ask(ctx context.Context, group string, q helper.Request) error {
 func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
 	if path.Base(group) != q.ID {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its group", q.Command, q.ID, group)
+	}
+	if l.Maker != nil && (q.Made() || q.Command == helper.Remove) {
+		return l.order(ctx, path.Dir(group), q, files)
 	}
 	l.Config.Parent = path.Dir(group)
 	config, err := json.Marshal(l.Config)

@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/bench/floors"
+	"github.com/rockpool/rockpool/test/bench/judge"
 	"github.com/rockpool/rockpool/test/bench/usage"
 )
 
@@ -25,11 +26,12 @@ const Environment = "bench"
 
 // A Config says what rows start.
 type Config struct {
-	Nomad    *Nomad // that servers use; nil: they are on this machine
-	Program  string // rockpool's own binary; "serve" starts a server
-	Quick    bool   // a fifth of the operations: to see that it works
-	GVisor   string // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
-	Profiles string // directory for CPU profiles of the servers; "": none
+	Nomad    *Nomad       // that servers use; nil: they are on this machine
+	Peer     *judge.Judge // that stands beside what it can do too, as the floor; nil: none
+	Program  string       // rockpool's own binary; "serve" starts a server
+	Quick    bool         // a fifth of the operations: to see that it works
+	GVisor   string       // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
+	Profiles string       // directory for CPU profiles of the servers; "": none
 	Progress io.Writer
 }
 
@@ -74,9 +76,9 @@ func (b *Bed) Directory() (string, error) {
 
 var groups atomic.Int32 // so many names were given
 
-// newGroup names a group that nothing else uses, so that what runs there can be
+// NewGroup names a group that nothing else uses, so that what runs there can be
 // told apart.
-func newGroup() string {
+func NewGroup() string {
 	return fmt.Sprintf("rockpool/bench-%d-%d", os.Getpid(), groups.Add(1))
 }
 
@@ -96,7 +98,7 @@ func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners,
 	if err := fillStore(ctx, data, executions); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	group := newGroup()
+	group := NewGroup()
 	s, err := startServer(ctx, launch{
 		program: b.Program, data: data, Group: group, listen: "127.0.0.1:0", profiled: b.Profiles != "",
 		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor,
@@ -136,7 +138,7 @@ func (b *Bed) Engine(ctx context.Context, runners int) (*Engine, error) {
 	if err := fillStore(ctx, data, 0); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	engine, err := openEngine(ctx, data, newGroup())
+	engine, err := openEngine(ctx, data, NewGroup())
 	if err != nil {
 		return nil, fmt.Errorf("start an engine: %w", err)
 	}

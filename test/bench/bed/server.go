@@ -224,7 +224,7 @@ func (s *Server) Await(ctx context.Context, execution string) error {
 // PID is that of its process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// cpu returns the CPU time of the server with the helpers that have ended, and
+// cpu returns the CPU time of the server with its helpers, and
 // of all that has run in its runners.
 func (s *Server) cpu() (server, inside time.Duration, ok bool) {
 	own, ok := usage.ProcessCPU(s.PID())
@@ -234,7 +234,7 @@ func (s *Server) cpu() (server, inside time.Duration, ok bool) {
 	if s.Group != "" {
 		inside = usage.GroupCPU(s.Group)
 	}
-	return own + usage.ChildrenCPU(s.PID()), inside, true
+	return own + usage.ChildrenCPU(s.PID()) + usage.HelpersCPU(s.PID(), s.Group), inside, true
 }
 
 // Dial opens a socket to the server.

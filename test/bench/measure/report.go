@@ -33,28 +33,35 @@ type Report struct {
 
 // A Result is what came out of a row.
 type Result struct {
-	Name      string    `json:"name"`
-	What      string    `json:"what"`
-	FloorIs   string    `json:"floorIs"`
-	Unit      Unit      `json:"unit"`
-	Row       Summary   `json:"row"`
-	Floor     Summary   `json:"floor"`
-	Ratio     float64   `json:"ratio"`         // of the medians: the row's by the floor's
-	Per       string    `json:"per,omitempty"` // what CPU is counted for
-	CPU       *CPU      `json:"cpu,omitempty"`
-	ServerMiB float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; of several the largest
-	Goals     []Verdict `json:"goals,omitempty"`
-	Note      string    `json:"note,omitempty"` // where its time went, or what else was counted
-	Took      float64   `json:"tookSeconds"`
-	Error     string    `json:"error,omitempty"`
-	LeftOut   string    `json:"leftOut,omitempty"` // why it doesn't fit the machine, in numbers
+	Name     string  `json:"name"`
+	What     string  `json:"what"`
+	FloorIs  string  `json:"floorIs"`
+	Unit     Unit    `json:"unit"`
+	Row      Summary `json:"row"`
+	Floor    Summary `json:"floor"`
+	Ratio    float64 `json:"ratio"`         // of the medians: the row's by the floor's
+	Per      string  `json:"per,omitempty"` // what CPU is counted for
+	CPU      *CPU    `json:"cpu,omitempty"`
+	FloorCPU *CPU    `json:"floorCpu,omitempty"` // all of it is "beside"
+	// Latencies of single operations in ms, where Row and Floor are rates; nil: not counted.
+	Latency      *Summary  `json:"latency,omitempty"`
+	FloorLatency *Summary  `json:"floorLatency,omitempty"`
+	ServerMiB    float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; of several the largest
+	Goals        []Verdict `json:"goals,omitempty"`
+	Note         string    `json:"note,omitempty"` // where its time went, or what else was counted
+	Took         float64   `json:"tookSeconds"`
+	Error        string    `json:"error,omitempty"`
+	LeftOut      string    `json:"leftOut,omitempty"` // why it doesn't fit the machine, in numbers
 }
 
 // CPU is the time that one operation took of the machine's CPUs, in
-// milliseconds; what the client took is in neither.
+// milliseconds.
 type CPU struct {
 	Server float64 `json:"serverMs"`
 	Inside float64 `json:"insideMs"` // agents and programs, in the runners; 0 where these aren't the bench's to see
+	// What the machine spent beside these two: the client, the kernel's own threads, and programs that have
+	// nothing to do with it. So it says something on a machine that nobody else uses. Counted in ticks of 10 ms.
+	Beside float64 `json:"besideMs"`
 }
 
 // A Goal is what a row is to reach: a bound of one of its figures.
@@ -94,6 +101,16 @@ func (r *Result) Fail(err error) {
 	default:
 		r.Error = err.Error()
 	}
+}
+
+// Take notes what the rounds of a row and of its floor measured.
+func (r *Result) Take(ours, floor *Round) {
+	r.Row, r.Floor = Summarise(ours.Samples), Summarise(floor.Samples)
+	if r.Floor.P50 > 0 {
+		r.Ratio = r.Row.P50 / r.Floor.P50
+	}
+	r.CPU, r.FloorCPU = ours.CPU(), floor.CPU()
+	r.Latency, r.FloorLatency = summarised(ours.Latency), summarised(floor.Latency)
 }
 
 // Judge notes which goals were reached, if there are figures.

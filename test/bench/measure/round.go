@@ -1,33 +1,56 @@
 package measure
 
-import "time"
+import (
+	"time"
+
+	"github.com/rockpool/rockpool/test/bench/usage"
+)
 
 // A Round collects samples and, of what is timed, the CPU time of the servers
 // and of what runs in their runners.
 type Round struct {
 	Usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil: nobody's is counted
 	Samples []float64
+	Latency []float64 // of single operations in ms, where the samples are rates
 
 	operations     float64
 	server, inside time.Duration
-	metered        bool
+	machine        time.Duration
+	metered        bool // the server's and what is inside
 }
 
 // Add adds a sample that was taken otherwise.
 func (r *Round) Add(sample float64) { r.Samples = append(r.Samples, sample) }
 
+// Took adds how long one operation took, where the samples are rates.
+func (r *Round) Took(took time.Duration) { r.Latency = append(r.Latency, milliseconds(took)) }
+
+// Timed returns how many milliseconds do took.
+func Timed(do func() error) (float64, error) {
+	began := time.Now()
+	err := do()
+	return milliseconds(time.Since(began)), err
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
 // Time adds how many milliseconds do took, as one operation.
 func (r *Round) Time(do func() error) error {
 	took, err := r.Meter(1, do)
 	if err == nil {
-		r.Add(float64(took.Nanoseconds()) / 1e6)
+		r.Add(milliseconds(took))
 	}
 	return err
 }
 
 // Rate adds how many of n operations do did in a second.
 func (r *Round) Rate(n float64, do func() error) error {
-	took, err := r.Meter(n, do)
+	return r.Count(func() (float64, error) { return n, do() })
+}
+
+// Count adds how many operations do did in a second: as many as it returns.
+func (r *Round) Count(do func() (n float64, err error)) error {
+	n, took, err := r.meter(do)
 	if err == nil {
 		r.Add(n / took.Seconds())
 	}
@@ -36,20 +59,27 @@ func (r *Round) Rate(n float64, do func() error) error {
 
 // Meter counts the CPU time of n operations.
 func (r *Round) Meter(n float64, do func() error) (time.Duration, error) {
+	_, took, err := r.meter(func() (float64, error) { return n, do() })
+	return took, err
+}
+
+func (r *Round) meter(do func() (float64, error)) (n float64, took time.Duration, err error) {
+	machine := usage.MachineCPU()
 	server, inside, ok := r.used()
 	began := time.Now()
-	err := do()
-	took := time.Since(began)
+	n, err = do()
+	took = time.Since(began)
 	if err != nil {
-		return took, err
+		return n, took, err
 	}
 	r.operations += n
+	r.machine += usage.MachineCPU() - machine
 	if serverAfter, insideAfter, still := r.used(); ok && still {
 		r.metered = true
 		r.server += serverAfter - server
 		r.inside += insideAfter - inside
 	}
-	return took, nil
+	return n, took, nil
 }
 
 func (r *Round) used() (server, inside time.Duration, ok bool) {
@@ -61,8 +91,9 @@ func (r *Round) used() (server, inside time.Duration, ok bool) {
 
 // CPU returns the CPU time of one operation; nil if none was counted.
 func (r *Round) CPU() *CPU {
-	if r.operations == 0 || !r.metered {
+	if r.operations == 0 || !r.metered && r.machine == 0 {
 		return nil
 	}
-	return &CPU{Server: r.server.Seconds() * 1e3 / r.operations, Inside: r.inside.Seconds() * 1e3 / r.operations}
+	each := func(d time.Duration) float64 { return max(0, milliseconds(d)) / r.operations }
+	return &CPU{Server: each(r.server), Inside: each(r.inside), Beside: each(r.machine - r.server - r.inside)}
 }

@@ -27,6 +27,15 @@ func Summarise(samples []float64) Summary {
 	}
 }
 
+// summarised is nil where there are no samples.
+func summarised(samples []float64) *Summary {
+	if len(samples) == 0 {
+		return nil
+	}
+	s := Summarise(samples)
+	return &s
+}
+
 // quantile is the smallest of the sorted samples that so large a part of them
 // doesn't exceed: a time that was really measured (the nearest rank).
 func quantile(sorted []float64, q float64) float64 {

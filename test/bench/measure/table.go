@@ -13,23 +13,17 @@ import (
 func (r Report) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintf(w, "%s\n\n", r.Machine)
-	_, _ = fmt.Fprintln(w, "unit\tmin\tp10\tp50\tp99\tratio\tserver CPU\tinside\tserver memory\t  row")
+	_, _ = fmt.Fprintln(w, "unit\tmin\tp10\tp50\tp99\tratio\tserver CPU\tinside\tbeside\tserver memory\t  row")
 	for _, row := range r.Rows {
 		if row.Error != "" {
-			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  FAILED: %s\n", row.Name, strings.ReplaceAll(row.Error, "\n", "; "))
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t\t  %s  FAILED: %s\n", row.Name, strings.ReplaceAll(row.Error, "\n", "; "))
 			continue
 		}
 		if row.LeftOut != "" {
-			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t  %s  LEFT OUT: %s\n", row.Name, row.LeftOut)
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t\t  %s  LEFT OUT: %s\n", row.Name, row.LeftOut)
 			continue
 		}
-		server, inside := "", ""
-		if row.CPU != nil {
-			server = Figure(row.CPU.Server) + " ms/" + row.Per
-			if row.CPU.Inside > 0 {
-				inside = Figure(row.CPU.Inside) + " ms"
-			}
-		}
+		server, inside, beside := row.CPU.figures(row.Per)
 		memory := ""
 		if row.ServerMiB > 0 {
 			memory = Figure(row.ServerMiB) + " MiB"
@@ -38,19 +32,43 @@ func (r Report) Table(out io.Writer) error {
 		for i, v := range row.Goals {
 			verdicts[i] = v.String()
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", row.Unit, row.Row.figures(), times(row.Ratio), server, inside, memory,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", row.Unit, row.Row.figures(), times(row.Ratio), server, inside, beside, memory,
 			strings.TrimSpace(row.Name+"  "+strings.Join(verdicts, ", ")))
+		if row.Latency != nil {
+			_, _ = fmt.Fprintf(w, "ms\t%s\t\t\t\t\t\t    each %s\n", row.Latency.figures(), row.Per)
+		}
 		if row.Floor.N > 0 {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t\t    its floor\n", row.Unit, row.Floor.figures())
+			_, _, beside := row.FloorCPU.figures(row.Per)
+			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\t\t    its floor\n", row.Unit, row.Floor.figures(), beside)
+		}
+		if row.FloorLatency != nil {
+			_, _ = fmt.Fprintf(w, "ms\t%s\t\t\t\t\t\t    each of the floor's\n", row.FloorLatency.figures())
 		}
 		if row.Note != "" {
-			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t    %s\n", row.Note)
+			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t\t    %s\n", row.Note)
 		}
 	}
 	if r.Interrupted {
-		_, _ = fmt.Fprintln(w, "interrupted: the rows that were to follow are missing\t\t\t\t\t\t\t\t\t")
+		_, _ = fmt.Fprintln(w, "interrupted: the rows that were to follow are missing\t\t\t\t\t\t\t\t\t\t")
 	}
 	return w.Flush()
+}
+
+// figures are what each operation took; "" for what was not counted.
+func (c *CPU) figures(per string) (server, inside, beside string) {
+	if c == nil {
+		return "", "", ""
+	}
+	if c.Server > 0 {
+		server = Figure(c.Server) + " ms/" + per
+	}
+	if c.Inside > 0 {
+		inside = Figure(c.Inside) + " ms"
+	}
+	if c.Beside > 0 {
+		beside = Figure(c.Beside) + " ms"
+	}
+	return server, inside, beside
 }
 
 func (s Summary) figures() string {

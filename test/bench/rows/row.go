@@ -24,6 +24,7 @@ type Row struct {
 	Goals []measure.Goal
 
 	GVisor bool   // it needs gVisor
+	Peer   bool   // a go-judge can stand beside it (bed.Config.Peer)
 	Driver string // of Nomad, without which there is nothing to measure; "": none
 	Open   func(ctx context.Context, b *bed.Bed) (Pair, error)
 }
@@ -33,6 +34,26 @@ type Pair struct {
 	Row, Floor Probe
 	Rounds     int           // at most; 0: as many as asked for
 	Note       func() string // nil: there is nothing to note
+}
+
+// Probes are both, or the row's alone where there is no floor.
+func (p Pair) Probes() []Probe {
+	if p.Floor == nil {
+		return []Probe{p.Row}
+	}
+	return []Probe{p.Row, p.Floor}
+}
+
+// Against returns the rows beside which a peer can stand, with it as their floor.
+func Against(all []Row, peer string) []Row {
+	var rows []Row
+	for _, row := range all {
+		if row.Peer {
+			row.Floor = peer
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // A Probe takes one round's samples.

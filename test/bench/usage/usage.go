@@ -40,6 +40,47 @@ func ChildrenCPU(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 }
 
+// MachineCPU is the time that all of the machine's CPUs were busy since it
+// started, in steps of 10 ms.
+func MachineCPU() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are in user
+	busy := 0
+	for i, field := range fields {
+		if i == 1 || i == 2 || i == 3 || i == 6 || i == 7 {
+			n, _ := strconv.Atoi(field)
+			busy += n
+		}
+	}
+	return time.Duration(busy) * 10 * time.Millisecond
+}
+
+// HelpersCPU is the time of a process's children that still run, with those that they have
+// waited for, but not of those in a cgroup or below it.
+func HelpersCPU(pid int, group string) (all time.Duration) {
+	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				continue
+			}
+			groups, _ := os.ReadFile(filepath.Join("/proc", field, "cgroup"))
+			if group != "" && strings.Contains(string(groups), "/"+group) {
+				continue
+			}
+			own, _ := ProcessCPU(child)
+			all += own + ChildrenCPU(child)
+		}
+	}
+	return all
+}
+
 // GroupCPU is the time of all that has been in a cgroup and those below it.
 func GroupCPU(group string) time.Duration {
 	if matches, _ := filepath.Glob("/sys/fs/cgroup/*/" + group + "/cpuacct.usage"); len(matches) > 0 {

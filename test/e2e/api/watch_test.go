@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +56,11 @@ func TestE2EPoolAlerts(t *testing.T) {
 		}
 	})
 	defer restore()
+	for _, maker := range bed.Makers(b.Data) { // no other can be started
+		if err := syscall.Kill(maker, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
 	b.Put(t, object{"id": "short", "poolSize": 1})
 	type alert struct {
 		EnvironmentID, State, Reason string

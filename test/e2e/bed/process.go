@@ -186,3 +186,18 @@ func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
 	claimed(t, runner)
 	return runner
 }
+
+// Makers returns the processes that make sandboxes for the server with this data directory.
+func Makers(data string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, file := range files {
+		exe, _ := os.Readlink(file)
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && within(exe, data) && strings.HasPrefix(string(line), "rockpool-sandbox\x00maker\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func within(path, dir string) bool { return strings.HasPrefix(path, dir+"/") }

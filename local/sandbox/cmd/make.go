@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/cgroups/manager"
+	"github.com/opencontainers/runc/libcontainer/specconv"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/maker"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
+)
+
+// makeSandbox is create without a process image of its own.
+func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, by *maker.Maker, listener *os.File) (answer helper.Answer, err error) {
+	if err := helper.CheckListener(int(listener.Fd())); err != nil {
+		return helper.Answer{}, err
+	}
+	l, err := linkOf(c, q)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	if err := trees.Prepare(filepath.Dir(c.Group(q.ID))); err != nil {
+		return helper.Answer{}, finalError{err}
+	}
+	resolver := ""
+	if l != nil {
+		resolver = filepath.Join(c.Root, spec.ResolverPath)
+	}
+	d, err := newDraft(c, q, trees, l, resolver)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	image, err := openImage(c, q, d.spec)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	if image != nil {
+		defer image.Close()
+	}
+	files, err := d.divide(listener)
+	for _, f := range files[min(1, len(files)):] { // the caller has the listener
+		defer f.Close()
+	}
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	dirs, unified, err := makeGroups(q, d.spec)
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	pid, err := by.Make(maker.Sandbox{
+		ID: q.ID, Spec: d.spec, Image: image, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
+	})
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	if answer, err = answered(pid, d.groups); err != nil {
+		return helper.Answer{}, err
+	}
+	return answer, l.tell(q, &answer)
+}
+
+// makeGroups makes the groups of a sandbox, with their limits. They are the directories of
+// version 1, or the one of version 2.
+func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string, err error) {
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
+	if err != nil {
+		return nil, "", fmt.Errorf("convert spec: %w", err)
+	}
+	m, err := manager.New(config.Cgroups)
+	if err != nil {
+		return nil, "", fmt.Errorf("groups: %w", err)
+	}
+	const nobody = -1
+	if err := m.Apply(nobody); err != nil {
+		return nil, "", fmt.Errorf("make groups: %w", err)
+	}
+	if err := m.Set(config.Cgroups.Resources); err != nil {
+		return nil, "", fmt.Errorf("set limits: %w", err)
+	}
+	paths := m.GetPaths()
+	if dir, only := paths[""]; only && len(paths) == 1 {
+		return nil, dir, nil
+	}
+	for name, dir := range paths {
+		if _, err := os.Stat(dir); strings.HasPrefix(name, "name=") && errors.Is(err, os.ErrNotExist) {
+			delete(paths, name) // Apply ignores what it can't make of these: they have no limits
+		}
+	}
+	all := slices.Sorted(maps.Values(paths))
+	return slices.Compact(all), "", nil
+}
+
+// openImage returns the root of the image that is asked for, as a mount whose owners are
+// the sandbox's; nil: it is the machine's.
+func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
+	if q.Image == "" {
+		return nil, nil //nolint:nilnil // no image
+	}
+	dir, err := openRoot(c, q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("clone the root's mount: %w", err)
+	}
+	root := os.NewFile(uintptr(tree), "root")
+	if err := ownedBy(tree, s, c.Owners); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// namespaceSettings are those of a sandbox's users and network.
+func namespaceSettings() (all []maker.Setting) {
+	for _, s := range settings {
+		all = append(all, maker.Setting{Name: s.name, Value: s.value})
+	}
+	return all
+}

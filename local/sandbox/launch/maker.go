@@ -1,0 +1,168 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
+)
+
+// A Maker is a rockpool-sandbox that makes many sandboxes. It is started for the first one,
+// and again where it ended. Its methods are safe for concurrent use, for different
+// sandboxes. Close it; sandboxes stay.
+type Maker struct {
+	mu     sync.Mutex // guards conn; held while the process is started
+	conn   *net.UnixConn
+	closed bool
+	ending sync.WaitGroup // processes that haven't ended
+}
+
+// readsWithin bounds how long a maker may take to read an order. One that is stopped is given
+// up, and another one started.
+const readsWithin = 10 * time.Second
+
+var errMakerClosed = errors.New("the maker of sandboxes was closed")
+
+// Close has the process end once it has done what it was asked for, and waits for that.
+func (m *Maker) Close() {
+	m.mu.Lock()
+	m.closed = true
+	if m.conn != nil {
+		_ = m.conn.Close()
+		m.conn = nil
+	}
+	m.mu.Unlock()
+	m.ending.Wait()
+}
+
+// send passes an order on, with the descriptors that belong to it.
+func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errMakerClosed
+	}
+	if m.conn != nil {
+		_ = m.conn.SetWriteDeadline(time.Now().Add(readsWithin))
+		if _, _, err := m.conn.WriteMsgUnix(text, rights, nil); err == nil {
+			return nil
+		}
+		_ = m.conn.Close() // it ended, or does nothing
+		m.conn = nil
+	}
+	if err := m.start(start); err != nil {
+		return fmt.Errorf("start the maker of sandboxes: %w", err)
+	}
+	_, _, err := m.conn.WriteMsgUnix(text, rights, nil)
+	return err
+}
+
+// start starts a process. The caller holds mu.
+func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
+	cmd, err := prepare()
+	if err != nil {
+		return err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	own, its := os.NewFile(uintptr(pair[0]), "maker"), os.NewFile(uintptr(pair[1]), "server")
+	defer its.Close()
+	conn, err := net.FileConn(own)
+	if err := errors.Join(err, own.Close()); err != nil {
+		return err
+	}
+	cmd.ExtraFiles = append([]*os.File{its}, cmd.ExtraFiles...)
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	m.ending.Go(func() { _ = cmd.Wait() }) // it writes what it has to say
+	m.conn = conn.(*net.UnixConn)
+	return nil
+}
+
+// order has the maker do what q asks for in a group.
+func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
+	q.Protocol = helper.Protocol
+	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	own, its, err := replyPair()
+	if err != nil {
+		return helper.Answer{}, err
+	}
+	defer own.Close()
+	fds := []int{int(its.Fd())}
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	err = l.Maker.send(func() (*exec.Cmd, error) { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
+	_ = its.Close()
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = own.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	packet := make([]byte, helper.MaxMessage)
+	n, err := own.Read(packet)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
+	case err != nil || n == 0:
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: the maker of sandboxes ended without an answer (%w)", q.Command, q.ID, err)
+	}
+	var answer helper.Answer
+	if err := json.Unmarshal(packet[:n], &answer); err != nil {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
+	}
+	if answer.Error != "" {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
+	}
+	return answer, nil
+}
+
+func replyPair() (own *net.UnixConn, its *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	file := os.NewFile(uintptr(pair[0]), "reply")
+	conn, err := net.FileConn(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		_ = unix.Close(pair[1])
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "reply"), nil
+}
+
+// makerCommand is the process of a maker. It has a mount namespace and a session of its own,
+// and shares the lock, as a helper does that is started for one request.
+func (l Direct) makerCommand(parent string) (*exec.Cmd, error) {
+	l.Config.Parent = parent // each order says its own
+	config, err := json.Marshal(l.Config)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(l.Path, helper.Maker, string(config))
+	cmd.Args[0] = "rockpool-sandbox"
+	cmd.Env = []string{"GOGC=400"}
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	if l.Lock != nil {
+		cmd.ExtraFiles = []*os.File{l.Lock}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
+	return cmd, nil
+}

@@ -1,0 +1,340 @@
+package maker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// What the maker says to a first process, one byte each.
+const (
+	wordUsers = "u" // its user namespace has its users
+	wordGo    = "g" // become the agent
+)
+
+// What a first process says.
+const (
+	wordHere  = "h" // it lives; the kernel says with this which process it is
+	wordReady = "r" // all is done but becoming the agent
+)
+
+// lowestChannel is above all descriptors that a first process has for the agent.
+const lowestChannel = 512
+
+// A plan is what a script is written from.
+type plan struct {
+	spec     *specs.Spec
+	root     string     // where the root is mounted
+	files    []*os.File // from descriptor 3 on
+	null     *os.File
+	channel  uintptr    // a descriptor of the socket to the maker, from lowestChannel on
+	join     []*os.File // version 1 of cgroups: the files of groups that it joins
+	settings []Setting
+	masked   []masked
+	twice    bool // the process makes another one, which goes on
+}
+
+// A Setting is a file below /proc/sys of a sandbox's own namespaces, and what it holds.
+// A kernel may not have it.
+type Setting struct {
+	Name  string
+	Value int
+}
+
+// write writes the script of a first process.
+func (p *plan) write(s *script) error {
+	one := s.text("0")
+	for _, f := range p.join {
+		s.add("join "+f.Name(), unix.SYS_WRITE, f.Fd(), one, 1).want = 1
+	}
+	p.descriptors(s)
+	p.spread(s)
+	p.clocks(s)
+	p.say(s, wordHere)
+	p.hear(s, wordUsers)
+	s.add("set its groups", unix.SYS_SETGROUPS, 0, 0)
+	s.add("become root", unix.SYS_SETRESGID, 0, 0, 0)
+	s.add("become root", unix.SYS_SETRESUID, 0, 0, 0)
+	if p.has(specs.CgroupNamespace) {
+		s.add("a namespace of groups", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+	}
+	if err := p.mounts(s); err != nil {
+		return err
+	}
+	p.set(s)
+	p.guard(s)
+	if p.spec.Hostname != "" {
+		s.add("set its name", unix.SYS_SETHOSTNAME, s.text(p.spec.Hostname), uintptr(len(p.spec.Hostname)))
+	}
+	if p.has(specs.NetworkNamespace) {
+		p.raiseLoopback(s)
+	}
+	if err := p.limits(s); err != nil {
+		return err
+	}
+	s.add("a session", unix.SYS_SETSID)
+	s.add("a session of keys", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0).unless(unix.ENOSYS)
+	s.add("set its umask", unix.SYS_UMASK, 0o022)
+	p.say(s, wordReady)
+	p.hear(s, wordGo)
+	if err := p.drop(s); err != nil {
+		return err
+	}
+	none := uint64(0)
+	s.add("let signals through", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, point(s, &none), 0, unsafe.Sizeof(none))
+	process := p.spec.Process
+	s.add("execute "+process.Args[0], unix.SYS_EXECVE, s.text(process.Args[0]), s.texts(process.Args), s.texts(process.Env))
+	return nil
+}
+
+func (p *plan) has(kind specs.LinuxNamespaceType) bool {
+	return slices.ContainsFunc(p.spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
+}
+
+func (p *plan) say(s *script, word string) {
+	s.add("report "+word, unix.SYS_WRITE, p.channel, s.text(word), 1).want = 1
+}
+
+// hear has the process wait for a word of the maker. It fails where the maker ends.
+func (p *plan) hear(s *script, word string) {
+	heard := make([]byte, 1)
+	s.add("wait for the maker's word "+word, unix.SYS_READ, p.channel, s.bytes(heard), 1).want = 1
+}
+
+// descriptors puts the descriptors of the agent into their places, and closes all others
+// but the channel, which closes as the agent begins.
+func (p *plan) descriptors(s *script) {
+	all := append([]*os.File{}, p.files...)
+	if p.null != nil {
+		all = append([]*os.File{p.null, p.null, p.null}, p.files...)
+	}
+	above := max(uintptr(len(all)), p.channel+1)
+	for _, f := range all {
+		above = max(above, f.Fd()+1)
+	}
+	for i, f := range all { // first out of the way
+		s.add("move descriptors", unix.SYS_DUP3, f.Fd(), above+uintptr(i), unix.O_CLOEXEC)
+	}
+	for i := range all {
+		s.add("move descriptors", unix.SYS_DUP3, above+uintptr(i), uintptr(i), 0)
+	}
+	s.add("close descriptors", unix.SYS_CLOSE_RANGE, uintptr(len(all)), p.channel-1, 0)
+	s.add("close descriptors", unix.SYS_CLOSE_RANGE, p.channel+1, math.MaxInt32, 0)
+}
+
+// clocks gives the process clocks of its own. It has them from its program on; before Linux
+// 6.3 a process that it makes has them, and goes on in its place.
+func (p *plan) clocks(s *script) {
+	text := offsets(p.spec)
+	if len(text) == 0 {
+		return
+	}
+	s.add("a namespace of clocks", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
+	s.add("open the clocks", unix.SYS_OPENAT, atCWD, s.text("/proc/self/timens_offsets"), unix.O_WRONLY|unix.O_CLOEXEC)
+	s.add("set the clocks", unix.SYS_WRITE, p.next(), s.bytes(text), uintptr(len(text)))
+	s.add("close the clocks", unix.SYS_CLOSE, p.next())
+	if p.twice {
+		args := &cloneArgs{flags: unix.CLONE_PARENT | unix.CLONE_NEWPID}
+		s.add("go on in another process", unix.SYS_CLONE3, point(s, args), unsafe.Sizeof(*args)).want = inChild
+	}
+}
+
+// A cloneArgs is struct clone_args of clone3(2).
+type cloneArgs struct {
+	flags uint64
+	_     [10]uint64
+}
+
+// spread lets the process run on every processor, whatever the server was bound to.
+func (p *plan) spread(s *script) {
+	all := &[128]byte{}
+	for i := range all {
+		all[i] = 0xff
+	}
+	s.add("run on every processor", unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*all), point(s, all)).unless(unix.EINVAL)
+}
+
+// next is the number that the next descriptor gets, once descriptors are in place.
+func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
+
+// mounts makes the root directory and what is mounted in it, and leaves all else.
+func (p *plan) mounts(s *script) error {
+	s.mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+	s.mount(p.root, p.root, "", unix.MS_BIND|unix.MS_REC, "")
+	here, root := s.text("."), s.text(p.root)
+	// The mounts are made with the root as /, so that an image's links lead nowhere else.
+	// The stage's files are left afterwards: /proc can be mounted while another one is there.
+	s.add("open the stage", unix.SYS_OPENAT, atCWD, s.text("/"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	s.add("enter the root", unix.SYS_CHDIR, root)
+	s.add("enter the root", unix.SYS_CHROOT, here)
+	for i, m := range p.spec.Mounts {
+		o := parseOptions(m.Options)
+		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir || covered(m, p.spec.Mounts[i+1:]) {
+			continue // the stage has it
+		}
+		s.mount(m.Source, m.Destination, m.Type, o.flags, o.data)
+	}
+	s.add("enter the stage", unix.SYS_FCHDIR, p.next())
+	s.add("enter the stage", unix.SYS_CHROOT, here)
+	s.add("close the stage", unix.SYS_CLOSE, p.next())
+	s.add("enter the root", unix.SYS_CHDIR, root)
+	s.add("enter the root", unix.SYS_PIVOT_ROOT, here, here)
+	s.add("leave the stage", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
+	s.add("enter the root", unix.SYS_CHDIR, s.text(p.spec.Process.Cwd))
+	s.add("open its own /dev/null", unix.SYS_OPENAT, atCWD, s.text(os.DevNull), unix.O_RDWR|unix.O_CLOEXEC)
+	for i := range uintptr(3) { // the one until now is the maker's
+		s.add("replace /dev/null", unix.SYS_DUP3, p.next(), i, 0)
+	}
+	s.add("close /dev/null", unix.SYS_CLOSE, p.next())
+	return nil
+}
+
+// covered reports whether a later mount takes the place of one.
+func covered(m specs.Mount, later []specs.Mount) bool {
+	return slices.ContainsFunc(later, func(l specs.Mount) bool { return l.Destination == m.Destination })
+}
+
+// set writes settings of the namespaces. It comes before /proc/sys is read-only.
+func (p *plan) set(s *script) {
+	for _, setting := range p.settings {
+		text := strconv.Itoa(setting.Value)
+		s.add("open the setting "+setting.Name, unix.SYS_OPENAT, atCWD, s.text("/proc/sys/"+setting.Name), unix.O_WRONLY|unix.O_CLOEXEC).unless(unix.ENOENT)
+		s.add("write the setting "+setting.Name, unix.SYS_WRITE, p.next(), s.text(text), uintptr(len(text))).unless(unix.EBADF)
+		s.add("close the setting "+setting.Name, unix.SYS_CLOSE, p.next()).unless(unix.EBADF)
+	}
+}
+
+const atCWD = ^uintptr(99) // AT_FDCWD, which is -100
+
+// guard hides paths, and makes others read-only.
+func (p *plan) guard(s *script) {
+	for _, m := range p.masked {
+		if m.directory {
+			s.mount("tmpfs", m.path, "tmpfs", unix.MS_RDONLY, "nr_blocks=1,nr_inodes=1")
+			continue
+		}
+		s.mount("/dev/null", m.path, "", unix.MS_BIND, "")
+	}
+	var flags uintptr
+	for _, m := range p.spec.Mounts {
+		if m.Destination == "/proc" {
+			flags = parseOptions(m.Options).flags
+		}
+	}
+	for _, path := range p.spec.Linux.ReadonlyPaths {
+		s.mount(path, path, "", unix.MS_BIND|unix.MS_REC, "").unless(unix.ENOENT)
+		s.mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "").unless(unix.ENOENT)
+	}
+}
+
+// A masked path is one that nobody inside can read.
+type masked struct {
+	path      string
+	directory bool
+}
+
+// inspectMasked returns those of the paths that this kernel has now.
+func inspectMasked(paths []string) (all []masked, err error) {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a path that is hidden: %w", err)
+		}
+		all = append(all, masked{path, info.IsDir()})
+	}
+	return all, nil
+}
+
+// An ifreq is what SIOCSIFFLAGS takes (netdevice(7)).
+type ifreq struct {
+	name  [unix.IFNAMSIZ]byte
+	flags uint16
+	_     [22]byte
+}
+
+func (p *plan) raiseLoopback(s *script) {
+	request := &ifreq{flags: unix.IFF_UP | unix.IFF_RUNNING}
+	copy(request.name[:], "lo")
+	s.add("raise the loopback interface", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	s.add("raise the loopback interface", unix.SYS_IOCTL, p.next(), unix.SIOCSIFFLAGS, point(s, request))
+	s.add("raise the loopback interface", unix.SYS_CLOSE, p.next())
+}
+
+var limitNumbers = map[string]uintptr{
+	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
+	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
+}
+
+func (p *plan) limits(s *script) error {
+	for _, limit := range p.spec.Process.Rlimits {
+		number, known := limitNumbers[limit.Type]
+		if !known {
+			return fmt.Errorf("unknown limit %s", limit.Type)
+		}
+		value := &unix.Rlimit{Cur: limit.Soft, Max: limit.Hard}
+		s.add("limit "+limit.Type, unix.SYS_PRLIMIT64, 0, number, point(s, value), 0)
+	}
+	return nil
+}
+
+// capabilities by their names, for those that an agent can have.
+var capabilityNumbers = map[string]uint{
+	"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_FOWNER": unix.CAP_FOWNER, "CAP_KILL": unix.CAP_KILL,
+	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
+}
+
+func capabilityBits(names []string) (bits uint64, err error) {
+	for _, name := range names {
+		number, known := capabilityNumbers[name]
+		if !known {
+			return 0, fmt.Errorf("unknown capability %s", name)
+		}
+		bits |= 1 << number
+	}
+	return bits, nil
+}
+
+// lastCapability is above all that kernels know; the kernel refuses those that it doesn't.
+const lastCapability = 63
+
+// drop gives all privileges up but the agent's.
+func (p *plan) drop(s *script) error {
+	of := p.spec.Process.Capabilities
+	bounding, err := capabilityBits(of.Bounding)
+	if err != nil {
+		return err
+	}
+	permitted, err := capabilityBits(of.Permitted)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(of.Permitted, of.Effective) || len(of.Inheritable)+len(of.Ambient) > 0 {
+		return fmt.Errorf("unknown sets of capabilities: %s", strings.Join(of.Effective, " "))
+	}
+	for number := range uint(lastCapability + 1) {
+		if bounding&(1<<number) == 0 {
+			s.add("drop capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(number), 0, 0, 0).unless(unix.EINVAL)
+		}
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := &[2]unix.CapUserData{
+		{Effective: uint32(permitted), Permitted: uint32(permitted)},
+		{Effective: uint32(permitted >> 32), Permitted: uint32(permitted >> 32)},
+	}
+	s.add("drop capabilities", unix.SYS_CAPSET, point(s, header), point(s, data))
+	if p.spec.Process.NoNewPrivileges {
+		s.add("refuse new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	}
+	return nil
+}

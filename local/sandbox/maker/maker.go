@@ -1,0 +1,390 @@
+package maker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// stages is how many sandboxes are made at once: each has a thread until its agent begins.
+const stages = 4
+
+// firstWithin bounds what a first process takes for its script, on a busy machine.
+const firstWithin = 20 * time.Second
+
+// deviceDir is mounted once for all sandboxes.
+const deviceDir = "/dev"
+
+// A Maker makes sandboxes around one root directory, and ends them.
+type Maker struct {
+	jobs chan job
+	// entersTime says that a process enters its time namespace as it executes a program.
+	entersTime bool
+
+	mu    sync.Mutex // guards first
+	first map[string]int
+}
+
+// New returns a maker that makes sandboxes around a root directory, or around images. It
+// mounts what the spec of a sandbox without an image shares with all others.
+func New(root string, s *specs.Spec) (*Maker, error) {
+	m := &Maker{jobs: make(chan job), first: map[string]int{}, entersTime: kernelAtLeast(6, 3)}
+	var device specs.Mount
+	var shared []specs.Mount
+	for _, mount := range s.Mounts {
+		switch {
+		case mount.Destination == deviceDir:
+			device = mount
+		case sharedBind(mount):
+			shared = append(shared, mount)
+		}
+	}
+	for range stages {
+		if err := newStage(root, shared, device, m.jobs); err != nil {
+			close(m.jobs) // ends those that are there
+			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// A Sandbox is one to be made.
+type Sandbox struct {
+	ID       string
+	Spec     *specs.Spec
+	Image    *os.File   // its root, a detached mount whose owners are mapped; nil: the shared one
+	Files    []*os.File // from descriptor 3 on
+	Join     []string   // version 1 of cgroups: the directories of its groups
+	Group    string     // version 2: that of its group
+	Settings []Setting
+	// Check judges the first process, which waits: the agent runs after it returned nil.
+	Check func(pid int) error
+}
+
+// Make makes a sandbox whose groups are there, and returns once its agent runs. After an
+// error its first process is dead.
+func (m *Maker) Make(b Sandbox) (pid int, err error) {
+	if m.has(b.ID) {
+		return 0, fmt.Errorf("sandbox %s is there already", b.ID)
+	}
+	extra, err := m.openExtra(b)
+	defer func() {
+		for _, e := range extra {
+			e.close()
+		}
+	}()
+	if err != nil {
+		return 0, err
+	}
+	c, its, err := newChannel()
+	if err != nil {
+		return 0, err
+	}
+	s, done := &script{}, make(chan cloned, 1)
+	if err := m.clone(b, extra, its, s, done); err != nil {
+		c.close()
+		return 0, err
+	}
+	pid, err = m.lead(b, c)
+	if err != nil && pid != 0 {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	c.close() // a process that still waits ends with this
+	made := <-done
+	if made.pid != 0 && made.pid != pid { // it ended, or has left its work to another
+		reap(made.pid)
+	}
+	if err := errors.Join(s.explain(err), made.err); err != nil {
+		if pid != 0 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			reap(pid)
+		}
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.first[b.ID] = pid
+	return pid, nil
+}
+
+func (m *Maker) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, there := m.first[id]
+	return there
+}
+
+// sharedBind reports whether a mount shows a place of the machine at the same place.
+func sharedBind(m specs.Mount) bool {
+	return m.Source == m.Destination && slices.Contains(m.Options, "rbind") && slices.Contains(m.Options, "rro")
+}
+
+// openExtra opens the mounts that a stage doesn't have.
+func (m *Maker) openExtra(b Sandbox) (all []bind, err error) {
+	for _, mount := range b.Spec.Mounts {
+		if parseOptions(mount.Options).flags&unix.MS_BIND == 0 || b.Image == nil && sharedBind(mount) {
+			continue
+		}
+		e, err := openBind(mount)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+var cloneFlags = map[specs.LinuxNamespaceType]uint64{
+	specs.UserNamespace: unix.CLONE_NEWUSER, specs.PIDNamespace: unix.CLONE_NEWPID, specs.MountNamespace: unix.CLONE_NEWNS,
+	specs.IPCNamespace: unix.CLONE_NEWIPC, specs.UTSNamespace: unix.CLONE_NEWUTS, specs.NetworkNamespace: unix.CLONE_NEWNET,
+}
+
+// clone has a stage clone the first process, with a script that waits to be led. Done gets
+// the process once it is the agent or ended; its side of the channel is closed then.
+func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloned) (err error) {
+	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
+	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
+		return err
+	}
+	keep := []*os.File{its}
+	release := func() {
+		for _, f := range keep {
+			_ = f.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	if p.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	keep = append(keep, p.null)
+	for _, dir := range b.Join {
+		f, err := openJoin(dir)
+		if err != nil {
+			return err
+		}
+		keep, p.join = append(keep, f), append(p.join, f)
+	}
+	group := noGroup
+	if b.Group != "" {
+		dir, err := os.Open(b.Group)
+		if err != nil {
+			return err
+		}
+		keep, group = append(keep, dir), int(dir.Fd())
+	}
+	var flags uint64
+	for _, n := range b.Spec.Linux.Namespaces {
+		flags |= cloneFlags[n.Type]
+	}
+	if p.twice = len(offsets(b.Spec)) > 0 && !m.entersTime; p.twice {
+		flags &^= unix.CLONE_NEWPID
+	}
+	m.jobs <- job{root: b.Image, extra: extra, free: release, done: done, clone: func(root string) (int, error) {
+		p.root = root
+		if err := p.write(s); err != nil {
+			return 0, err
+		}
+		return clone(flags, group, s, p.channel)
+	}}
+	return nil
+}
+
+// openJoin opens the file by which a process joins a group.
+func openJoin(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir+"/tasks", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) { // the tree of version 2 beside those of version 1
+		return os.OpenFile(dir+"/cgroup.procs", os.O_WRONLY, 0)
+	}
+	return f, err
+}
+
+// offsets returns what a time namespace of the spec is made with; nil: it has none.
+func offsets(s *specs.Spec) []byte {
+	if len(s.Linux.TimeOffsets) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	for clock, offset := range s.Linux.TimeOffsets {
+		fmt.Fprintf(&text, "%s %d %d\n", clock, offset.Secs, offset.Nanosecs)
+	}
+	return []byte(text.String())
+}
+
+// lead has a first process carry out its script, and judges it before it goes on. It
+// returns which process that is.
+func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
+	if pid, err = c.meet(); err != nil {
+		return pid, err
+	}
+	if err := mapUsers(pid, b.Spec.Linux.UIDMappings, b.Spec.Linux.GIDMappings); err != nil {
+		return pid, err
+	}
+	if err := c.say(wordUsers); err != nil {
+		return pid, err
+	}
+	if err := c.hear(wordReady); err != nil {
+		return pid, err
+	}
+	if err := b.Check(pid); err != nil {
+		return pid, err
+	}
+	if err := c.say(wordGo); err != nil {
+		return pid, err
+	}
+	if err := c.hear(wordNothing); err != nil {
+		return pid, err
+	}
+	return pid, apartInTime(pid, b.Spec)
+}
+
+// apartInTime returns an error unless an agent has the clocks that its spec wants: it has
+// them only once it is one.
+func apartInTime(pid int, s *specs.Spec) error {
+	if len(offsets(s)) == 0 {
+		return nil
+	}
+	own, err := os.Readlink("/proc/self/ns/time")
+	if err != nil {
+		return err
+	}
+	its, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/time")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil // it ended; its end is reported as any agent's
+	}
+	if err != nil {
+		return err
+	}
+	if its == own {
+		return errors.New("it has no time namespace of its own")
+	}
+	return nil
+}
+
+// kernelAtLeast reports whether the kernel has at least this version.
+func kernelAtLeast(major, minor int) bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	var has [2]int
+	_, _ = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &has[0], &has[1])
+	return has[0] > major || has[0] == major && has[1] >= minor
+}
+
+// mapUsers gives a process's user namespace its users.
+func mapUsers(pid int, users, groups []specs.LinuxIDMapping) error {
+	for file, mappings := range map[string][]specs.LinuxIDMapping{"uid_map": users, "gid_map": groups} {
+		var text strings.Builder
+		for _, m := range mappings {
+			fmt.Fprintf(&text, "%d %d %d\n", m.ContainerID, m.HostID, m.Size)
+		}
+		if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/"+file, []byte(text.String()), 0); err != nil {
+			return fmt.Errorf("its users: %w", err)
+		}
+	}
+	return nil
+}
+
+// Users returns a user namespace with these users, for a mount whose owners are mapped. No
+// process is left.
+func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
+	c, its, err := newChannel()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{channel: its.Fd()}
+	s := &script{}
+	p.descriptors(s)
+	p.say(s, wordHere)
+	p.hear(s, wordUsers) // which never comes
+	done := make(chan error, 1)
+	go func() {
+		pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+		_ = its.Close()
+		if err == nil {
+			reap(pid)
+		}
+		done <- err
+	}()
+	namespace, err := c.users(users, groups)
+	c.close() // the process ends with this
+	if err := errors.Join(err, <-done); err != nil {
+		if namespace != nil {
+			_ = namespace.Close()
+		}
+		return nil, err
+	}
+	return namespace, nil
+}
+
+func (c channel) users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
+	pid, err := c.meet()
+	if err != nil {
+		return nil, err
+	}
+	if err := mapUsers(pid, users, groups); err != nil {
+		return nil, err
+	}
+	return os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
+}
+
+// endWithin bounds how long the processes of a sandbox may take to die.
+const endWithin = 5 * time.Second
+
+// End kills the first process of a sandbox that this maker made, and all that is in its
+// namespace with it, and waits for their end. Others are left alone.
+func (m *Maker) End(id string) error {
+	m.mu.Lock()
+	pid, ours := m.first[id]
+	m.mu.Unlock()
+	if !ours {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0) // it wasn't awaited, so the number is still its own
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	for end := time.Now().Add(endWithin); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds())+1)
+		if n > 0 {
+			break
+		}
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d doesn't end within %s", pid, endWithin)
+		}
+	}
+	m.mu.Lock()
+	_, ours = m.first[id]
+	delete(m.first, id)
+	m.mu.Unlock()
+	if ours {
+		reap(pid)
+	}
+	return nil
+}
+
+// reap waits for the end of a process that was killed.
+func reap(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != unix.EINTR {
+			return
+		}
+	}
+}

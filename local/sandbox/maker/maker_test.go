@@ -1,0 +1,161 @@
+package maker
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/test/need"
+)
+
+func TestOptionsAreParsed(t *testing.T) {
+	o := parseOptions([]string{"rbind", "ro", "rro", "nosuid", "rnodev", "mode=755", "size=64k"})
+	want := mountOptions{
+		flags: unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID, attr: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID,
+		recursive: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV, rbind: true, data: "mode=755,size=64k",
+	}
+	if o != want {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+}
+
+// A step that fails is named, with the kernel's error; the process ends, and is awaited.
+func TestFailedStepsAreNamed(t *testing.T) {
+	need.Sandboxes(t)
+	c, its, err := newChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	p := &plan{channel: its.Fd()}
+	s := &script{}
+	p.descriptors(s)
+	p.say(s, wordHere)
+	s.add("accept what it may", unix.SYS_UNLINKAT, atCWD, s.text("/nonexistent/file"), 0).unless(unix.ENOENT)
+	s.add("sit down", unix.SYS_CHDIR, s.text("/proc/self/status"))
+	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+	_ = its.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	met, err := c.meet()
+	if err != nil || met != pid {
+		t.Errorf("met %d, %v; want %d", met, err, pid)
+	}
+	err = s.explain(c.hear(wordReady))
+	if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), "sit down") {
+		t.Errorf("it reports %v", err)
+	}
+	reap(pid)
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d is left: %v", pid, err)
+	}
+}
+
+// Descriptors find their places, however many the maker has open.
+func TestManyDescriptors(t *testing.T) {
+	need.Sandboxes(t)
+	var files []*os.File
+	for range 2 * lowestChannel {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	c, its, err := newChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	p := &plan{null: files[len(files)-1], files: files[len(files)-9:], channel: its.Fd()}
+	s := &script{}
+	p.descriptors(s)
+	p.say(s, wordHere)
+	s.add("is the first unused one", unix.SYS_FCNTL, p.next(), unix.F_GETFD).unless(unix.EBADF)
+	s.add("is the last used one", unix.SYS_FCNTL, p.next()-1, unix.F_GETFD).want = 0
+	p.say(s, wordReady)
+	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+	_ = its.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reap(pid)
+	if _, err := c.meet(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.hear(wordReady); err != nil {
+		t.Error(s.explain(err))
+	}
+}
+
+// A process whose maker ends, ends.
+func TestProcessesEndWithTheirMaker(t *testing.T) {
+	need.Sandboxes(t)
+	c, its, err := newChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan{channel: its.Fd()}
+	s := &script{}
+	p.descriptors(s)
+	p.say(s, wordHere)
+	p.hear(s, wordUsers)
+	done := make(chan int, 1)
+	go func() {
+		pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+		if err != nil {
+			t.Error(err)
+		}
+		done <- pid
+	}()
+	if _, err := c.meet(); err != nil {
+		t.Error(err)
+	}
+	c.close()
+	reap(<-done)
+	_ = its.Close()
+}
+
+func TestUsersAreMapped(t *testing.T) {
+	need.Sandboxes(t)
+	before, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 1_000_000_000, Size: 1 << 16}}
+	namespace, err := Users(users, users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	its, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(namespace.Fd())))
+	if err != nil || its == before || !strings.HasPrefix(its, "user:") {
+		t.Errorf("it is %s, and this process's %s: %v", its, before, err)
+	}
+}
+
+// What a script doesn't know it refuses, before anything is made.
+func TestUnknownPartsOfASpecAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*specs.Process){
+		"a limit":      func(p *specs.Process) { p.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_UNKNOWN"}} },
+		"a capability": func(p *specs.Process) { p.Capabilities.Bounding = []string{"CAP_SYS_ADMIN"} },
+		"other sets":   func(p *specs.Process) { p.Capabilities.Inheritable = []string{"CAP_CHOWN"} },
+	} {
+		process := &specs.Process{Args: []string{"/agent"}, Cwd: "/", Capabilities: &specs.LinuxCapabilities{}}
+		p := &plan{spec: &specs.Spec{Process: process, Linux: &specs.Linux{}}, null: os.Stdin, channel: lowestChannel}
+		if err := p.write(&script{}); err != nil {
+			t.Errorf("%s: the plain one: %v", name, err)
+		}
+		change(process)
+		if err := p.write(&script{}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

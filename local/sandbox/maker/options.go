@@ -1,0 +1,46 @@
+package maker
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountOptions are the options of a mount, as a spec has them.
+type mountOptions struct {
+	flags     uintptr // of mount(2)
+	data      string  // for the file system
+	attr      uint64  // of mount_setattr(2), for the mount itself
+	recursive uint64  // likewise, for it and those below
+	rbind     bool
+}
+
+var options = map[string]mountOptions{
+	"ro":      {flags: unix.MS_RDONLY, attr: unix.MOUNT_ATTR_RDONLY},
+	"nosuid":  {flags: unix.MS_NOSUID, attr: unix.MOUNT_ATTR_NOSUID},
+	"nodev":   {flags: unix.MS_NODEV, attr: unix.MOUNT_ATTR_NODEV},
+	"noexec":  {flags: unix.MS_NOEXEC, attr: unix.MOUNT_ATTR_NOEXEC},
+	"rro":     {recursive: unix.MOUNT_ATTR_RDONLY},
+	"rnosuid": {recursive: unix.MOUNT_ATTR_NOSUID},
+	"rnodev":  {recursive: unix.MOUNT_ATTR_NODEV},
+	"bind":    {flags: unix.MS_BIND},
+	"rbind":   {flags: unix.MS_BIND, rbind: true},
+	"rw":      {},
+}
+
+func parseOptions(all []string) (o mountOptions) {
+	var data []string
+	for _, name := range all {
+		known, ok := options[name]
+		if !ok {
+			data = append(data, name)
+			continue
+		}
+		o.flags |= known.flags
+		o.attr |= known.attr
+		o.recursive |= known.recursive
+		o.rbind = o.rbind || known.rbind
+	}
+	o.data = strings.Join(data, ",")
+	return o
+}

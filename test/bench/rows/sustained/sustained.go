@@ -1,0 +1,101 @@
+// Package sustained measures what goes on and on, each time in a fresh runner: no
+// pool's size can hide what it takes to make and remove one.
+package sustained
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/test/bench/bed"
+	"github.com/rockpool/rockpool/test/bench/measure"
+	"github.com/rockpool/rockpool/test/bench/rows"
+)
+
+const (
+	clients = 8
+	pool    = 8 // idle runners that are kept
+)
+
+// load is what is measured: much longer than the pool's runners last.
+func load(b *bed.Bed) rows.Load {
+	return rows.Load{Clients: clients, Skip: 2 * pool, AtLeast: b.Ops(5 * pool), Lasts: time.Duration(b.Ops(4000)) * time.Millisecond}
+}
+
+// Rows returns the rows of fresh runners, used, made and removed without a pause.
+func Rows() []rows.Row {
+	var all []rows.Row
+	for _, job := range jobs {
+		row := rows.Row{
+			Name: "run/sustained/" + job.name,
+			What: fmt.Sprintf("Runs of %s per second over HTTP, to the known end, each in a fresh runner, by %d clients, while the pool of %d makes new runners; "+
+				"what the pool held beforehand doesn't count.", job.what, clients, pool),
+			Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts the program in it and removes it; two at a time.",
+			Unit:  measure.PerSecond, Per: "run", Peer: true,
+			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) { return openJob(ctx, b, job) },
+		}
+		if job.goal > 0 {
+			row.Goals = []measure.Goal{{Of: "p50", AtLeast: job.goal}}
+		}
+		all = append(all, row)
+	}
+	return append(all, making()...)
+}
+
+func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
+	files, err := j.prepare(ctx, b)
+	if err != nil {
+		return rows.Pair{}, err
+	}
+	s, err := b.Serve(ctx, pool, 0)
+	if err != nil {
+		return rows.Pair{}, err
+	}
+	input := map[string]any{"environmentId": bed.Environment, "waitFor": 60, "command": j.argv, "files": files.input()}
+	run := func(ctx context.Context) error {
+		const mutation = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
+		var out struct {
+			Run struct{ Execution struct{ ID string } }
+		}
+		if err := s.Ask(ctx, mutation, map[string]any{"in": input}, &out); err != nil {
+			return err
+		}
+		return s.Await(ctx, out.Run.Execution.ID)
+	}
+	p := rows.Pair{Rounds: 5, Row: func(ctx context.Context, r *measure.Round) error {
+		if err := load(b).Measure(ctx, r, run); err != nil {
+			return err
+		}
+		return s.Settle(ctx, pool)
+	}}
+	if b.Peer != nil {
+		p.Floor, err = atPeer(ctx, b, j, files)
+	} else {
+		p.Floor, p.Note, err = freshProgram(ctx, b, j, files)
+	}
+	if err != nil {
+		return rows.Pair{}, err
+	}
+	return p, rows.Warm(ctx, p.Probes()...)
+}
+
+// atPeer returns the same job at the go-judge beside the server.
+func atPeer(ctx context.Context, b *bed.Bed, j job, files files) (rows.Probe, error) {
+	stored := map[string]string{}
+	for name, content := range files {
+		id, remove, err := b.Peer.Put(ctx, name, content)
+		if err != nil {
+			return nil, err
+		}
+		b.OnClose(remove)
+		stored[name] = id
+	}
+	argv := j.argv
+	if strings.HasPrefix(argv[0], "./") {
+		argv = append([]string{strings.TrimPrefix(argv[0], "./")}, argv[1:]...) // it looks beside its files
+	}
+	return func(ctx context.Context, r *measure.Round) error {
+		return load(b).Measure(ctx, r, func(ctx context.Context) error { return b.Peer.Run(ctx, argv, stored) })
+	}, nil
+}
