@@ -104,3 +104,21 @@ type Case struct {
 	State     CaseState
 	Execution *Execution // nil: it hasn't one, or not any more
 }
+
+// CaseState returns what became of a case, by its execution, if that is known.
+func (b Batch) CaseState(number int, x Execution, known bool) CaseState {
+	switch {
+	case known && x.State != ExecutionFinished:
+		return CaseRunning
+	case known && x.Passed():
+		return CasePassed
+	case known:
+		return CaseFailed
+	case b.State != BatchFinished:
+		return CaseWaiting
+	case number < b.Progress.Begun:
+		return CaseCollected
+	default:
+		return CaseSkipped
+	}
+}

@@ -21,19 +21,11 @@ const spare = time.Minute
 // the same execution, also while that is being made; with another input
 // CONFLICT.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
-	start := StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
-	x, err := start.execution()
+	run, err := e.prepareRun(in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
-		return runtime.Execution{}, err
-	}
-	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
-	if err != nil {
-		return runtime.Execution{}, err
-	}
-	claim.Claim.InactivityTimeout = spare // renewed as long as it runs
+	x, start, claim := run.execution, run.start, run.claim
 	asked := in
 	asked.Key, asked.WaitFor = "", nil
 	x.Input, x.Release = digest(asked), true
@@ -50,6 +42,26 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return whole(ctx)
 	})
 	return made, keyError(err)
+}
+
+// A preparedRun is a RunInput that was checked.
+type preparedRun struct {
+	start     StartInput
+	execution runtime.Execution
+	claim     pool.Claim
+}
+
+func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	if p.execution, err = p.start.execution(); err != nil {
+		return p, err
+	}
+	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
+		return p, err
+	}
+	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
+	p.claim.Claim.InactivityTimeout = spare // renewed as long as it runs
+	return p, err
 }
 
 // claimAndStart is the whole, where its key, if any, wasn't used before.
@@ -69,20 +81,26 @@ func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Clai
 
 // fillAndStart writes the files, starts the command and has its stdin fed.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
-	if len(in.Files) > 0 {
-		updated, err := e.UpdateFiles(ctx, x.RunnerID, nil, "files", in.Files)
-		if err != nil {
-			return x, err
-		}
-		if len(updated.Failed) > 0 {
-			return x, runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
-		}
+	if err := e.fill(ctx, x.RunnerID, in.Files); err != nil {
+		return x, err
 	}
 	x, err := e.start(ctx, start, x)
 	if err != nil || in.Stdin == nil {
 		return x, err
 	}
 	return x, e.feedLater(x.ID, []byte(*in.Stdin), 0)
+}
+
+// fill writes all of some files, or returns why one could not be written.
+func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.FileWrite) error {
+	if len(write) == 0 {
+		return nil
+	}
+	updated, err := e.UpdateFiles(ctx, id, nil, "files", write)
+	if err == nil && len(updated.Failed) > 0 {
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
+	}
+	return err
 }
 
 // feedLater has a command's stdin fed from an offset on, and closed.

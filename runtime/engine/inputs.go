@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -81,6 +82,29 @@ type RunInput struct {
 	WaitFor       *int // seconds
 	Key           string
 	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
+}
+
+// BatchInput asks, beside a StartInput or RunInput, for a batch: that command is run for each
+// case.
+type BatchInput struct {
+	Build         *BuildInput
+	Cases         []CaseInput
+	StopOnFailure bool
+	FreshRunners  bool // each case gets a runner of its own; only with a RunInput
+}
+
+// BuildInput is what a batch runs first. Exactly one of Command and Shell is set.
+type BuildInput struct {
+	Command []string
+	Shell   *string
+	Bounds  batch.Bounds
+}
+
+// CaseInput is what a case has of its own. What its Bounds leave open is as the batch has it.
+type CaseInput struct {
+	Args   []string // after the command
+	Stdin  []byte
+	Bounds batch.Bounds
 }
 
 // StdinInput feeds a running command.
