@@ -128,7 +128,8 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli":            {"cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection"},
 	"cli/connection": {"client"},
 	"cli/copying":    {"cli/connection", "cli/output", "client"},

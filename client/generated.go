@@ -304,7 +304,7 @@ type CaseInput struct {
 	// Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB.
 	Stdin *string `json:"stdin"`
 	// The same as bytes. At most one of `stdin` and `stdinBase64` is given.
-	StdinBase64 *[]byte `json:"stdinBase64"`
+	StdinBase64 []byte `json:"stdinBase64"`
 	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// Further limits of it. What is null is as the batch has it.
@@ -318,7 +318,7 @@ func (v *CaseInput) GetArgs() []string { return v.Args }
 func (v *CaseInput) GetStdin() *string { return v.Stdin }
 
 // GetStdinBase64 returns CaseInput.StdinBase64, and is useful for accessing the field via an interface.
-func (v *CaseInput) GetStdinBase64() *[]byte { return v.StdinBase64 }
+func (v *CaseInput) GetStdinBase64() []byte { return v.StdinBase64 }
 
 // GetTimeLimit returns CaseInput.TimeLimit, and is useful for accessing the field via an interface.
 func (v *CaseInput) GetTimeLimit() *int { return v.TimeLimit }
@@ -855,7 +855,7 @@ type FileInput struct {
 	// The content as text.
 	Text *string `json:"text"`
 	// The content as bytes.
-	Base64 *[]byte `json:"base64"`
+	Base64 []byte `json:"base64"`
 	// Whether it is a directory. Default: false.
 	Directory *bool `json:"directory"`
 	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is root.
@@ -869,7 +869,7 @@ func (v *FileInput) GetPath() string { return v.Path }
 func (v *FileInput) GetText() *string { return v.Text }
 
 // GetBase64 returns FileInput.Base64, and is useful for accessing the field via an interface.
-func (v *FileInput) GetBase64() *[]byte { return v.Base64 }
+func (v *FileInput) GetBase64() []byte { return v.Base64 }
 
 // GetDirectory returns FileInput.Directory, and is useful for accessing the field via an interface.
 func (v *FileInput) GetDirectory() *bool { return v.Directory }
