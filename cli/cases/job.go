@@ -45,6 +45,8 @@ type Report struct {
 	Batch client.Batch `json:"batch"`
 	Build *Result      `json:"build"` // nil: there was none
 	Cases []Result     `json:"cases"`
+
+	stopped bool // by a wrong output
 }
 
 // A Result is what came of the build or of a case.
@@ -201,6 +203,9 @@ func (j *Job) ended(event client.BatchEvent) error {
 	if x.Outcome == runtime.OutcomeExited && x.ExitCode != nil && *x.ExitCode == 0 {
 		r.State = runtime.CasePassed
 	}
+	if j.stopped && x.Outcome == runtime.OutcomeCancelled {
+		return nil // it is skipped, as those after it
+	}
 	if j.Quiet {
 		r.Stdout, r.Stderr = string(r.stdout), string(r.stderr)
 	}
@@ -229,7 +234,7 @@ func (j *Job) ended(event client.BatchEvent) error {
 // stopAfter ends the batch because of an output that only this side knows to be wrong.
 func (j *Job) stopAfter() {
 	if j.StopOnFailure && !j.stopped {
-		j.stopped = true
+		j.stopped, j.report.stopped = true, true
 		j.cancel()
 	}
 }

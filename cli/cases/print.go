@@ -66,15 +66,11 @@ func last(text []byte, most int) [][]byte {
 // Summary says in a line what came of it all.
 func (r Report) Summary() string {
 	text := fmt.Sprintf("%d of %d cases passed", r.Passed(), len(r.Cases))
-	if r.Batch.SkippedCount > 0 {
-		text += fmt.Sprintf(", %d were skipped", r.Batch.SkippedCount)
+	if n := r.count(runtime.CaseSkipped); n > 0 {
+		text += fmt.Sprintf(", %d were skipped", n)
 	}
-	switch r.Batch.Outcome {
-	case runtime.BatchCompleted, runtime.BatchStopped:
+	if r.Batch.Outcome == runtime.BatchCompleted || r.Batch.Outcome == runtime.BatchStopped || r.stopped {
 		return text
 	}
-	if r.Batch.Message != "" {
-		text += ": " + r.Batch.Message
-	}
-	return text
+	return text + ": " + r.Batch.Message
 }
