@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -27,8 +28,13 @@ func TestE2ERunCases(t *testing.T) {
 	b := bed.Open(t)
 	files := map[string]string{"1.in": "one\n", "1.out": "one", "2.args": "-n\n", "2.in": "two", "2.out": "wrong\n", "10.args": "none", "README": ""}
 	dir := casesDir(t, files)
+	command := func(args ...string) (stdout, stderr string, code int) { // a server's address after -- would be the program's
+		var out, errs bytes.Buffer
+		code = bed.RunCLI(append([]string{"run", "--server", b.Address, "--env", "shell"}, args...), strings.NewReader(""), &out, &errs)
+		return out.String(), errs.String(), code
+	}
 	run := func(dir string, more ...string) (stdout, stderr string, code int) {
-		return b.Command(t, "", append(append([]string{"run", "--env", "shell", "--cases", dir}, more...), "--", "cat")...)
+		return command(append(append([]string{"--cases", dir}, more...), "--", "cat")...)
 	}
 	out, errs, code := run(dir, "--build", "echo building >&2")
 	lines := strings.Split(out, "\n")
@@ -65,7 +71,7 @@ func TestE2ERunCases(t *testing.T) {
 		"no such file":        {"--cases", filepath.Join(dir, "none"), "--", "cat"},
 		"there is nothing":    {"--cases", dir},
 	} {
-		if _, errs, code := b.Command(t, "", append([]string{"run", "--env", "shell"}, args...)...); code != 125 || !strings.Contains(errs, says) {
+		if _, errs, code := command(args...); code != 125 || !strings.Contains(errs, says) {
 			t.Errorf("%v: %d %s, want %q", args, code, errs, says)
 		}
 	}
