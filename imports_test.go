@@ -150,7 +150,7 @@ var mayImport = map[string][]string{
 	"test/bench/floors":          {"test/bench/socket", "test/commandline"},
 	"test/bench/measure":         {"test/bench/usage"},
 	"test/bench/rows":            {"client", "test/bench/bed", "test/bench/measure", "test/bench/socket"},
-	"test/bench/rows/executions": {"client", "test/bench/bed", "test/bench/measure", "test/bench/rows", "test/bench/socket"},
+	"test/bench/rows/executions": {"client", "runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows", "test/bench/socket"},
 	"test/bench/rows/onnomad":    {"test/bench/bare", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
 	"test/bench/rows/runners":    {"client", "local/scheduler", "runtime", "test/bench/bed", "test/bench/floors", "test/bench/measure", "test/bench/rows", "test/bench/socket", "test/bench/usage"},
 	"test/bench/rows/servers":    {"runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
