@@ -17,6 +17,10 @@ import (
 // one that was idle.
 const caseWait = time.Minute
 
+// freshAttempts is how many runners a case gets at most, where they go before it begins: one
+// may have expired while no server was there.
+const freshAttempts = 3
+
 // batches are those that haven't ended.
 type batches struct {
 	host batch.Host
@@ -330,7 +334,17 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, shared batch.S
 		case <-claimed:
 		}
 	}()
-	return e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files}, claim, in, x)
+	var begun runtime.Execution
+	for attempt := range freshAttempts {
+		if attempt > 0 { // its runner went before anything began there
+			claim.Claim.Key = fmt.Sprintf("%s/%d", x.Key, attempt)
+		}
+		begun, err = e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files}, claim, in, x)
+		if runtime.CodeOf(err) != runtime.CodeRunnerGone {
+			break
+		}
+	}
+	return begun, err
 }
 
 // awaitCase is of [batch.Host].

@@ -414,3 +414,37 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 		t.Errorf("%+v, %q", ended, got)
 	}
 }
+
+// A case whose fresh runner went before anything began there gets another one.
+func TestFreshRunnerThatWent(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(30)}
+	release := func(id runtime.RunnerID) {
+		if _, err := b.Release(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	b.batches.host.Begin = func(ctx context.Context, of runtime.Batch, shared batch.Shared, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
+		if number == 1 { // as an earlier server, which was killed then
+			claim, err := ClaimInput{WaitFor: ptr(30)}.claim()
+			if err != nil {
+				return runtime.Execution{}, err
+			}
+			claim.Claim.Key, claim.Claim.Input = caseKey(of.ID, number), string(of.ID)
+			r, err := b.claimIn(ctx, "a", claim)
+			if err != nil {
+				return runtime.Execution{}, err
+			}
+			release(r.ID)
+		}
+		return b.beginCase(ctx, of, shared, number, cancelled)
+	}
+	started, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended := b.awaitBatch(t, started.ID); ended.Outcome != runtime.BatchCompleted || ended.Progress.Failed != 0 {
+		t.Errorf("%+v", ended)
+	}
+}
