@@ -222,7 +222,9 @@ func (l *Leader) began(position int, x runtime.Execution) {
 		return
 	}
 	next := *state
-	next.Executions = append(state.Executions, x.ID) // older states have fewer of the same
+	known := state.Executions
+	known = append(known, x.ID) // older states have fewer of the same
+	next.Executions = known
 	next.Batch.Progress.Begun = max(0, next.Batch.First()+position+1)
 	l.state.Set(&next)
 }
