@@ -31,9 +31,9 @@ const (
 
 // A Host is what all leaders of a server share.
 type Host struct {
-	// Begin starts a case, or returns the execution that was started for it. It ends early
-	// once cancelled is closed.
-	Begin func(ctx context.Context, b runtime.Batch, shared Shared, number int, cancelled <-chan struct{}) (runtime.Execution, error)
+	// Begin starts a case, or returns the execution that was started for it. caller is as New
+	// got it. It ends early once cancelled is closed.
+	Begin func(ctx context.Context, b runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error)
 	// Await returns an execution once it has ended. It cancels it once cancelled is closed.
 	Await func(ctx context.Context, id runtime.ExecutionID, cancelled <-chan struct{}) (runtime.Execution, error)
 	// Finish stores the end.
@@ -53,7 +53,7 @@ type State struct {
 // but for Begin, Recall and Run.
 type Leader struct {
 	host   *Host
-	shared Shared
+	caller string
 	begun  *runtime.Execution // by Begin; nil: nothing is
 	next   int                // the position that Run goes on at
 
@@ -62,9 +62,10 @@ type Leader struct {
 	cancelled chan struct{} // closed by Cancel
 }
 
-// New returns the leader of a batch that was just recorded, or that an earlier server left.
-func (h *Host) New(b runtime.Batch, shared Shared) *Leader {
-	l := &Leader{host: h, shared: shared, cancelled: make(chan struct{})}
+// New returns the leader of a batch that is to be recorded, or that an earlier server left.
+// caller is whose the claims of its runners are; "": that isn't known any more.
+func (h *Host) New(b runtime.Batch, caller string) *Leader {
+	l := &Leader{host: h, caller: caller, cancelled: make(chan struct{})}
 	l.state.Set(&State{Batch: b})
 	return l
 }
@@ -165,7 +166,7 @@ func (l *Leader) step(ctx context.Context, position int) (x runtime.Execution, e
 
 func (l *Leader) begin(ctx context.Context, position int) (runtime.Execution, error) {
 	b := l.Batch()
-	x, err := l.host.Begin(ctx, b, l.shared, b.First()+position, l.cancelled)
+	x, err := l.host.Begin(ctx, b, l.caller, b.First()+position, l.cancelled)
 	if err == nil {
 		l.began(position, x)
 	}

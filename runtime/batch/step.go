@@ -15,7 +15,6 @@ type Shared struct {
 	Privileged       bool                `json:"privileged,omitempty"`
 	Files            []runtime.FileWrite `json:"files,omitempty"`   // for each fresh runner
 	WaitFor          *int                `json:"waitFor,omitempty"` // seconds, for each fresh runner
-	Caller           string              `json:"-"`                 // whose claims these are, in this server's life
 }
 
 // A Step is what an execution of a batch has of its own. It is stored until the batch has

@@ -3,13 +3,13 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
-	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -75,65 +75,8 @@ func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	x, err := e.startBatch(ctx, b, shared, steps)
+	x, err := e.startBatch(ctx, b, "", shared, steps)
 	return e.started(ctx, x, err)
-}
-
-// RunBatch is Execute for a batch: its runner is claimed and released, or each case's. The
-// files are written to each.
-func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
-	run, err := e.prepareRun(in)
-	if err != nil {
-		return runtime.Batch{}, runtime.Execution{}, err
-	}
-	if in.Stdin != nil {
-		return runtime.Batch{}, runtime.Execution{}, errOwnStdin()
-	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
-	shared, steps, err := of.plan(&b, run.start)
-	if err != nil {
-		return b, runtime.Execution{}, err
-	}
-	shared.WorkingDirectory, shared.Caller = "/workspace", in.Caller // beside its files
-	whole := func(ctx context.Context) (runtime.Execution, error) {
-		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
-	}
-	if of.FreshRunners {
-		shared.Files, shared.WaitFor = in.Files, in.WaitFor
-		whole = func(ctx context.Context) (runtime.Execution, error) { return e.startBatch(ctx, b, shared, steps) }
-	}
-	if in.Key == "" {
-		x, err := whole(ctx)
-		return e.started(ctx, x, err)
-	}
-	b.Key = "run/" + in.Key
-	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
-	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
-		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
-			return e.repeatedBatch(ctx, stored, b, err)
-		}
-		return whole(ctx)
-	})
-	return e.started(ctx, x, keyError(err))
-}
-
-func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
-	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
-	if err != nil {
-		return runtime.Execution{}, err
-	}
-	b.RunnerID = runner.ID
-	err = e.fill(ctx, runner.ID, in.Files)
-	var x runtime.Execution
-	if err == nil {
-		x, err = e.startBatch(ctx, b, shared, steps)
-	}
-	if err != nil {
-		e.releaseLater(runner.ID)
-	}
-	return x, err
 }
 
 // started returns the batch of its first execution.
@@ -147,7 +90,7 @@ func (e *Engine) started(ctx context.Context, x runtime.Execution, err error) (r
 
 // startBatch records a batch, begins its first execution, and has it led. It holds its
 // runner until it ends.
-func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
+func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if b.Key != "" {
 		if err := e.unusedKey(ctx, b); err != nil {
 			return runtime.Execution{}, err
@@ -166,7 +109,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, shared batch.S
 		done()
 		return runtime.Execution{}, err
 	}
-	l := e.batches.host.New(b, shared)
+	l := e.batches.host.New(b, caller)
 	if !e.batches.add(l) {
 		done()
 		return runtime.Execution{}, runtime.Errorf(runtime.CodeQuotaExceeded, "%d batches are running: try again when one has ended", maxBatches)
@@ -283,14 +226,10 @@ func caseKey(id runtime.BatchID, number int) string {
 }
 
 // beginCase is of [batch.Host].
-func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, shared batch.Shared, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
-	raw, err := e.store.BatchStep(ctx, b.ID, number)
+func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
+	step, shared, err := e.readStep(ctx, b.ID, number)
 	if err != nil {
 		return runtime.Execution{}, err
-	}
-	var step batch.Step
-	if err := json.Unmarshal(raw, &step); err != nil {
-		return runtime.Execution{}, fmt.Errorf("read case %d of batch %s: %w", number, b.ID, err)
 	}
 	in := startCase(b, shared, step)
 	x, err := in.execution()
@@ -300,7 +239,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, shared batch.Sh
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
 	x.Batch = &runtime.BatchPlace{ID: b.ID, Case: number}
 	if b.FreshRunners() {
-		x, err = e.startFresh(ctx, b, shared, in, x, cancelled)
+		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {
 		x, err = e.start(ctx, in, x)
 	}
@@ -310,12 +249,25 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, shared batch.Sh
 	return x, err
 }
 
+// readStep returns what is stored of an execution, and of all of its batch.
+func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (step batch.Step, shared batch.Shared, err error) {
+	rawStep, rawShared, err := e.store.BatchStep(ctx, id, number)
+	if err != nil {
+		return step, shared, err
+	}
+	err = errors.Join(json.Unmarshal(rawStep, &step), json.Unmarshal(rawShared, &shared))
+	if err != nil {
+		err = fmt.Errorf("read case %d of batch %s: %w", number, id, err)
+	}
+	return step, shared, err
+}
+
 // startFresh starts a case in a runner of its own.
-func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, shared batch.Shared, in StartInput, x runtime.Execution, cancelled <-chan struct{}) (runtime.Execution, error) {
+func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, in StartInput, x runtime.Execution, cancelled <-chan struct{}) (runtime.Execution, error) {
 	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 		return stored, err
 	}
-	claim, err := ClaimInput{WaitFor: shared.WaitFor, Caller: shared.Caller}.claim()
+	claim, err := ClaimInput{WaitFor: shared.WaitFor, Caller: caller}.claim()
 	if err != nil {
 		return x, err
 	}
@@ -325,15 +277,17 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, shared batch.S
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	claimed := make(chan struct{})
 	defer close(claimed)
-	go func() {
+	watching.Go(func() {
 		select {
 		case <-cancelled:
 			cancel()
 		case <-claimed:
 		}
-	}()
+	})
 	var begun runtime.Execution
 	for attempt := range freshAttempts {
 		if attempt > 0 { // its runner went before anything began there
@@ -376,15 +330,11 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 	}
 	var leaders []*batch.Leader
 	for _, u := range left {
-		var shared batch.Shared
-		if err := json.Unmarshal(u.Start, &shared); err != nil {
-			e.notRestored("batch %s: how it was started can't be read: %v", u.Batch.ID, err) // what began can go on
-		}
 		known, err := e.store.BatchExecutions(ctx, u.Batch.ID, runtime.BuildCase, u.Batch.CaseCount, func(int) error { return nil })
 		if err != nil {
 			return nil, err
 		}
-		l := e.batches.host.New(u.Batch, shared)
+		l := e.batches.host.New(u.Batch, "")
 		l.Recall(known)
 		if u.Cancelled {
 			l.Cancel()
@@ -483,27 +433,4 @@ func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.B
 			return runtime.Batch{}, context.Cause(ctx)
 		}
 	}
-}
-
-// BatchEvents opens a batch's events after a cursor; "" is the beginning.
-func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
-	source := batch.Source{Open: e.Events}
-	if l := e.batches.get(id); l != nil {
-		source.State = l.State
-		return batch.Open(source, after)
-	}
-	b, err := e.store.Batch(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := e.store.BatchExecutionIDs(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	state := &batch.State{Batch: b}
-	for number := b.First(); number < b.Progress.Begun; number++ {
-		state.Executions = append(state.Executions, ids[number])
-	}
-	source.State = func() (*batch.State, <-chan struct{}) { return state, nil }
-	return batch.Open(source, after)
 }

@@ -425,7 +425,7 @@ func TestFreshRunnerThatWent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.batches.host.Begin = func(ctx context.Context, of runtime.Batch, shared batch.Shared, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
+	b.batches.host.Begin = func(ctx context.Context, of runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
 		if number == 1 { // as an earlier server, which was killed then
 			claim, err := ClaimInput{WaitFor: ptr(30)}.claim()
 			if err != nil {
@@ -438,7 +438,7 @@ func TestFreshRunnerThatWent(t *testing.T) {
 			}
 			release(r.ID)
 		}
-		return b.beginCase(ctx, of, shared, number, cancelled)
+		return b.beginCase(ctx, of, caller, number, cancelled)
 	}
 	started, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
 	if err != nil {

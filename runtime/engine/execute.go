@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/pool"
 )
@@ -42,6 +43,65 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return whole(ctx)
 	})
 	return made, keyError(err)
+}
+
+// RunBatch is Execute for a batch: its runner is claimed and released, or each case's. The
+// files are written to each.
+func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
+	run, err := e.prepareRun(in)
+	if err != nil {
+		return runtime.Batch{}, runtime.Execution{}, err
+	}
+	if in.Stdin != nil {
+		return runtime.Batch{}, runtime.Execution{}, errOwnStdin()
+	}
+	asked := in
+	asked.Key, asked.WaitFor = "", nil
+	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
+	shared, steps, err := of.plan(&b, run.start)
+	if err != nil {
+		return b, runtime.Execution{}, err
+	}
+	shared.WorkingDirectory = "/workspace" // beside its files
+	whole := func(ctx context.Context) (runtime.Execution, error) {
+		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
+	}
+	if of.FreshRunners {
+		shared.Files, shared.WaitFor = in.Files, in.WaitFor
+		whole = func(ctx context.Context) (runtime.Execution, error) {
+			return e.startBatch(ctx, b, in.Caller, shared, steps)
+		}
+	}
+	if in.Key == "" {
+		x, err := whole(ctx)
+		return e.started(ctx, x, err)
+	}
+	b.Key = "run/" + in.Key
+	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
+	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
+		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
+			return e.repeatedBatch(ctx, stored, b, err)
+		}
+		return whole(ctx)
+	})
+	return e.started(ctx, x, keyError(err))
+}
+
+func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
+	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	b.RunnerID = runner.ID
+	err = e.fill(ctx, runner.ID, in.Files)
+	var x runtime.Execution
+	if err == nil {
+		x, err = e.startBatch(ctx, b, in.Caller, shared, steps)
+	}
+	if err != nil {
+		e.releaseLater(runner.ID)
+	}
+	return x, err
 }
 
 // A preparedRun is a RunInput that was checked.

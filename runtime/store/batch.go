@@ -53,11 +53,11 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 	return stored, added, err
 }
 
-// BatchStep returns what AddBatch got for a case.
-func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) ([]byte, error) {
-	var value []byte
-	err := s.reads.QueryRowContext(ctx, "SELECT value FROM batch_steps WHERE batch = ? AND case_no = ?", id, number).Scan(&value)
-	return value, typed(err, "read a case")
+// BatchStep returns what AddBatch got for a case, and for all of them.
+func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (step, start []byte, err error) {
+	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = ? AND s.case_no = ?", id, number).
+		Scan(&step, &start)
+	return step, start, typed(err, "read a case")
 }
 
 // CancelBatch remembers that a batch is to end.
@@ -130,8 +130,7 @@ func (s *Store) batch(ctx context.Context, statement string, arg any) (b runtime
 // An UnfinishedBatch is one that hasn't ended, with what its owner needs to go on.
 type UnfinishedBatch struct {
 	Batch     runtime.Batch
-	Start     []byte // as AddBatch got it
-	Cancelled bool   // see CancelBatch
+	Cancelled bool // see CancelBatch
 }
 
 // UnfinishedBatches returns all batches that aren't FINISHED, oldest first, but for those
@@ -149,7 +148,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // rows too many do no harm
 		return nil, err
 	}
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, start, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -159,7 +158,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 		var id runtime.ExecutionID
 		var value []byte
 		var u UnfinishedBatch
-		if err := rows.Scan(&id, &value, &u.Start, &u.Cancelled); err != nil {
+		if err := rows.Scan(&id, &value, &u.Cancelled); err != nil {
 			return nil, typed(err, doing)
 		}
 		if err := json.Unmarshal(value, &u.Batch); err != nil {

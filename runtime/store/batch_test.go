@@ -51,12 +51,12 @@ func TestUnfinishedBatchComesBack(t *testing.T) {
 	}
 	s = open(t, path)
 	left, err := s.UnfinishedBatches(t.Context())
-	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Start: []byte("start"), Cancelled: true}}, left); diff != "" || err != nil {
+	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Cancelled: true}}, left); diff != "" || err != nil {
 		t.Fatal(diff, err)
 	}
 	for number, want := range map[int]string{runtime.BuildCase: "build", 0: "first", 1: "second"} {
-		if step, err := s.BatchStep(t.Context(), "b", number); err != nil || string(step) != want {
-			t.Errorf("%d: %q, %v", number, step, err)
+		if step, start, err := s.BatchStep(t.Context(), "b", number); err != nil || string(step) != want || string(start) != "start" {
+			t.Errorf("%d: %q, %q, %v", number, step, start, err)
 		}
 	}
 	b.State, b.FinishedAt, b.Release = runtime.BatchFinished, time.Unix(6, 0).UTC(), true
@@ -70,7 +70,7 @@ func TestUnfinishedBatchComesBack(t *testing.T) {
 	if left, err := s.UnfinishedBatches(t.Context()); err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}
-	if _, err := s.BatchStep(t.Context(), "b", 0); err == nil {
+	if _, _, err := s.BatchStep(t.Context(), "b", 0); err == nil {
 		t.Error("the input of a finished batch is kept")
 	}
 	if stored, err := s.Batch(t.Context(), "b"); err != nil || !cmp.Equal(stored, b) {
