@@ -20,7 +20,7 @@ import (
 // batchInput returns what was asked for beside the command; nil: no batch.
 func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
 	if cases == nil {
-		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": stopOnFailure != nil, "freshRunners": freshRunners != nil})
+		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
 	}
 	in := engine.BatchInput{Cases: make([]engine.CaseInput, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
 	if build != nil {
@@ -35,7 +35,7 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 	return &in, nil
 }
 
-// withoutCases returns INVALID_INPUT for a field that was given and needs cases.
+// withoutCases returns INVALID_INPUT for a field that asks for something and needs cases.
 func withoutCases(given map[string]bool) error {
 	for _, field := range []string{"build", "stopOnFailure", "freshRunners"} {
 		if given[field] {
