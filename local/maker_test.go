@@ -72,7 +72,7 @@ func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
 	defer func() { t.Log(all) }()
 	wait.For(t, "all have the same descriptors", func() bool {
 		all = all[:0]
-		for _, id := range append(ids, first) {
+		for _, id := range slices.Concat(ids, []runtime.RunnerID{first}) {
 			all = append(all, descriptorsOf(t, b.agentOf(id)))
 		}
 		return len(slices.Compact(slices.Clone(all))) == 1
