@@ -19,6 +19,7 @@ type runCommand struct {
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
 	TimeLimit *int     `placeholder:"SECONDS" help:"How long the program may run, 0 to 86400; 0: without limit. (the environment's)"`
+	caseFlags
 
 	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
 	Arguments []string `arg:"" optional:"" passthrough:"" name:"argument" help:"Arguments for the program."`
@@ -37,12 +38,15 @@ What follows -- is the command to run instead of a file:
     rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
     seq 10 | rockpool run --env shell --stdin -- sort -rn
     rockpool run --env python --tty -- python3 -i
+    rockpool run --env c --build 'cc -O2 -o main main.c' --cases tests --file main.c -- ./main
+
+With --cases the program runs once for each case of a directory, after --build, if that is given. A case is what the directory has of one name: 1.in is its standard input, 1.args its arguments, one a line, and 1.out the output that it must print; white space at the end of lines, and empty lines at the end, don't count. Each case has the time limit for itself. A line says what became of it, and stderr what the build prints.
 
 With --tty every key goes to the program: Ctrl-C interrupts it as on any terminal, and the window's size follows this one's. Without, Ctrl-C cancels the program and releases its runner; a second one leaves at once, and the runner is released by itself after a minute.
 
 Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
 
-Exit codes:
+Exit codes, with --cases 1 where a case or the build failed, else:
     the program's own, if it exited
     128+N  it was ended by signal N
     124    it was ended by a limit: time, CPU, memory, processes or output; stderr says which
@@ -60,19 +64,42 @@ type Private struct {
 
 // Run runs a program.
 func (c *runCommand) Run(s Streams, private Private) error {
-	job, err := c.job(s)
+	server, err := c.Client()
+	if err != nil {
+		return err
+	}
+	run, err := c.prepare(s)
 	if err != nil {
 		return err
 	}
 	ctx, stop := stoppable()
 	defer stop()
 	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
-		return private.Use(ctx, c.Env, s, func(ctx context.Context, server *client.Client) error {
+		return private.Use(ctx, c.Env, s, run)
+	}
+	return run(ctx, server)
+}
+
+// prepare checks the flags, reads the files, and returns what is to be done with a server.
+func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *client.Client) error, err error) {
+	job, err := c.job(s)
+	if err != nil {
+		return nil, err
+	}
+	if c.Cases == "" {
+		return func(ctx context.Context, server *client.Client) error {
 			job.Client = server
 			return runJob(ctx, job)
-		})
+		}, c.caseFlags.unused()
 	}
-	return runJob(ctx, job)
+	batch, err := c.caseFlags.job(c.Stdin || c.TTY, job)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, server *client.Client) error {
+		batch.Client = server
+		return c.caseFlags.run(ctx, s, batch)
+	}, nil
 }
 
 func newJob(s Streams, server *client.Client) *execution.Job {
@@ -97,14 +124,10 @@ func runJob(ctx context.Context, j *execution.Job) error {
 
 // job reads the files and decides what is to be run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
-	server, err := c.Client()
-	if err != nil {
-		return nil, err
-	}
 	if c.TimeLimit != nil && (*c.TimeLimit < 0 || *c.TimeLimit > 86400) {
 		return nil, fmt.Errorf("--time-limit is %d, but must be 0 to 86400 seconds", *c.TimeLimit)
 	}
-	j := newJob(s, server)
+	j := newJob(s, nil)
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	paths := c.File
 	if c.Main != "" {
@@ -122,14 +145,15 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	case c.Main == "":
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
 	default:
+		var err error
 		if j.Command, err = launch(c.Env, j.Files[0], c.Arguments); err != nil {
 			return nil, err
 		}
 	}
 	if c.TTY {
-		if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
-			return nil, err
-		}
+		var err error
+		j.Terminal, err = terminal.Open(s.In, s.Out, s.Err)
+		return j, err
 	}
 	return j, nil
 }

@@ -13,6 +13,253 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// What isn't so has the zero value.
+type Batch struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+	// Whether it goes on.
+	State runtime.BatchState `json:"state"`
+	// How it ended; null until it is FINISHED.
+	Outcome runtime.BatchOutcome `json:"outcome"`
+	// Its outcome in words; null until it is FINISHED.
+	Message string `json:"message"`
+	// The runner that all of it runs or ran in; null: each case has a runner of its own.
+	RunnerId string `json:"runnerId"`
+	// The environment of its runners.
+	EnvironmentId string `json:"environmentId"`
+	// Whether a build comes before the cases.
+	HasBuild bool `json:"hasBuild"`
+	// How many cases it has.
+	CaseCount int `json:"caseCount"`
+	// How many of them have ended.
+	EndedCount int `json:"endedCount"`
+	// How many of those failed: they ended otherwise than by exit status 0.
+	FailedCount int `json:"failedCount"`
+	// How many never began, and won't: the last ones. 0 until it is FINISHED.
+	SkippedCount int `json:"skippedCount"`
+}
+
+// GetId returns Batch.Id, and is useful for accessing the field via an interface.
+func (v *Batch) GetId() string { return v.Id }
+
+// GetState returns Batch.State, and is useful for accessing the field via an interface.
+func (v *Batch) GetState() runtime.BatchState { return v.State }
+
+// GetOutcome returns Batch.Outcome, and is useful for accessing the field via an interface.
+func (v *Batch) GetOutcome() runtime.BatchOutcome { return v.Outcome }
+
+// GetMessage returns Batch.Message, and is useful for accessing the field via an interface.
+func (v *Batch) GetMessage() string { return v.Message }
+
+// GetRunnerId returns Batch.RunnerId, and is useful for accessing the field via an interface.
+func (v *Batch) GetRunnerId() string { return v.RunnerId }
+
+// GetEnvironmentId returns Batch.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *Batch) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetHasBuild returns Batch.HasBuild, and is useful for accessing the field via an interface.
+func (v *Batch) GetHasBuild() bool { return v.HasBuild }
+
+// GetCaseCount returns Batch.CaseCount, and is useful for accessing the field via an interface.
+func (v *Batch) GetCaseCount() int { return v.CaseCount }
+
+// GetEndedCount returns Batch.EndedCount, and is useful for accessing the field via an interface.
+func (v *Batch) GetEndedCount() int { return v.EndedCount }
+
+// GetFailedCount returns Batch.FailedCount, and is useful for accessing the field via an interface.
+func (v *Batch) GetFailedCount() int { return v.FailedCount }
+
+// GetSkippedCount returns Batch.SkippedCount, and is useful for accessing the field via an interface.
+func (v *Batch) GetSkippedCount() int { return v.SkippedCount }
+
+// BatchCase includes the requested fields of the GraphQL type BatchCase.
+// The GraphQL type's documentation follows.
+//
+// One case of a batch.
+type BatchCase struct {
+	// Its place among the cases, from 0 on.
+	Index int `json:"index"`
+	// What became of it.
+	State runtime.CaseState `json:"state"`
+	// Its execution, with limits, outcome and output of its own; null: it hasn't one, or that was collected.
+	Execution *BatchCaseExecution `json:"execution"`
+}
+
+// GetIndex returns BatchCase.Index, and is useful for accessing the field via an interface.
+func (v *BatchCase) GetIndex() int { return v.Index }
+
+// GetState returns BatchCase.State, and is useful for accessing the field via an interface.
+func (v *BatchCase) GetState() runtime.CaseState { return v.State }
+
+// GetExecution returns BatchCase.Execution, and is useful for accessing the field via an interface.
+func (v *BatchCase) GetExecution() *BatchCaseExecution { return v.Execution }
+
+// BatchCaseExecution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type BatchCaseExecution struct {
+	Ending `json:"-"`
+	// What it used; null until it is FINISHED.
+	Usage *BatchCaseExecutionUsage `json:"usage"`
+}
+
+// GetUsage returns BatchCaseExecution.Usage, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetUsage() *BatchCaseExecutionUsage { return v.Usage }
+
+// GetId returns BatchCaseExecution.Id, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetId() string { return v.Ending.Id }
+
+// GetOutcome returns BatchCaseExecution.Outcome, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetOutcome() runtime.Outcome { return v.Ending.Outcome }
+
+// GetExitCode returns BatchCaseExecution.ExitCode, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetExitCode() *int { return v.Ending.ExitCode }
+
+// GetSignal returns BatchCaseExecution.Signal, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetSignal() string { return v.Ending.Signal }
+
+// GetGoneReason returns BatchCaseExecution.GoneReason, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetGoneReason() runtime.GoneReason { return v.Ending.GoneReason }
+
+// GetMessage returns BatchCaseExecution.Message, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetMessage() string { return v.Ending.Message }
+
+func (v *BatchCaseExecution) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*BatchCaseExecution
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.BatchCaseExecution = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Ending)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalBatchCaseExecution struct {
+	Usage *BatchCaseExecutionUsage `json:"usage"`
+
+	Id string `json:"id"`
+
+	Outcome runtime.Outcome `json:"outcome"`
+
+	ExitCode *int `json:"exitCode"`
+
+	Signal string `json:"signal"`
+
+	GoneReason runtime.GoneReason `json:"goneReason"`
+
+	Message string `json:"message"`
+}
+
+func (v *BatchCaseExecution) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution, error) {
+	var retval __premarshalBatchCaseExecution
+
+	retval.Usage = v.Usage
+	retval.Id = v.Ending.Id
+	retval.Outcome = v.Ending.Outcome
+	retval.ExitCode = v.Ending.ExitCode
+	retval.Signal = v.Ending.Signal
+	retval.GoneReason = v.Ending.GoneReason
+	retval.Message = v.Ending.Message
+	return &retval, nil
+}
+
+// BatchCaseExecutionUsage includes the requested fields of the GraphQL type Usage.
+// The GraphQL type's documentation follows.
+//
+// What an execution used.
+type BatchCaseExecutionUsage struct {
+	// Milliseconds from its start to its end.
+	WallMs int64 `json:"wallMs"`
+}
+
+// GetWallMs returns BatchCaseExecutionUsage.WallMs, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecutionUsage) GetWallMs() int64 { return v.WallMs }
+
+// What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
+type BuildInput struct {
+	// Program and arguments, each passed on verbatim.
+	Command []string `json:"command"`
+	// A command line, passed as one argument to the image's shell.
+	Shell *string `json:"shell"`
+	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	TimeLimit *int `json:"timeLimit"`
+	// Further limits of it.
+	Limits *LimitsInput `json:"limits"`
+}
+
+// GetCommand returns BuildInput.Command, and is useful for accessing the field via an interface.
+func (v *BuildInput) GetCommand() []string { return v.Command }
+
+// GetShell returns BuildInput.Shell, and is useful for accessing the field via an interface.
+func (v *BuildInput) GetShell() *string { return v.Shell }
+
+// GetTimeLimit returns BuildInput.TimeLimit, and is useful for accessing the field via an interface.
+func (v *BuildInput) GetTimeLimit() *int { return v.TimeLimit }
+
+// GetLimits returns BuildInput.Limits, and is useful for accessing the field via an interface.
+func (v *BuildInput) GetLimits() *LimitsInput { return v.Limits }
+
+// CancelBatchCancelBatchCancelBatchPayload includes the requested fields of the GraphQL type CancelBatchPayload.
+// The GraphQL type's documentation follows.
+//
+// What cancelBatch did.
+type CancelBatchCancelBatchCancelBatchPayload struct {
+	// The batch; ended, or about to.
+	Batch CancelBatchCancelBatchCancelBatchPayloadBatch `json:"batch"`
+}
+
+// GetBatch returns CancelBatchCancelBatchCancelBatchPayload.Batch, and is useful for accessing the field via an interface.
+func (v *CancelBatchCancelBatchCancelBatchPayload) GetBatch() CancelBatchCancelBatchCancelBatchPayloadBatch {
+	return v.Batch
+}
+
+// CancelBatchCancelBatchCancelBatchPayloadBatch includes the requested fields of the GraphQL type Batch.
+// The GraphQL type's documentation follows.
+//
+// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+type CancelBatchCancelBatchCancelBatchPayloadBatch struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+}
+
+// GetId returns CancelBatchCancelBatchCancelBatchPayloadBatch.Id, and is useful for accessing the field via an interface.
+func (v *CancelBatchCancelBatchCancelBatchPayloadBatch) GetId() string { return v.Id }
+
+// CancelBatchResponse is returned by CancelBatch on success.
+type CancelBatchResponse struct {
+	// Ends a batch: the execution that runs ends with CANCELLED, and the later cases are skipped. The runner stays usable, unless the batch came of `run`. Safe to repeat; a batch that has ended stays as it is. BATCH_NOT_FOUND.
+	CancelBatch CancelBatchCancelBatchCancelBatchPayload `json:"cancelBatch"`
+}
+
+// GetCancelBatch returns CancelBatchResponse.CancelBatch, and is useful for accessing the field via an interface.
+func (v *CancelBatchResponse) GetCancelBatch() CancelBatchCancelBatchCancelBatchPayload {
+	return v.CancelBatch
+}
+
 // CancelExecutionCancelExecutionCancelExecutionPayload includes the requested fields of the GraphQL type CancelExecutionPayload.
 // The GraphQL type's documentation follows.
 //
@@ -49,6 +296,35 @@ type CancelExecutionResponse struct {
 func (v *CancelExecutionResponse) GetCancelExecution() CancelExecutionCancelExecutionCancelExecutionPayload {
 	return v.CancelExecution
 }
+
+// One case of a batch: what its execution has of its own.
+type CaseInput struct {
+	// Arguments after those of the command; for a `shell` they are $1 and so on.
+	Args []string `json:"args"`
+	// Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB.
+	Stdin *string `json:"stdin"`
+	// The same as bytes. At most one of `stdin` and `stdinBase64` is given.
+	StdinBase64 []byte `json:"stdinBase64"`
+	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's.
+	TimeLimit *int `json:"timeLimit"`
+	// Further limits of it. What is null is as the batch has it.
+	Limits *LimitsInput `json:"limits"`
+}
+
+// GetArgs returns CaseInput.Args, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetArgs() []string { return v.Args }
+
+// GetStdin returns CaseInput.Stdin, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetStdin() *string { return v.Stdin }
+
+// GetStdinBase64 returns CaseInput.StdinBase64, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetStdinBase64() []byte { return v.StdinBase64 }
+
+// GetTimeLimit returns CaseInput.TimeLimit, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetTimeLimit() *int { return v.TimeLimit }
+
+// GetLimits returns CaseInput.Limits, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetLimits() *LimitsInput { return v.Limits }
 
 // Chunk includes the requested fields of the GraphQL type OutputChunk.
 // The GraphQL type's documentation follows.
@@ -621,6 +897,268 @@ var AllFileType = []FileType{
 	FileTypeLink,
 	FileTypeOther,
 }
+
+// GetBatchBatch includes the requested fields of the GraphQL type Batch.
+// The GraphQL type's documentation follows.
+//
+// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+type GetBatchBatch struct {
+	Batch `json:"-"`
+	// The execution of its build; null: it has none, it hasn't begun, or it was collected.
+	Build *GetBatchBatchBuildExecution `json:"build"`
+	// Its cases in their order. INVALID_INPUT when `first` or `after` can't be used.
+	Cases GetBatchBatchCasesBatchCaseConnection `json:"cases"`
+}
+
+// GetBuild returns GetBatchBatch.Build, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetBuild() *GetBatchBatchBuildExecution { return v.Build }
+
+// GetCases returns GetBatchBatch.Cases, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetCases() GetBatchBatchCasesBatchCaseConnection { return v.Cases }
+
+// GetId returns GetBatchBatch.Id, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetId() string { return v.Batch.Id }
+
+// GetState returns GetBatchBatch.State, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetState() runtime.BatchState { return v.Batch.State }
+
+// GetOutcome returns GetBatchBatch.Outcome, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetOutcome() runtime.BatchOutcome { return v.Batch.Outcome }
+
+// GetMessage returns GetBatchBatch.Message, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetMessage() string { return v.Batch.Message }
+
+// GetRunnerId returns GetBatchBatch.RunnerId, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetRunnerId() string { return v.Batch.RunnerId }
+
+// GetEnvironmentId returns GetBatchBatch.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetEnvironmentId() string { return v.Batch.EnvironmentId }
+
+// GetHasBuild returns GetBatchBatch.HasBuild, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetHasBuild() bool { return v.Batch.HasBuild }
+
+// GetCaseCount returns GetBatchBatch.CaseCount, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetCaseCount() int { return v.Batch.CaseCount }
+
+// GetEndedCount returns GetBatchBatch.EndedCount, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetEndedCount() int { return v.Batch.EndedCount }
+
+// GetFailedCount returns GetBatchBatch.FailedCount, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetFailedCount() int { return v.Batch.FailedCount }
+
+// GetSkippedCount returns GetBatchBatch.SkippedCount, and is useful for accessing the field via an interface.
+func (v *GetBatchBatch) GetSkippedCount() int { return v.Batch.SkippedCount }
+
+func (v *GetBatchBatch) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*GetBatchBatch
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.GetBatchBatch = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Batch)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalGetBatchBatch struct {
+	Build *GetBatchBatchBuildExecution `json:"build"`
+
+	Cases GetBatchBatchCasesBatchCaseConnection `json:"cases"`
+
+	Id string `json:"id"`
+
+	State runtime.BatchState `json:"state"`
+
+	Outcome runtime.BatchOutcome `json:"outcome"`
+
+	Message string `json:"message"`
+
+	RunnerId string `json:"runnerId"`
+
+	EnvironmentId string `json:"environmentId"`
+
+	HasBuild bool `json:"hasBuild"`
+
+	CaseCount int `json:"caseCount"`
+
+	EndedCount int `json:"endedCount"`
+
+	FailedCount int `json:"failedCount"`
+
+	SkippedCount int `json:"skippedCount"`
+}
+
+func (v *GetBatchBatch) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *GetBatchBatch) __premarshalJSON() (*__premarshalGetBatchBatch, error) {
+	var retval __premarshalGetBatchBatch
+
+	retval.Build = v.Build
+	retval.Cases = v.Cases
+	retval.Id = v.Batch.Id
+	retval.State = v.Batch.State
+	retval.Outcome = v.Batch.Outcome
+	retval.Message = v.Batch.Message
+	retval.RunnerId = v.Batch.RunnerId
+	retval.EnvironmentId = v.Batch.EnvironmentId
+	retval.HasBuild = v.Batch.HasBuild
+	retval.CaseCount = v.Batch.CaseCount
+	retval.EndedCount = v.Batch.EndedCount
+	retval.FailedCount = v.Batch.FailedCount
+	retval.SkippedCount = v.Batch.SkippedCount
+	return &retval, nil
+}
+
+// GetBatchBatchBuildExecution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type GetBatchBatchBuildExecution struct {
+	Ending `json:"-"`
+	// What it used; null until it is FINISHED.
+	Usage *GetBatchBatchBuildExecutionUsage `json:"usage"`
+}
+
+// GetUsage returns GetBatchBatchBuildExecution.Usage, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetUsage() *GetBatchBatchBuildExecutionUsage { return v.Usage }
+
+// GetId returns GetBatchBatchBuildExecution.Id, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetId() string { return v.Ending.Id }
+
+// GetOutcome returns GetBatchBatchBuildExecution.Outcome, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetOutcome() runtime.Outcome { return v.Ending.Outcome }
+
+// GetExitCode returns GetBatchBatchBuildExecution.ExitCode, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetExitCode() *int { return v.Ending.ExitCode }
+
+// GetSignal returns GetBatchBatchBuildExecution.Signal, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetSignal() string { return v.Ending.Signal }
+
+// GetGoneReason returns GetBatchBatchBuildExecution.GoneReason, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetGoneReason() runtime.GoneReason { return v.Ending.GoneReason }
+
+// GetMessage returns GetBatchBatchBuildExecution.Message, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetMessage() string { return v.Ending.Message }
+
+func (v *GetBatchBatchBuildExecution) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*GetBatchBatchBuildExecution
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.GetBatchBatchBuildExecution = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Ending)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalGetBatchBatchBuildExecution struct {
+	Usage *GetBatchBatchBuildExecutionUsage `json:"usage"`
+
+	Id string `json:"id"`
+
+	Outcome runtime.Outcome `json:"outcome"`
+
+	ExitCode *int `json:"exitCode"`
+
+	Signal string `json:"signal"`
+
+	GoneReason runtime.GoneReason `json:"goneReason"`
+
+	Message string `json:"message"`
+}
+
+func (v *GetBatchBatchBuildExecution) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchBatchBuildExecution, error) {
+	var retval __premarshalGetBatchBatchBuildExecution
+
+	retval.Usage = v.Usage
+	retval.Id = v.Ending.Id
+	retval.Outcome = v.Ending.Outcome
+	retval.ExitCode = v.Ending.ExitCode
+	retval.Signal = v.Ending.Signal
+	retval.GoneReason = v.Ending.GoneReason
+	retval.Message = v.Ending.Message
+	return &retval, nil
+}
+
+// GetBatchBatchBuildExecutionUsage includes the requested fields of the GraphQL type Usage.
+// The GraphQL type's documentation follows.
+//
+// What an execution used.
+type GetBatchBatchBuildExecutionUsage struct {
+	// Milliseconds from its start to its end.
+	WallMs int64 `json:"wallMs"`
+}
+
+// GetWallMs returns GetBatchBatchBuildExecutionUsage.WallMs, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecutionUsage) GetWallMs() int64 { return v.WallMs }
+
+// GetBatchBatchCasesBatchCaseConnection includes the requested fields of the GraphQL type BatchCaseConnection.
+// The GraphQL type's documentation follows.
+//
+// A page of cases.
+type GetBatchBatchCasesBatchCaseConnection struct {
+	// The cases.
+	Nodes []BatchCase `json:"nodes"`
+	// Whether and where it goes on.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// GetNodes returns GetBatchBatchCasesBatchCaseConnection.Nodes, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchCasesBatchCaseConnection) GetNodes() []BatchCase { return v.Nodes }
+
+// GetPageInfo returns GetBatchBatchCasesBatchCaseConnection.PageInfo, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchCasesBatchCaseConnection) GetPageInfo() PageInfo { return v.PageInfo }
+
+// GetBatchResponse is returned by GetBatch on success.
+type GetBatchResponse struct {
+	// The batch with this id; null with BATCH_NOT_FOUND if there is none (any more).
+	Batch GetBatchBatch `json:"batch"`
+}
+
+// GetBatch returns GetBatchResponse.Batch, and is useful for accessing the field via an interface.
+func (v *GetBatchResponse) GetBatch() GetBatchBatch { return v.Batch }
 
 // GetClusterResponse is returned by GetCluster on success.
 type GetClusterResponse struct {
@@ -1769,6 +2307,110 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 	return &retval, nil
 }
 
+// RunBatchResponse is returned by RunBatch on success.
+type RunBatchResponse struct {
+	// The whole in one call: claims a runner, writes files, starts a command, feeds it; answers once it is started. The runner is released when the execution ends; watch it as any other.
+	// With `cases` it starts a batch, as startExecution does; the runner is released when the batch ends.
+	// Errors are those of claimRunner, updateFiles and startExecution, and nothing is left behind after one. Safe to repeat with an `idempotencyKey`.
+	Run RunBatchRunRunPayload `json:"run"`
+}
+
+// GetRun returns RunBatchResponse.Run, and is useful for accessing the field via an interface.
+func (v *RunBatchResponse) GetRun() RunBatchRunRunPayload { return v.Run }
+
+// RunBatchRunRunPayload includes the requested fields of the GraphQL type RunPayload.
+// The GraphQL type's documentation follows.
+//
+// What run started.
+type RunBatchRunRunPayload struct {
+	// The batch; null without `cases`.
+	Batch RunBatchRunRunPayloadBatch `json:"batch"`
+}
+
+// GetBatch returns RunBatchRunRunPayload.Batch, and is useful for accessing the field via an interface.
+func (v *RunBatchRunRunPayload) GetBatch() RunBatchRunRunPayloadBatch { return v.Batch }
+
+// RunBatchRunRunPayloadBatch includes the requested fields of the GraphQL type Batch.
+// The GraphQL type's documentation follows.
+//
+// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+type RunBatchRunRunPayloadBatch struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+}
+
+// GetId returns RunBatchRunRunPayloadBatch.Id, and is useful for accessing the field via an interface.
+func (v *RunBatchRunRunPayloadBatch) GetId() string { return v.Id }
+
+// What to run from beginning to end. Exactly one of `command` and `shell` is given.
+type RunInput struct {
+	// The environment to run it in.
+	EnvironmentId string `json:"environmentId"`
+	// Files to write first.
+	Files []FileInput `json:"files"`
+	// Program and arguments, each passed on verbatim.
+	Command []string `json:"command"`
+	// A command line, passed as one argument to the image's shell.
+	Shell *string `json:"shell"`
+	// Environment variables beside, or instead of, the environment's own; at most 256.
+	Variables []VariableInput `json:"variables"`
+	// Text for its standard input, which ends after it. Default: none.
+	Stdin *string `json:"stdin"`
+	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	TimeLimit *int `json:"timeLimit"`
+	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
+	WaitFor *int `json:"waitFor"`
+	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
+	IdempotencyKey *string `json:"idempotencyKey"`
+	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
+	Cases []CaseInput `json:"cases"`
+	// What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	Build *BuildInput `json:"build"`
+	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	StopOnFailure *bool `json:"stopOnFailure"`
+	// Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with `cases`, and not with `build`. Default: false, all run in one.
+	FreshRunners *bool `json:"freshRunners"`
+}
+
+// GetEnvironmentId returns RunInput.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *RunInput) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetFiles returns RunInput.Files, and is useful for accessing the field via an interface.
+func (v *RunInput) GetFiles() []FileInput { return v.Files }
+
+// GetCommand returns RunInput.Command, and is useful for accessing the field via an interface.
+func (v *RunInput) GetCommand() []string { return v.Command }
+
+// GetShell returns RunInput.Shell, and is useful for accessing the field via an interface.
+func (v *RunInput) GetShell() *string { return v.Shell }
+
+// GetVariables returns RunInput.Variables, and is useful for accessing the field via an interface.
+func (v *RunInput) GetVariables() []VariableInput { return v.Variables }
+
+// GetStdin returns RunInput.Stdin, and is useful for accessing the field via an interface.
+func (v *RunInput) GetStdin() *string { return v.Stdin }
+
+// GetTimeLimit returns RunInput.TimeLimit, and is useful for accessing the field via an interface.
+func (v *RunInput) GetTimeLimit() *int { return v.TimeLimit }
+
+// GetWaitFor returns RunInput.WaitFor, and is useful for accessing the field via an interface.
+func (v *RunInput) GetWaitFor() *int { return v.WaitFor }
+
+// GetIdempotencyKey returns RunInput.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *RunInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetCases returns RunInput.Cases, and is useful for accessing the field via an interface.
+func (v *RunInput) GetCases() []CaseInput { return v.Cases }
+
+// GetBuild returns RunInput.Build, and is useful for accessing the field via an interface.
+func (v *RunInput) GetBuild() *BuildInput { return v.Build }
+
+// GetStopOnFailure returns RunInput.StopOnFailure, and is useful for accessing the field via an interface.
+func (v *RunInput) GetStopOnFailure() *bool { return v.StopOnFailure }
+
+// GetFreshRunners returns RunInput.FreshRunners, and is useful for accessing the field via an interface.
+func (v *RunInput) GetFreshRunners() *bool { return v.FreshRunners }
+
 // Runner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
@@ -1811,6 +2453,45 @@ func (v *Runner) GetClaim() *Lease { return v.Claim }
 // GetPorts returns Runner.Ports, and is useful for accessing the field via an interface.
 func (v *Runner) GetPorts() []Port { return v.Ports }
 
+// StartBatchResponse is returned by StartBatch on success.
+type StartBatchResponse struct {
+	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
+	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
+	StartExecution StartBatchStartExecutionStartExecutionPayload `json:"startExecution"`
+}
+
+// GetStartExecution returns StartBatchResponse.StartExecution, and is useful for accessing the field via an interface.
+func (v *StartBatchResponse) GetStartExecution() StartBatchStartExecutionStartExecutionPayload {
+	return v.StartExecution
+}
+
+// StartBatchStartExecutionStartExecutionPayload includes the requested fields of the GraphQL type StartExecutionPayload.
+// The GraphQL type's documentation follows.
+//
+// What startExecution started.
+type StartBatchStartExecutionStartExecutionPayload struct {
+	// The batch; null without `cases`.
+	Batch StartBatchStartExecutionStartExecutionPayloadBatch `json:"batch"`
+}
+
+// GetBatch returns StartBatchStartExecutionStartExecutionPayload.Batch, and is useful for accessing the field via an interface.
+func (v *StartBatchStartExecutionStartExecutionPayload) GetBatch() StartBatchStartExecutionStartExecutionPayloadBatch {
+	return v.Batch
+}
+
+// StartBatchStartExecutionStartExecutionPayloadBatch includes the requested fields of the GraphQL type Batch.
+// The GraphQL type's documentation follows.
+//
+// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+type StartBatchStartExecutionStartExecutionPayloadBatch struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+}
+
+// GetId returns StartBatchStartExecutionStartExecutionPayloadBatch.Id, and is useful for accessing the field via an interface.
+func (v *StartBatchStartExecutionStartExecutionPayloadBatch) GetId() string { return v.Id }
+
 // What to run in a claimed runner. Exactly one of `command` and `shell` is given.
 type StartExecutionInput struct {
 	// The runner's id.
@@ -1836,6 +2517,12 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey"`
+	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
+	Cases []CaseInput `json:"cases"`
+	// What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	Build *BuildInput `json:"build"`
+	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	StopOnFailure *bool `json:"stopOnFailure"`
 }
 
 // GetRunnerId returns StartExecutionInput.RunnerId, and is useful for accessing the field via an interface.
@@ -1871,10 +2558,20 @@ func (v *StartExecutionInput) GetPrivileged() *bool { return v.Privileged }
 // GetIdempotencyKey returns StartExecutionInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
 
+// GetCases returns StartExecutionInput.Cases, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetCases() []CaseInput { return v.Cases }
+
+// GetBuild returns StartExecutionInput.Build, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetBuild() *BuildInput { return v.Build }
+
+// GetStopOnFailure returns StartExecutionInput.StopOnFailure, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetStopOnFailure() *bool { return v.StopOnFailure }
+
 // StartExecutionResponse is returned by StartExecution on success.
 type StartExecutionResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
 	StartExecution StartExecutionStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -1888,7 +2585,7 @@ func (v *StartExecutionResponse) GetStartExecution() StartExecutionStartExecutio
 //
 // What startExecution started.
 type StartExecutionStartExecutionStartExecutionPayload struct {
-	// The execution, recorded.
+	// The execution, recorded; of a batch the first one: its build, or else its first case.
 	Execution StartExecutionStartExecutionStartExecutionPayloadExecution `json:"execution"`
 }
 
@@ -2085,6 +2782,14 @@ type WriteStdinWriteStdinWriteStdinPayload struct {
 // GetOffset returns WriteStdinWriteStdinWriteStdinPayload.Offset, and is useful for accessing the field via an interface.
 func (v *WriteStdinWriteStdinWriteStdinPayload) GetOffset() int64 { return v.Offset }
 
+// __CancelBatchInput is used internally by genqlient
+type __CancelBatchInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __CancelBatchInput.Id, and is useful for accessing the field via an interface.
+func (v *__CancelBatchInput) GetId() string { return v.Id }
+
 // __CancelExecutionInput is used internally by genqlient
 type __CancelExecutionInput struct {
 	Id string `json:"id"`
@@ -2116,6 +2821,22 @@ type __DrainClusterInput struct {
 
 // GetDraining returns __DrainClusterInput.Draining, and is useful for accessing the field via an interface.
 func (v *__DrainClusterInput) GetDraining() bool { return v.Draining }
+
+// __GetBatchInput is used internally by genqlient
+type __GetBatchInput struct {
+	Id    string  `json:"id"`
+	First *int    `json:"first"`
+	After *string `json:"after"`
+}
+
+// GetId returns __GetBatchInput.Id, and is useful for accessing the field via an interface.
+func (v *__GetBatchInput) GetId() string { return v.Id }
+
+// GetFirst returns __GetBatchInput.First, and is useful for accessing the field via an interface.
+func (v *__GetBatchInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __GetBatchInput.After, and is useful for accessing the field via an interface.
+func (v *__GetBatchInput) GetAfter() *string { return v.After }
 
 // __GetCursorInput is used internally by genqlient
 type __GetCursorInput struct {
@@ -2281,6 +3002,22 @@ type __ResizeTerminalInput struct {
 // GetInput returns __ResizeTerminalInput.Input, and is useful for accessing the field via an interface.
 func (v *__ResizeTerminalInput) GetInput() ResizeTerminalInput { return v.Input }
 
+// __RunBatchInput is used internally by genqlient
+type __RunBatchInput struct {
+	Input RunInput `json:"input"`
+}
+
+// GetInput returns __RunBatchInput.Input, and is useful for accessing the field via an interface.
+func (v *__RunBatchInput) GetInput() RunInput { return v.Input }
+
+// __StartBatchInput is used internally by genqlient
+type __StartBatchInput struct {
+	Input StartExecutionInput `json:"input"`
+}
+
+// GetInput returns __StartBatchInput.Input, and is useful for accessing the field via an interface.
+func (v *__StartBatchInput) GetInput() StartExecutionInput { return v.Input }
+
 // __StartExecutionInput is used internally by genqlient
 type __StartExecutionInput struct {
 	Input StartExecutionInput `json:"input"`
@@ -2304,6 +3041,18 @@ type __WriteStdinInput struct {
 
 // GetInput returns __WriteStdinInput.Input, and is useful for accessing the field via an interface.
 func (v *__WriteStdinInput) GetInput() WriteStdinInput { return v.Input }
+
+// __batchEventsInput is used internally by genqlient
+type __batchEventsInput struct {
+	Id    string  `json:"id"`
+	After *string `json:"after"`
+}
+
+// GetId returns __batchEventsInput.Id, and is useful for accessing the field via an interface.
+func (v *__batchEventsInput) GetId() string { return v.Id }
+
+// GetAfter returns __batchEventsInput.After, and is useful for accessing the field via an interface.
+func (v *__batchEventsInput) GetAfter() *string { return v.After }
 
 // __executionEventsInput is used internally by genqlient
 type __executionEventsInput struct {
@@ -2336,6 +3085,776 @@ func (v *__uploadFileInput) GetFile() any { return v.File }
 
 // GetMode returns __uploadFileInput.Mode, and is useful for accessing the field via an interface.
 func (v *__uploadFileInput) GetMode() *string { return v.Mode }
+
+// batchEventsBatchEventsBatchEvent includes the requested fields of the GraphQL interface BatchEvent.
+//
+// batchEventsBatchEventsBatchEvent is implemented by the following types:
+// batchEventsBatchEventsBatchExecutionEvent
+// batchEventsBatchEventsBatchFinished
+// The GraphQL type's documentation follows.
+//
+// Something that happened to a batch.
+type batchEventsBatchEventsBatchEvent interface {
+	implementsGraphQLInterfacebatchEventsBatchEventsBatchEvent()
+	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
+	GetTypename() *string
+	// GetCursor returns the interface-field "cursor" from its implementation.
+	// The GraphQL interface field's documentation follows.
+	//
+	// The position just after this event.
+	GetCursor() string
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEvent) implementsGraphQLInterfacebatchEventsBatchEventsBatchEvent() {
+}
+func (v *batchEventsBatchEventsBatchFinished) implementsGraphQLInterfacebatchEventsBatchEventsBatchEvent() {
+}
+
+func __unmarshalbatchEventsBatchEventsBatchEvent(b []byte, v *batchEventsBatchEventsBatchEvent) error {
+	if string(b) == "null" {
+		return nil
+	}
+
+	var tn struct {
+		TypeName string `json:"__typename"`
+	}
+	err := json.Unmarshal(b, &tn)
+	if err != nil {
+		return err
+	}
+
+	switch tn.TypeName {
+	case "BatchExecutionEvent":
+		*v = new(batchEventsBatchEventsBatchExecutionEvent)
+		return json.Unmarshal(b, *v)
+	case "BatchFinished":
+		*v = new(batchEventsBatchEventsBatchFinished)
+		return json.Unmarshal(b, *v)
+	case "":
+		return fmt.Errorf(
+			"response was missing BatchEvent.__typename")
+	default:
+		return fmt.Errorf(
+			`unexpected concrete type for batchEventsBatchEventsBatchEvent: "%v"`, tn.TypeName)
+	}
+}
+
+func __marshalbatchEventsBatchEventsBatchEvent(v *batchEventsBatchEventsBatchEvent) ([]byte, error) {
+
+	var typename string
+	switch v := (*v).(type) {
+	case *batchEventsBatchEventsBatchExecutionEvent:
+		typename = "BatchExecutionEvent"
+
+		premarshaled, err := v.__premarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		result := struct {
+			TypeName string `json:"__typename"`
+			*__premarshalbatchEventsBatchEventsBatchExecutionEvent
+		}{typename, premarshaled}
+		return json.Marshal(result)
+	case *batchEventsBatchEventsBatchFinished:
+		typename = "BatchFinished"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchFinished
+		}{typename, v}
+		return json.Marshal(result)
+	case nil:
+		return []byte("null"), nil
+	default:
+		return nil, fmt.Errorf(
+			`unexpected concrete type for batchEventsBatchEventsBatchEvent: "%T"`, v)
+	}
+}
+
+// batchEventsBatchEventsBatchExecutionEvent includes the requested fields of the GraphQL type BatchExecutionEvent.
+// The GraphQL type's documentation follows.
+//
+// Something happened to an execution of the batch.
+type batchEventsBatchEventsBatchExecutionEvent struct {
+	Typename *string `json:"__typename"`
+	// The position just after this event.
+	Cursor string `json:"cursor"`
+	// Which case it is, from 0 on; null: the build.
+	CaseIndex *int `json:"caseIndex"`
+	// The execution's id.
+	ExecutionId string `json:"executionId"`
+	// What happened. Its `cursor` is one of that execution's.
+	Event batchEventsBatchEventsBatchExecutionEventEventExecutionEvent `json:"-"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEvent.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEvent) GetTypename() *string { return v.Typename }
+
+// GetCursor returns batchEventsBatchEventsBatchExecutionEvent.Cursor, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEvent) GetCursor() string { return v.Cursor }
+
+// GetCaseIndex returns batchEventsBatchEventsBatchExecutionEvent.CaseIndex, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEvent) GetCaseIndex() *int { return v.CaseIndex }
+
+// GetExecutionId returns batchEventsBatchEventsBatchExecutionEvent.ExecutionId, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEvent) GetExecutionId() string { return v.ExecutionId }
+
+// GetEvent returns batchEventsBatchEventsBatchExecutionEvent.Event, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEvent) GetEvent() batchEventsBatchEventsBatchExecutionEventEventExecutionEvent {
+	return v.Event
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEvent) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*batchEventsBatchEventsBatchExecutionEvent
+		Event json.RawMessage `json:"event"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.batchEventsBatchEventsBatchExecutionEvent = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Event
+		src := firstPass.Event
+		if len(src) != 0 && string(src) != "null" {
+			err = __unmarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionEvent(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal batchEventsBatchEventsBatchExecutionEvent.Event: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalbatchEventsBatchEventsBatchExecutionEvent struct {
+	Typename *string `json:"__typename"`
+
+	Cursor string `json:"cursor"`
+
+	CaseIndex *int `json:"caseIndex"`
+
+	ExecutionId string `json:"executionId"`
+
+	Event json.RawMessage `json:"event"`
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEvent) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEvent) __premarshalJSON() (*__premarshalbatchEventsBatchEventsBatchExecutionEvent, error) {
+	var retval __premarshalbatchEventsBatchEventsBatchExecutionEvent
+
+	retval.Typename = v.Typename
+	retval.Cursor = v.Cursor
+	retval.CaseIndex = v.CaseIndex
+	retval.ExecutionId = v.ExecutionId
+	{
+
+		dst := &retval.Event
+		src := v.Event
+		var err error
+		*dst, err = __marshalbatchEventsBatchEventsBatchExecutionEventEventExecutionEvent(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal batchEventsBatchEventsBatchExecutionEvent.Event: %w", err)
+		}
+	}
+	return &retval, nil
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionEvent includes the requested fields of the GraphQL interface ExecutionEvent.
+//
+// batchEventsBatchEventsBatchExecutionEventEventExecutionEvent is implemented by the following types:
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinished
+// batchEventsBatchEventsBatchExecutionEventEventExecutionOutput
+// batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost
+// batchEventsBatchEventsBatchExecutionEventEventExecutionResized
+// batchEventsBatchEventsBatchExecutionEventEventExecutionStarted
+// The GraphQL type's documentation follows.
+//
+// Something that happened to an execution.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionEvent interface {
+	implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent()
+	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
+	GetTypename() *string
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent() {
+}
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent() {
+}
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost) implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent() {
+}
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionResized) implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent() {
+}
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionStarted) implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent() {
+}
+
+func __unmarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionEvent(b []byte, v *batchEventsBatchEventsBatchExecutionEventEventExecutionEvent) error {
+	if string(b) == "null" {
+		return nil
+	}
+
+	var tn struct {
+		TypeName string `json:"__typename"`
+	}
+	err := json.Unmarshal(b, &tn)
+	if err != nil {
+		return err
+	}
+
+	switch tn.TypeName {
+	case "ExecutionFinished":
+		*v = new(batchEventsBatchEventsBatchExecutionEventEventExecutionFinished)
+		return json.Unmarshal(b, *v)
+	case "ExecutionOutput":
+		*v = new(batchEventsBatchEventsBatchExecutionEventEventExecutionOutput)
+		return json.Unmarshal(b, *v)
+	case "ExecutionOutputLost":
+		*v = new(batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost)
+		return json.Unmarshal(b, *v)
+	case "ExecutionResized":
+		*v = new(batchEventsBatchEventsBatchExecutionEventEventExecutionResized)
+		return json.Unmarshal(b, *v)
+	case "ExecutionStarted":
+		*v = new(batchEventsBatchEventsBatchExecutionEventEventExecutionStarted)
+		return json.Unmarshal(b, *v)
+	case "":
+		return fmt.Errorf(
+			"response was missing ExecutionEvent.__typename")
+	default:
+		return fmt.Errorf(
+			`unexpected concrete type for batchEventsBatchEventsBatchExecutionEventEventExecutionEvent: "%v"`, tn.TypeName)
+	}
+}
+
+func __marshalbatchEventsBatchEventsBatchExecutionEventEventExecutionEvent(v *batchEventsBatchEventsBatchExecutionEventEventExecutionEvent) ([]byte, error) {
+
+	var typename string
+	switch v := (*v).(type) {
+	case *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished:
+		typename = "ExecutionFinished"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchExecutionEventEventExecutionFinished
+		}{typename, v}
+		return json.Marshal(result)
+	case *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput:
+		typename = "ExecutionOutput"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchExecutionEventEventExecutionOutput
+		}{typename, v}
+		return json.Marshal(result)
+	case *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost:
+		typename = "ExecutionOutputLost"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost
+		}{typename, v}
+		return json.Marshal(result)
+	case *batchEventsBatchEventsBatchExecutionEventEventExecutionResized:
+		typename = "ExecutionResized"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchExecutionEventEventExecutionResized
+		}{typename, v}
+		return json.Marshal(result)
+	case *batchEventsBatchEventsBatchExecutionEventEventExecutionStarted:
+		typename = "ExecutionStarted"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*batchEventsBatchEventsBatchExecutionEventEventExecutionStarted
+		}{typename, v}
+		return json.Marshal(result)
+	case nil:
+		return []byte("null"), nil
+	default:
+		return nil, fmt.Errorf(
+			`unexpected concrete type for batchEventsBatchEventsBatchExecutionEventEventExecutionEvent: "%T"`, v)
+	}
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinished includes the requested fields of the GraphQL type ExecutionFinished.
+// The GraphQL type's documentation follows.
+//
+// The command ended. Nothing comes after this.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionFinished struct {
+	Typename *string `json:"__typename"`
+	// The execution with its outcome and usage.
+	Execution batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution `json:"execution"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinished.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetTypename() *string {
+	return v.Typename
+}
+
+// GetExecution returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinished.Execution, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExecution() batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution {
+	return v.Execution
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
+	Ending `json:"-"`
+	// What it used; null until it is FINISHED.
+	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
+}
+
+// GetUsage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Usage, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetUsage() *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage {
+	return v.Usage
+}
+
+// GetId returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Id, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetId() string {
+	return v.Ending.Id
+}
+
+// GetOutcome returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Outcome, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetOutcome() runtime.Outcome {
+	return v.Ending.Outcome
+}
+
+// GetExitCode returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.ExitCode, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetExitCode() *int {
+	return v.Ending.ExitCode
+}
+
+// GetSignal returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Signal, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetSignal() string {
+	return v.Ending.Signal
+}
+
+// GetGoneReason returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.GoneReason, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetGoneReason() runtime.GoneReason {
+	return v.Ending.GoneReason
+}
+
+// GetMessage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Message, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetMessage() string {
+	return v.Ending.Message
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Ending)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
+	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
+
+	Id string `json:"id"`
+
+	Outcome runtime.Outcome `json:"outcome"`
+
+	ExitCode *int `json:"exitCode"`
+
+	Signal string `json:"signal"`
+
+	GoneReason runtime.GoneReason `json:"goneReason"`
+
+	Message string `json:"message"`
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) __premarshalJSON() (*__premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution, error) {
+	var retval __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution
+
+	retval.Usage = v.Usage
+	retval.Id = v.Ending.Id
+	retval.Outcome = v.Ending.Outcome
+	retval.ExitCode = v.Ending.ExitCode
+	retval.Signal = v.Ending.Signal
+	retval.GoneReason = v.Ending.GoneReason
+	retval.Message = v.Ending.Message
+	return &retval, nil
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
+// The GraphQL type's documentation follows.
+//
+// What an execution used.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage struct {
+	// Milliseconds from its start to its end.
+	WallMs int64 `json:"wallMs"`
+	// Bytes that it printed, standard output and standard error together.
+	OutputBytes int64 `json:"outputBytes"`
+	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	PeakMemory *int64 `json:"peakMemory"`
+}
+
+// GetWallMs returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage.WallMs, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage) GetWallMs() int64 {
+	return v.WallMs
+}
+
+// GetOutputBytes returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage.OutputBytes, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage) GetOutputBytes() int64 {
+	return v.OutputBytes
+}
+
+// GetPeakMemory returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage.PeakMemory, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage) GetPeakMemory() *int64 {
+	return v.PeakMemory
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionOutput includes the requested fields of the GraphQL type ExecutionOutput.
+// The GraphQL type's documentation follows.
+//
+// The command printed something.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionOutput struct {
+	Typename *string `json:"__typename"`
+	// Which stream it was printed on.
+	Stream OutputStream `json:"stream"`
+	// The bytes, exactly.
+	Base64 []byte `json:"base64"`
+	// When it was printed.
+	At time.Time `json:"at"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutput.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) GetTypename() *string {
+	return v.Typename
+}
+
+// GetStream returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutput.Stream, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) GetStream() OutputStream {
+	return v.Stream
+}
+
+// GetBase64 returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutput.Base64, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) GetBase64() []byte {
+	return v.Base64
+}
+
+// GetAt returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutput.At, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) GetAt() time.Time {
+	return v.At
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost includes the requested fields of the GraphQL type ExecutionOutputLost.
+// The GraphQL type's documentation follows.
+//
+// Output that was printed and is unavailable.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost struct {
+	Typename *string `json:"__typename"`
+	// How many bytes are missing here.
+	Bytes int64 `json:"bytes"`
+	// Why, in words.
+	Reason string `json:"reason"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost) GetTypename() *string {
+	return v.Typename
+}
+
+// GetBytes returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost.Bytes, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost) GetBytes() int64 {
+	return v.Bytes
+}
+
+// GetReason returns batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost.Reason, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost) GetReason() string {
+	return v.Reason
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionResized includes the requested fields of the GraphQL type ExecutionResized.
+// The GraphQL type's documentation follows.
+//
+// The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with `resizes: true`, and first for the size at the start.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionResized struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEventEventExecutionResized.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionResized) GetTypename() *string {
+	return v.Typename
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionStarted includes the requested fields of the GraphQL type ExecutionStarted.
+// The GraphQL type's documentation follows.
+//
+// The command was started.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionStarted struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchExecutionEventEventExecutionStarted.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionStarted) GetTypename() *string {
+	return v.Typename
+}
+
+// batchEventsBatchEventsBatchFinished includes the requested fields of the GraphQL type BatchFinished.
+// The GraphQL type's documentation follows.
+//
+// The batch ended. Nothing comes after this.
+type batchEventsBatchEventsBatchFinished struct {
+	Typename *string `json:"__typename"`
+	// The position just after this event.
+	Cursor string `json:"cursor"`
+	// The batch with its outcome.
+	Batch batchEventsBatchEventsBatchFinishedBatch `json:"batch"`
+}
+
+// GetTypename returns batchEventsBatchEventsBatchFinished.Typename, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinished) GetTypename() *string { return v.Typename }
+
+// GetCursor returns batchEventsBatchEventsBatchFinished.Cursor, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinished) GetCursor() string { return v.Cursor }
+
+// GetBatch returns batchEventsBatchEventsBatchFinished.Batch, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinished) GetBatch() batchEventsBatchEventsBatchFinishedBatch {
+	return v.Batch
+}
+
+// batchEventsBatchEventsBatchFinishedBatch includes the requested fields of the GraphQL type Batch.
+// The GraphQL type's documentation follows.
+//
+// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+type batchEventsBatchEventsBatchFinishedBatch struct {
+	Batch `json:"-"`
+}
+
+// GetId returns batchEventsBatchEventsBatchFinishedBatch.Id, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetId() string { return v.Batch.Id }
+
+// GetState returns batchEventsBatchEventsBatchFinishedBatch.State, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetState() runtime.BatchState {
+	return v.Batch.State
+}
+
+// GetOutcome returns batchEventsBatchEventsBatchFinishedBatch.Outcome, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetOutcome() runtime.BatchOutcome {
+	return v.Batch.Outcome
+}
+
+// GetMessage returns batchEventsBatchEventsBatchFinishedBatch.Message, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetMessage() string { return v.Batch.Message }
+
+// GetRunnerId returns batchEventsBatchEventsBatchFinishedBatch.RunnerId, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetRunnerId() string { return v.Batch.RunnerId }
+
+// GetEnvironmentId returns batchEventsBatchEventsBatchFinishedBatch.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetEnvironmentId() string {
+	return v.Batch.EnvironmentId
+}
+
+// GetHasBuild returns batchEventsBatchEventsBatchFinishedBatch.HasBuild, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetHasBuild() bool { return v.Batch.HasBuild }
+
+// GetCaseCount returns batchEventsBatchEventsBatchFinishedBatch.CaseCount, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetCaseCount() int { return v.Batch.CaseCount }
+
+// GetEndedCount returns batchEventsBatchEventsBatchFinishedBatch.EndedCount, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetEndedCount() int { return v.Batch.EndedCount }
+
+// GetFailedCount returns batchEventsBatchEventsBatchFinishedBatch.FailedCount, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetFailedCount() int { return v.Batch.FailedCount }
+
+// GetSkippedCount returns batchEventsBatchEventsBatchFinishedBatch.SkippedCount, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchFinishedBatch) GetSkippedCount() int { return v.Batch.SkippedCount }
+
+func (v *batchEventsBatchEventsBatchFinishedBatch) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*batchEventsBatchEventsBatchFinishedBatch
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.batchEventsBatchEventsBatchFinishedBatch = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Batch)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalbatchEventsBatchEventsBatchFinishedBatch struct {
+	Id string `json:"id"`
+
+	State runtime.BatchState `json:"state"`
+
+	Outcome runtime.BatchOutcome `json:"outcome"`
+
+	Message string `json:"message"`
+
+	RunnerId string `json:"runnerId"`
+
+	EnvironmentId string `json:"environmentId"`
+
+	HasBuild bool `json:"hasBuild"`
+
+	CaseCount int `json:"caseCount"`
+
+	EndedCount int `json:"endedCount"`
+
+	FailedCount int `json:"failedCount"`
+
+	SkippedCount int `json:"skippedCount"`
+}
+
+func (v *batchEventsBatchEventsBatchFinishedBatch) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *batchEventsBatchEventsBatchFinishedBatch) __premarshalJSON() (*__premarshalbatchEventsBatchEventsBatchFinishedBatch, error) {
+	var retval __premarshalbatchEventsBatchEventsBatchFinishedBatch
+
+	retval.Id = v.Batch.Id
+	retval.State = v.Batch.State
+	retval.Outcome = v.Batch.Outcome
+	retval.Message = v.Batch.Message
+	retval.RunnerId = v.Batch.RunnerId
+	retval.EnvironmentId = v.Batch.EnvironmentId
+	retval.HasBuild = v.Batch.HasBuild
+	retval.CaseCount = v.Batch.CaseCount
+	retval.EndedCount = v.Batch.EndedCount
+	retval.FailedCount = v.Batch.FailedCount
+	retval.SkippedCount = v.Batch.SkippedCount
+	return &retval, nil
+}
+
+// batchEventsResponse is returned by batchEvents on success.
+type batchEventsResponse struct {
+	// The events of a batch from its start, or from a cursor; then each as it happens: all events of its build and of each case, in the order in which they run, then BatchFinished, which comes again on every resume. It ends after that.
+	// Each execution's events are as in `executionEvents`, sizes of terminals left out. Executions that were collected are left out. BATCH_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this batch's. LIMIT_EXCEEDED if the selection has `event`, `text` or `base64` more than once, aliases included.
+	BatchEvents batchEventsBatchEventsBatchEvent `json:"-"`
+}
+
+// GetBatchEvents returns batchEventsResponse.BatchEvents, and is useful for accessing the field via an interface.
+func (v *batchEventsResponse) GetBatchEvents() batchEventsBatchEventsBatchEvent { return v.BatchEvents }
+
+func (v *batchEventsResponse) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*batchEventsResponse
+		BatchEvents json.RawMessage `json:"batchEvents"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.batchEventsResponse = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.BatchEvents
+		src := firstPass.BatchEvents
+		if len(src) != 0 && string(src) != "null" {
+			err = __unmarshalbatchEventsBatchEventsBatchEvent(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal batchEventsResponse.BatchEvents: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalbatchEventsResponse struct {
+	BatchEvents json.RawMessage `json:"batchEvents"`
+}
+
+func (v *batchEventsResponse) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *batchEventsResponse) __premarshalJSON() (*__premarshalbatchEventsResponse, error) {
+	var retval __premarshalbatchEventsResponse
+
+	{
+
+		dst := &retval.BatchEvents
+		src := v.BatchEvents
+		var err error
+		*dst, err = __marshalbatchEventsBatchEventsBatchEvent(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal batchEventsResponse.BatchEvents: %w", err)
+		}
+	}
+	return &retval, nil
+}
 
 // executionEventsExecutionEventsExecutionEvent includes the requested fields of the GraphQL interface ExecutionEvent.
 //
@@ -2787,6 +4306,42 @@ type uploadFileUploadFileUploadFilePayloadFile struct {
 // GetSize returns uploadFileUploadFileUploadFilePayloadFile.Size, and is useful for accessing the field via an interface.
 func (v *uploadFileUploadFileUploadFilePayloadFile) GetSize() int64 { return v.Size }
 
+// The mutation executed by CancelBatch.
+const CancelBatch_Operation = `
+mutation CancelBatch ($id: ID!) {
+	cancelBatch(id: $id) {
+		batch {
+			id
+		}
+	}
+}
+`
+
+func CancelBatch(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *CancelBatchResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "CancelBatch",
+		Query:  CancelBatch_Operation,
+		Variables: &__CancelBatchInput{
+			Id: id,
+		},
+	}
+
+	data_ = &CancelBatchResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by CancelExecution.
 const CancelExecution_Operation = `
 mutation CancelExecution ($id: ID!) {
@@ -2926,6 +4481,90 @@ func DrainCluster(
 	}
 
 	data_ = &DrainClusterResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetBatch.
+const GetBatch_Operation = `
+query GetBatch ($id: ID!, $first: Int, $after: String) {
+	batch(id: $id) {
+		... Batch
+		build {
+			... Ending
+			usage {
+				wallMs
+			}
+		}
+		cases(first: $first, after: $after) {
+			nodes {
+				index
+				state
+				execution {
+					... Ending
+					usage {
+						wallMs
+					}
+				}
+			}
+			pageInfo {
+				... PageInfo
+			}
+		}
+	}
+}
+fragment Batch on Batch {
+	id
+	state
+	outcome
+	message
+	runnerId
+	environmentId
+	hasBuild
+	caseCount
+	endedCount
+	failedCount
+	skippedCount
+}
+fragment Ending on Execution {
+	id
+	outcome
+	exitCode
+	signal
+	goneReason
+	message
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func GetBatch(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	first *int,
+	after *string,
+) (data_ *GetBatchResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetBatch",
+		Query:  GetBatch_Operation,
+		Variables: &__GetBatchInput{
+			Id:    id,
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &GetBatchResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -3815,6 +5454,78 @@ func ResizeTerminal(
 	return data_, err_
 }
 
+// The mutation executed by RunBatch.
+const RunBatch_Operation = `
+mutation RunBatch ($input: RunInput!) {
+	run(input: $input) {
+		batch {
+			id
+		}
+	}
+}
+`
+
+func RunBatch(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input RunInput,
+) (data_ *RunBatchResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "RunBatch",
+		Query:  RunBatch_Operation,
+		Variables: &__RunBatchInput{
+			Input: input,
+		},
+	}
+
+	data_ = &RunBatchResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by StartBatch.
+const StartBatch_Operation = `
+mutation StartBatch ($input: StartExecutionInput!) {
+	startExecution(input: $input) {
+		batch {
+			id
+		}
+	}
+}
+`
+
+func StartBatch(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input StartExecutionInput,
+) (data_ *StartBatchResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "StartBatch",
+		Query:  StartBatch_Operation,
+		Variables: &__StartBatchInput{
+			Input: input,
+		},
+	}
+
+	data_ = &StartBatchResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by StartExecution.
 const StartExecution_Operation = `
 mutation StartExecution ($input: StartExecutionInput!) {
@@ -3920,6 +5631,115 @@ func WriteStdin(
 	)
 
 	return data_, err_
+}
+
+// The subscription executed by batchEvents.
+const batchEvents_Operation = `
+subscription batchEvents ($id: ID!, $after: Cursor) {
+	batchEvents(batchId: $id, after: $after) {
+		__typename
+		cursor
+		... on BatchExecutionEvent {
+			caseIndex
+			executionId
+			event {
+				__typename
+				... on ExecutionOutput {
+					stream
+					base64
+					at
+				}
+				... on ExecutionOutputLost {
+					bytes
+					reason
+				}
+				... on ExecutionFinished {
+					execution {
+						... Ending
+						usage {
+							wallMs
+							outputBytes
+							peakMemory
+						}
+					}
+				}
+			}
+		}
+		... on BatchFinished {
+			batch {
+				... Batch
+			}
+		}
+	}
+}
+fragment Ending on Execution {
+	id
+	outcome
+	exitCode
+	signal
+	goneReason
+	message
+}
+fragment Batch on Batch {
+	id
+	state
+	outcome
+	message
+	runnerId
+	environmentId
+	hasBuild
+	caseCount
+	endedCount
+	failedCount
+	skippedCount
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func batchEvents(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	id string,
+	after *string,
+) (dataChan_ chan batchEventsWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "batchEvents",
+		Query:  batchEvents_Operation,
+		Variables: &__batchEventsInput{
+			Id:    id,
+			After: after,
+		},
+	}
+
+	dataChan_ = make(chan batchEventsWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, batchEventsForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type batchEventsWsResponse graphql.BaseResponse[*batchEventsResponse]
+
+func batchEventsForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp batchEventsWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan batchEventsWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan batchEventsWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
 }
 
 // The subscription executed by executionEvents.

@@ -53,6 +53,14 @@ func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime
 }
 
 func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutionInput) (generated.StartExecutionPayload, error) {
+	batch, err := batchInput(in.Cases, in.Build, in.StopOnFailure, nil)
+	if err != nil {
+		return generated.StartExecutionPayload{}, err
+	}
+	if batch != nil {
+		made, first, err := r.engine.StartBatch(ctx, startInput(in), *batch)
+		return generated.StartExecutionPayload{Execution: first, Batch: &made}, err
+	}
 	started, err := r.engine.Start(ctx, startInput(in))
 	return generated.StartExecutionPayload{Execution: started}, err
 }
@@ -108,11 +116,20 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 	if err != nil {
 		return generated.RunPayload{}, err
 	}
-	started, err := r.engine.Execute(ctx, engine.RunInput{
+	batch, err := batchInput(in.Cases, in.Build, in.StopOnFailure, in.FreshRunners)
+	if err != nil {
+		return generated.RunPayload{}, err
+	}
+	run := engine.RunInput{
 		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
-	})
+	}
+	if batch != nil {
+		made, first, err := r.engine.RunBatch(ctx, run, *batch)
+		return generated.RunPayload{Execution: first, Batch: &made}, err
+	}
+	started, err := r.engine.Execute(ctx, run)
 	return generated.RunPayload{Execution: started}, err
 }
 

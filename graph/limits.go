@@ -28,6 +28,10 @@ func fields() generated.ComplexityRoot {
 	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
+	c.Query.Batches = func(child int, _, _ *string, first *int, _ *string, _ *bool) int {
+		return page(child, first)
+	}
+	c.Batch.Cases = func(child int, first *int, _ *string) int { return page(child, first) }
 	c.Environment.PoolHistory = func(child int) int { return historical + child }
 	c.Cluster.Evaluations = func(child int, _, _ *string, _ []runtime.EvaluationStatus, first *int, _ *string) int {
 		return counting + page(child, first)

@@ -3,11 +3,26 @@ package graph
 import (
 	"context"
 
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 func (r execution) Runner(_ context.Context, of *runtime.Execution) (*runtime.Runner, error) {
 	return r.there(of.RunnerID), nil
+}
+
+func (r execution) BatchID(_ context.Context, of *runtime.Execution) (*string, error) {
+	if of.Batch == nil {
+		return nil, nil
+	}
+	return orNull(string(of.Batch.ID)), nil
+}
+
+func (r execution) CaseIndex(_ context.Context, of *runtime.Execution) (*int, error) {
+	if of.Batch == nil {
+		return nil, nil
+	}
+	return model.CaseIndex(of.Batch.Case), nil
 }
 
 func (r execution) Outcome(_ context.Context, of *runtime.Execution) (*runtime.Outcome, error) {

@@ -30,6 +30,7 @@ type (
 	runner       struct{ *resolver }
 	file         struct{ *resolver }
 	execution    struct{ *resolver }
+	batchFields  struct{ *resolver }
 	usage        struct{ *resolver }
 )
 
@@ -45,6 +46,7 @@ func (r *resolver) Allocation() generated.AllocationResolver     { return alloca
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
+func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
 
 func (r query) Version(context.Context) (string, error) { return r.version, nil }

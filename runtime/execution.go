@@ -17,6 +17,7 @@ type Execution struct {
 	Key           string         `json:"key,omitempty"`
 	Input         string         `json:"input,omitempty"`   // digest of what was asked with Key
 	Release       bool           `json:"release,omitempty"` // its runner goes when it ends
+	Batch         *BatchPlace    `json:"batch,omitempty"`   // nil: it is part of none
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
@@ -50,6 +51,11 @@ const (
 	MaxFileSize  = 1 << 40
 	MaxProcesses = 1 << 16
 )
+
+// Passed reports whether it ended by itself, with exit status 0.
+func (x Execution) Passed() bool {
+	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
+}
 
 // An ExecutionState only moves forward: PENDING → RUNNING → FINISHED;
 // RUNNING may be skipped.

@@ -17,11 +17,17 @@ type RunnerID string
 // An ExecutionID names an execution; it sorts like a [RunnerID].
 type ExecutionID string
 
+// A BatchID names a batch; it sorts like a [RunnerID].
+type BatchID string
+
 // NewRunnerID returns an id that was never used before.
 func NewRunnerID() RunnerID { return RunnerID(newID()) }
 
 // NewExecutionID returns an id that was never used before.
 func NewExecutionID() ExecutionID { return ExecutionID(newID()) }
+
+// NewBatchID returns an id that was never used before.
+func NewBatchID() BatchID { return BatchID(newID()) }
 
 // newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then
 // a counter and random bits, so that ids made later sort later.

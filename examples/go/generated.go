@@ -470,6 +470,7 @@ func (v *ReleaseResponse) GetReleaseRunner() ReleaseReleaseRunnerReleaseRunnerPa
 type StartResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
 	StartExecution StartStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -483,7 +484,7 @@ func (v *StartResponse) GetStartExecution() StartStartExecutionStartExecutionPay
 //
 // What startExecution started.
 type StartStartExecutionStartExecutionPayload struct {
-	// The execution, recorded.
+	// The execution, recorded; of a batch the first one: its build, or else its first case.
 	Execution StartStartExecutionStartExecutionPayloadExecution `json:"execution"`
 }
 

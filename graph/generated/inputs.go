@@ -6,10 +6,42 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
+type BuildInput struct {
+	// Program and arguments, each passed on verbatim.
+	Command []string `json:"command,omitempty"`
+	// A command line, passed as one argument to the image's shell.
+	Shell *string `json:"shell,omitempty"`
+	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	TimeLimit *int `json:"timeLimit,omitempty"`
+	// Further limits of it.
+	Limits *LimitsInput `json:"limits,omitempty"`
+}
+
+// What cancelBatch did.
+type CancelBatchPayload struct {
+	// The batch; ended, or about to.
+	Batch runtime.Batch `json:"batch"`
+}
+
 // What cancelExecution did.
 type CancelExecutionPayload struct {
 	// The execution; ended, or about to.
 	Execution runtime.Execution `json:"execution"`
+}
+
+// One case of a batch: what its execution has of its own.
+type CaseInput struct {
+	// Arguments after those of the command; for a `shell` they are $1 and so on.
+	Args []string `json:"args,omitempty"`
+	// Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB.
+	Stdin *string `json:"stdin,omitempty"`
+	// The same as bytes. At most one of `stdin` and `stdinBase64` is given.
+	StdinBase64 []byte `json:"stdinBase64,omitempty"`
+	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's.
+	TimeLimit *int `json:"timeLimit,omitempty"`
+	// Further limits of it. What is null is as the batch has it.
+	Limits *LimitsInput `json:"limits,omitempty"`
 }
 
 // What kind of runner is wanted, and for how long.
@@ -205,12 +237,22 @@ type RunInput struct {
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
+	Cases []CaseInput `json:"cases,omitempty"`
+	// What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	Build *BuildInput `json:"build,omitempty"`
+	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
+	// Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with `cases`, and not with `build`. Default: false, all run in one.
+	FreshRunners *bool `json:"freshRunners,omitempty"`
 }
 
 // What run started.
 type RunPayload struct {
-	// The execution, recorded.
+	// The execution, recorded; of a batch the first one: its build, or else its first case.
 	Execution runtime.Execution `json:"execution"`
+	// The batch; null without `cases`.
+	Batch *runtime.Batch `json:"batch,omitempty"`
 }
 
 // Which execution is to get which signal.
@@ -252,12 +294,20 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
+	Cases []CaseInput `json:"cases,omitempty"`
+	// What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	Build *BuildInput `json:"build,omitempty"`
+	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 }
 
 // What startExecution started.
 type StartExecutionPayload struct {
-	// The execution, recorded.
+	// The execution, recorded; of a batch the first one: its build, or else its first case.
 	Execution runtime.Execution `json:"execution"`
+	// The batch; null without `cases`.
+	Batch *runtime.Batch `json:"batch,omitempty"`
 }
 
 // What can be followed: over a WebSocket with the subprotocol `graphql-transport-ws`, or as server-sent events.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
@@ -60,6 +61,45 @@ func NewExecutionEvent(event events.Event) ExecutionEvent {
 	default:
 		return ExecutionFinished{event}
 	}
+}
+
+// A BatchEvent is one of the two types below.
+type BatchEvent interface{ IsBatchEvent() }
+
+// A BatchExecutionEvent is an event of one of a batch's executions.
+type BatchExecutionEvent struct {
+	Cursor      string
+	CaseIndex   *int // nil: the build's
+	ExecutionID runtime.ExecutionID
+	Event       ExecutionEvent
+}
+
+// BatchFinished is a batch's last event.
+type BatchFinished struct {
+	Cursor string
+	Batch  runtime.Batch
+}
+
+// IsBatchEvent marks a type of event.
+func (BatchExecutionEvent) IsBatchEvent() {}
+
+// IsBatchEvent marks a type of event.
+func (BatchFinished) IsBatchEvent() {}
+
+// NewBatchEvent returns an event as the type that tells its kind.
+func NewBatchEvent(event batch.Event) BatchEvent {
+	if event.Finished != nil {
+		return BatchFinished{event.Cursor, *event.Finished}
+	}
+	return BatchExecutionEvent{event.Cursor, CaseIndex(event.Case), event.Execution, NewExecutionEvent(event.Event)}
+}
+
+// CaseIndex is the number of a case; nil for a build.
+func CaseIndex(number int) *int {
+	if number == runtime.BuildCase {
+		return nil
+	}
+	return &number
 }
 
 // An OutputPage is a part of an execution's output.

@@ -56,6 +56,15 @@ func UnmarshalExecutionID(v any) (runtime.ExecutionID, error) {
 	return runtime.ExecutionID(id), err
 }
 
+// MarshalBatchID writes an ID.
+func MarshalBatchID(id runtime.BatchID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalBatchID reads an ID.
+func UnmarshalBatchID(v any) (runtime.BatchID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.BatchID(id), err
+}
+
 // MarshalEvaluationID writes an ID.
 func MarshalEvaluationID(id runtime.EvaluationID) graphql.Marshaler { return MarshalID(string(id)) }
 

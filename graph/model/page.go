@@ -20,6 +20,18 @@ type ExecutionConnection = pagination.Connection[runtime.Execution]
 // ExecutionEdge is an execution in a page.
 type ExecutionEdge = pagination.Edge[runtime.Execution]
 
+// BatchConnection is a page of batches.
+type BatchConnection = pagination.Connection[runtime.Batch]
+
+// BatchEdge is a batch in a page.
+type BatchEdge = pagination.Edge[runtime.Batch]
+
+// BatchCaseConnection is a page of cases.
+type BatchCaseConnection = pagination.Connection[runtime.Case]
+
+// BatchCaseEdge is a case in a page.
+type BatchCaseEdge = pagination.Edge[runtime.Case]
+
 // FileConnection is a page of files.
 type FileConnection = pagination.Connection[runtime.File]
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/once"
@@ -57,6 +58,7 @@ type Engine struct {
 	runners  runners
 	host     session.Host // of all sessions
 	sessions *sessionTable
+	batches  *batches
 	claims   *once.Group[runtime.RunnerID]  // while their runners live
 	runs     *once.Group[runtime.Execution] // while they are under way
 }
@@ -76,6 +78,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
+		batches:  &batches{byID: map[runtime.BatchID]*batch.Leader{}},
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}
@@ -87,6 +90,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
 		Began: e.counts.starting.Add, Ended: e.ended,
 	}
+	e.batches.host = batch.Host{Begin: e.beginCase, Await: e.awaitCase, Finish: store.FinishBatch, Ended: e.batchEnded, Logger: config.Logger}
 	return e
 }
 

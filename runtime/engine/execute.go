@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/pool"
 )
@@ -21,19 +22,11 @@ const spare = time.Minute
 // the same execution, also while that is being made; with another input
 // CONFLICT.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
-	start := StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
-	x, err := start.execution()
+	run, err := e.prepareRun(in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
-		return runtime.Execution{}, err
-	}
-	claim, err := ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
-	if err != nil {
-		return runtime.Execution{}, err
-	}
-	claim.Claim.InactivityTimeout = spare // renewed as long as it runs
+	x, start, claim := run.execution, run.start, run.claim
 	asked := in
 	asked.Key, asked.WaitFor = "", nil
 	x.Input, x.Release = digest(asked), true
@@ -50,6 +43,85 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return whole(ctx)
 	})
 	return made, keyError(err)
+}
+
+// RunBatch is Execute for a batch: its runner is claimed and released, or each case's. The
+// files are written to each.
+func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
+	run, err := e.prepareRun(in)
+	if err != nil {
+		return runtime.Batch{}, runtime.Execution{}, err
+	}
+	if in.Stdin != nil {
+		return runtime.Batch{}, runtime.Execution{}, errOwnStdin()
+	}
+	asked := in
+	asked.Key, asked.WaitFor = "", nil
+	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
+	shared, steps, err := of.plan(&b, run.start)
+	if err != nil {
+		return b, runtime.Execution{}, err
+	}
+	shared.WorkingDirectory = "/workspace" // beside its files
+	whole := func(ctx context.Context) (runtime.Execution, error) {
+		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
+	}
+	if of.FreshRunners {
+		shared.Files, shared.WaitFor = in.Files, in.WaitFor
+		whole = func(ctx context.Context) (runtime.Execution, error) {
+			return e.startBatch(ctx, b, in.Caller, shared, steps)
+		}
+	}
+	if in.Key == "" {
+		x, err := whole(ctx)
+		return e.started(ctx, x, err)
+	}
+	b.Key = "run/" + in.Key
+	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
+	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
+		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
+			return e.repeatedBatch(ctx, stored, b, err)
+		}
+		return whole(ctx)
+	})
+	return e.started(ctx, x, keyError(err))
+}
+
+func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
+	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	b.RunnerID = runner.ID
+	err = e.fill(ctx, runner.ID, in.Files)
+	var x runtime.Execution
+	if err == nil {
+		x, err = e.startBatch(ctx, b, in.Caller, shared, steps)
+	}
+	if err != nil {
+		e.releaseLater(runner.ID)
+	}
+	return x, err
+}
+
+// A preparedRun is a RunInput that was checked.
+type preparedRun struct {
+	start     StartInput
+	execution runtime.Execution
+	claim     pool.Claim
+}
+
+func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	if p.execution, err = p.start.execution(); err != nil {
+		return p, err
+	}
+	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
+		return p, err
+	}
+	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
+	p.claim.Claim.InactivityTimeout = spare // renewed as long as it runs
+	return p, err
 }
 
 // claimAndStart is the whole, where its key, if any, wasn't used before.
@@ -69,20 +141,26 @@ func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Clai
 
 // fillAndStart writes the files, starts the command and has its stdin fed.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
-	if len(in.Files) > 0 {
-		updated, err := e.UpdateFiles(ctx, x.RunnerID, nil, "files", in.Files)
-		if err != nil {
-			return x, err
-		}
-		if len(updated.Failed) > 0 {
-			return x, runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
-		}
+	if err := e.fill(ctx, x.RunnerID, in.Files); err != nil {
+		return x, err
 	}
 	x, err := e.start(ctx, start, x)
 	if err != nil || in.Stdin == nil {
 		return x, err
 	}
 	return x, e.feedLater(x.ID, []byte(*in.Stdin), 0)
+}
+
+// fill writes all of some files, or returns why one could not be written.
+func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.FileWrite) error {
+	if len(write) == 0 {
+		return nil
+	}
+	updated, err := e.UpdateFiles(ctx, id, nil, "files", write)
+	if err == nil && len(updated.Failed) > 0 {
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
+	}
+	return err
 }
 
 // feedLater has a command's stdin fed from an offset on, and closed.

@@ -69,7 +69,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := session.Begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input}
+	begin := session.Begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	if begin.Dir == "" && !x.Release { // what brings files with it runs beside them
 		begin.Dir = env.Pin.WorkingDirectory
 	}

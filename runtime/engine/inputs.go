@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -83,6 +86,29 @@ type RunInput struct {
 	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
 }
 
+// BatchInput asks, beside a StartInput or RunInput, for a batch: that command is run for each
+// case.
+type BatchInput struct {
+	Build         *BuildInput
+	Cases         []CaseInput
+	StopOnFailure bool
+	FreshRunners  bool // each case gets a runner of its own; only with a RunInput
+}
+
+// BuildInput is what a batch runs first. Exactly one of Command and Shell is set.
+type BuildInput struct {
+	Command []string
+	Shell   *string
+	Bounds  batch.Bounds
+}
+
+// CaseInput is what a case has of its own. What its Bounds leave open is as the batch has it.
+type CaseInput struct {
+	Args   []string // after the command
+	Stdin  []byte
+	Bounds batch.Bounds
+}
+
 // StdinInput feeds a running command.
 type StdinInput struct {
 	ExecutionID runtime.ExecutionID
@@ -114,3 +140,141 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 
 // ExecutionFilter selects executions; a zero field selects all.
 type ExecutionFilter = store.ExecutionFilter
+
+// Bounds of batches.
+const (
+	maxBatches       = 256      // that haven't ended, of the server
+	maxBatchStdin    = 16 << 20 // bytes of all cases
+	shellArgumentOne = "sh"     // what $0 is, where a shell gets arguments
+)
+
+// plan checks the input, and completes b. in is what each case runs.
+func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared, steps []batch.Step, err error) {
+	if err := runtime.Between("cases", int64(len(of.Cases)), 1, runtime.MaxCases, "cases"); err != nil {
+		return shared, nil, err
+	}
+	if in.Terminal != nil {
+		return shared, nil, runtime.Invalid("terminal", "a batch has no terminal: leave terminal or cases out")
+	}
+	if in.Stdin {
+		return shared, nil, errOwnStdin()
+	}
+	if of.FreshRunners && of.Build != nil {
+		return shared, nil, runtime.Invalid("freshRunners", "a build stays in its runner: leave build or freshRunners out")
+	}
+	x, err := in.execution()
+	if err != nil {
+		return shared, nil, err
+	}
+	shared = batch.Shared{Command: x.Command, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
+	if in.Shell != nil {
+		shared.Command = append(shared.Command, shellArgumentOne)
+	}
+	if of.Build != nil {
+		step, err := of.Build.step()
+		if err != nil {
+			return shared, nil, err
+		}
+		steps = append(steps, step)
+	}
+	left := maxBatchStdin
+	for i, c := range of.Cases {
+		step, err := c.step(shared, boundsOf(in), &left)
+		if err != nil {
+			return shared, nil, within(fmt.Sprintf("cases.%d.", i), err)
+		}
+		steps = append(steps, step)
+	}
+	b.HasBuild, b.CaseCount, b.StopOnFailure = of.Build != nil, len(of.Cases), of.StopOnFailure
+	return shared, steps, nil
+}
+
+func errOwnStdin() error {
+	return runtime.Invalid("stdin", "each case has its own: give cases.0.stdin and so on instead")
+}
+
+// step checks the build.
+func (in BuildInput) step() (batch.Step, error) {
+	argv, err := command(in.Command, in.Shell)
+	if err == nil {
+		err = validateBounds(in.Bounds)
+	}
+	if err != nil {
+		return batch.Step{}, within("build.", err)
+	}
+	return batch.Step{Command: argv, Bounds: in.Bounds}, nil
+}
+
+// step checks a case; left is how many bytes of stdin it may have, and the later ones.
+func (c CaseInput) step(shared batch.Shared, bounds batch.Bounds, left *int) (batch.Step, error) {
+	step := batch.Step{Args: c.Args, Stdin: c.Stdin, Bounds: c.Bounds.Or(bounds)}
+	if *left -= len(c.Stdin); *left < 0 {
+		return step, runtime.Invalid("stdin", "must be at most %d bytes together with those of the earlier cases", maxBatchStdin)
+	}
+	if n := len(shared.Command) + len(c.Args); n > maxCommandArgs {
+		return step, runtime.Invalid("args", "must be at most %d arguments together with the command, not %d", maxCommandArgs, n)
+	}
+	total := 0
+	for _, arg := range shared.Command {
+		total += len(arg)
+	}
+	for i, arg := range c.Args {
+		if err := argument(fmt.Sprintf("args.%d", i), arg); err != nil {
+			return step, err
+		}
+		total += len(arg)
+	}
+	if total > maxCommandBytes {
+		return step, runtime.Invalid("args", "must be at most %d bytes together with the command, not %d", maxCommandBytes, total)
+	}
+	return step, validateBounds(c.Bounds)
+}
+
+// within puts a prefix before the field that an error names.
+func within(prefix string, err error) error {
+	var typed *runtime.Error
+	if !errors.As(err, &typed) || typed.Field == "" {
+		return err
+	}
+	return runtime.Invalid(prefix+typed.Field, "%s", typed.Message)
+}
+
+func boundsOf(in StartInput) batch.Bounds {
+	return batch.Bounds{
+		TimeLimit: in.TimeLimit, OutputLimit: in.OutputLimit, CPUSeconds: in.CPUSeconds,
+		Processes: in.Processes, OpenFiles: in.OpenFiles, FileSize: in.FileSize,
+	}
+}
+
+// startCase returns how a case is started.
+func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput {
+	return StartInput{
+		RunnerID: b.RunnerID, Command: step.Argv(shared), Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
+		Privileged: shared.Privileged, Stdin: len(step.Stdin) > 0, TimeLimit: step.TimeLimit, OutputLimit: step.OutputLimit,
+		CPUSeconds: step.CPUSeconds, Processes: step.Processes, OpenFiles: step.OpenFiles, FileSize: step.FileSize,
+	}
+}
+
+// validateBounds checks what can be checked without the environment.
+func validateBounds(bounds batch.Bounds) error {
+	in := StartInput{Command: []string{shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
+		Processes: bounds.Processes, OpenFiles: bounds.OpenFiles, FileSize: bounds.FileSize}
+	_, err := in.execution()
+	return err
+}
+
+// encodeSteps checks the rest, and returns what is stored.
+func encodeSteps(steps []batch.Step, b runtime.Batch, env runtime.Environment) ([][]byte, error) {
+	encoded := make([][]byte, len(steps))
+	for i, step := range steps {
+		if step.OutputLimit != nil && *step.OutputLimit > env.OutputLimit {
+			field := "build.limits.outputBytes"
+			if number := b.First() + i; number >= 0 {
+				field = fmt.Sprintf("cases.%d.limits.outputBytes", number)
+			}
+			return nil, runtime.Between(field, *step.OutputLimit, runtime.MinOutputLimit, env.OutputLimit, "bytes (the environment's outputLimit)")
+		}
+		encoded[i] = batch.Encode(step)
+	}
+	return encoded, nil
+}

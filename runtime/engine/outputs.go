@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -26,6 +27,29 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 		return nil, store.NotFound(id)
 	}
 	return r, err
+}
+
+// BatchEvents opens a batch's events after a cursor; "" is the beginning.
+func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
+	source := batch.Source{Open: e.Events}
+	if l := e.batches.get(id); l != nil {
+		source.State = l.State
+		return batch.Open(source, after)
+	}
+	b, err := e.store.Batch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := e.store.BatchExecutionIDs(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	state := &batch.State{Batch: b}
+	for number := b.First(); number < b.Progress.Begun; number++ {
+		state.Executions = append(state.Executions, ids[number])
+	}
+	source.State = func() (*batch.State, <-chan struct{}) { return state, nil }
+	return batch.Open(source, after)
 }
 
 // Bounds of a page of output.

@@ -33,6 +33,10 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
+	leaders, err := e.recallBatches(ctx)
+	if err != nil {
+		return fmt.Errorf("restore batches: %w", err)
+	}
 	if err := e.logs.PutBack(ctx); err != nil {
 		e.notRestored("orphaned output: %v", err)
 	}
@@ -63,6 +67,11 @@ func (e *Engine) restore(ctx context.Context) error {
 			busy[s.Runner()]++
 		}
 	}
+	for _, l := range leaders {
+		if id := l.Batch().RunnerID; byID[id].ID != "" {
+			busy[id]++
+		}
+	}
 	for _, env := range environments {
 		// Never nil, which would be: unknown.
 		if err := e.openPool(ctx, env, append([]runtime.Runner{}, known[env.ID]...), busy, false); err != nil {
@@ -77,6 +86,11 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	for _, s := range sessions {
 		if err := e.goOn(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
+			return err
+		}
+	}
+	for _, l := range leaders {
+		if err := e.jobs.add(l.Run); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,7 @@ type Begin struct {
 	Before  runtime.Evidence `json:"before"`          // what the host had counted before the start
 	Counted bool             `json:"counted"`         // Before is known: without it nothing can be said to have risen
 	Input   *string          `json:"input,omitempty"` // all of the stdin, where the server has to feed it
+	Fed     bool             `json:"fed,omitempty"`   // all of the stdin comes again from elsewhere after a restart
 }
 
 // Encode returns it as it is stored.

@@ -41,8 +41,12 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", x.ID, start); err != nil {
 			return err
 		}
-		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value) VALUES (?, ?, ?, ?, nullif(?, ''), ?)",
-			x.ID, x.RunnerID, x.EnvironmentID, x.State, x.Key, value)
+		var batch, caseNumber any // NULL: it belongs to none
+		if x.Batch != nil {
+			batch, caseNumber = x.Batch.ID, x.Batch.Case
+		}
+		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value, batch, case_no) VALUES (?, ?, ?, ?, nullif(?, ''), ?, ?, ?)",
+			x.ID, x.RunnerID, x.EnvironmentID, x.State, x.Key, value, batch, caseNumber)
 		return err
 	})
 	return stored, added, err

@@ -78,12 +78,14 @@ func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset
 	})
 }
 
-// Released reports whether a runner was to go when one of its executions ended,
-// and that has.
+// Released reports whether a runner was to go when one of its executions, or its batch,
+// ended, and that has.
 func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	var released bool
 	err := s.reads.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM executions WHERE runner = ? AND finished IS NOT NULL
-		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))`, id).Scan(&released)
+		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))
+		OR EXISTS (SELECT 1 FROM batches WHERE runner = ? AND finished IS NOT NULL
+		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))`, id, id).Scan(&released)
 	return released, typed(err, "look for a release")
 }
 

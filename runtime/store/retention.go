@@ -24,10 +24,12 @@ type Finished struct {
 	Bytes int64 // that it takes on the disk
 }
 
-// Oldest returns the executions that finished first, at most so many.
+// Oldest returns the executions that finished first, at most so many. Those of a batch
+// that goes on aren't among them: what a next server runs again depends on them.
 func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 	const doing = "list the oldest executions"
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL ORDER BY finished, bytes LIMIT ?", most)
+	rows, err := s.reads.QueryContext(ctx, `SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL
+		AND (batch IS NULL OR batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)) ORDER BY finished, bytes LIMIT ?`, most)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -47,7 +49,8 @@ func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 
 // DeleteExecutions forgets finished executions, all or none. Their keys stay
 // spent until keysExpire: a late repeat must not start anything a second time.
-// Their output is to be removed then: see Removals.
+// Their output is to be removed then: see Removals. A batch goes with the last of its
+// executions.
 func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID, keysExpire time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -66,8 +69,15 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 		_, err = tx.Exec(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
 			SELECT ?, key, coalesce(json_extract(CAST(value AS TEXT), '$.input'), ''), runner FROM executions
 			WHERE key IS NOT NULL AND finished IS NOT NULL AND json_valid(CAST(value AS TEXT)) AND id`+these, args...)
+		if err != nil {
+			return err
+		}
+		batches, err := batchesOf(tx, these, args[1:])
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+		}
+		if err == nil {
+			err = deleteEmpty(tx, batches, keysExpire)
 		}
 		return err
 	})

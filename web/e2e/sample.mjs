@@ -31,6 +31,9 @@ print("\\033[36mdone\\033[0m")`;
   });
   const shell = startExecution.execution.id;
   await server.ask(`mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, { in: { executionId: shell, text: "ls -l\n" } });
+  const { run: judged } = await server.ask(`mutation($in: RunInput!) { run(input: $in) { batch { id } } }`, {
+    in: { environmentId: "shell", waitFor: 60, shell: "sleep 0.1; exit $1", build: { shell: "echo building" }, cases: ["0", "0", "1", "0"].map((status) => ({ args: [status] })) },
+  });
   return [
     { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
     { name: "environment", address: "/environments/python", ready: "text=What its runners are made from" },
@@ -38,6 +41,8 @@ print("\\033[36mdone\\033[0m")`;
     { name: "runners", address: "/runners", ready: ".table-row >> text=course=algorithms" },
     { name: "executions", address: "/executions", ready: ".table-row >> text=Time limit" },
     { name: "execution", address: `/executions/${execution}`, ready: ".output-line >> text=done" },
+    { name: "batches", address: "/batches", ready: ".table-row >> text=1 failed" },
+    { name: "batch", address: `/batches/${judged.batch.id}`, ready: ".tag >> text=1 failed" },
     { name: "replay", address: `/executions/${execution}/replay`, ready: "text=Play again" },
     { name: "playground", address: "/playground?environment=python", ready: ".cm-content" },
     { name: "terminals", address: "/terminal", ready: "text=Open a shell" },

@@ -10,6 +10,8 @@ const NewEnvironment = lazy(() => import("./pages/environment/new"));
 const Runners = lazy(() => import("./pages/runners/runners"));
 const Executions = lazy(() => import("./pages/executions/executions"));
 const Execution = lazy(() => import("./pages/execution/execution"));
+const Batches = lazy(() => import("./pages/batches/batches"));
+const Batch = lazy(() => import("./pages/batches/batch"));
 const Replay = lazy(() => import("./pages/replay/replay"));
 const Playground = lazy(() => import("./pages/playground/playground"));
 const Terminals = lazy(() => import("./pages/terminal/terminals"));
@@ -32,6 +34,8 @@ export function App() {
               <Route path="/executions" component={Executions} />
               <Route path="/executions/:id/replay">{({ id }) => <Replay key={id} id={id} />}</Route>
               <Route path="/executions/:id">{({ id }) => <Execution key={id} id={id} />}</Route>
+              <Route path="/batches" component={Batches} />
+              <Route path="/batches/:id">{({ id }) => <Batch key={id} id={id} />}</Route>
               <Route path="/playground" component={Playground} />
               <Route path="/terminal" component={Terminals} />
               <Route path="/terminal/:id">{({ id }) => <Terminal key={id} id={id} />}</Route>

@@ -34,7 +34,7 @@ export function Frame({ children }: { children: ReactNode }) {
             Overview
           </Item>
           <Item href="/runners">Runners</Item>
-          <Item href="/executions" also="/executions/*">
+          <Item href="/executions" also={/^\/(executions\/|batches)/}>
             Executions
           </Item>
           <Item href="/playground">Playground</Item>

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useState, type ReactNode } from "react";
 import { Link } from "wouter";
 import { bytes, commandLine, count, duration, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
@@ -20,6 +20,8 @@ const ExecutionQuery = graphql(
         id
         runnerId
         environmentId
+        batchId
+        caseIndex
         command
         ...OutcomeParts
         usage {
@@ -123,11 +125,15 @@ export default function Execution({ id }: { id: string }) {
 
 function Details({ of }: { of: Details }) {
   const { usage } = of;
+  const batch: [string, ReactNode][] = of.batchId
+    ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "its build" : `case ${of.caseIndex}`}</Link>]]
+    : [];
   return (
     <Facts>
       {[
         ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(of.environmentId)}`}>{of.environmentId}</Link>],
         ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
+        ...batch,
         ["Took", usage ? duration(usage.wallMs) : "–"],
         ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
         ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],

@@ -81,9 +81,14 @@ export default function Executions() {
     <Page
       title="Executions"
       actions={
-        <Link href="/playground" className="button primary">
-          Run a program
-        </Link>
+        <>
+          <Link href="/batches" className="button">
+            Batches
+          </Link>
+          <Link href="/playground" className="button primary">
+            Run a program
+          </Link>
+        </>
       }
     >
       <div className="filters">

@@ -1,0 +1,48 @@
+package cases
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/rockpool/rockpool/cli/output"
+)
+
+// shown is how many characters of a line a difference shows.
+const shown = 60
+
+// difference returns in words the first line in which outputs differ; "": none does. White
+// space at the end of lines, and empty lines at the end, don't count.
+func difference(wanted, got []byte) string {
+	w, g := trimmed(wanted), trimmed(got)
+	for i := range max(len(w), len(g)) {
+		switch {
+		case i >= len(g):
+			return fmt.Sprintf("line %d is missing: %s", i+1, quote(w[i]))
+		case i >= len(w):
+			return fmt.Sprintf("line %d is one too many: %s", i+1, quote(g[i]))
+		case !bytes.Equal(w[i], g[i]):
+			return fmt.Sprintf("line %d is %s, not %s", i+1, quote(g[i]), quote(w[i]))
+		}
+	}
+	return ""
+}
+
+func trimmed(text []byte) [][]byte {
+	all := bytes.Split(text, []byte("\n"))
+	for i, line := range all {
+		all[i] = bytes.TrimRight(line, " \t\r")
+	}
+	for len(all) > 0 && len(all[len(all)-1]) == 0 {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+func quote(line []byte) string {
+	text := []rune(strings.ToValidUTF8(string(line), "\uFFFD"))
+	if len(text) > shown {
+		return fmt.Sprintf("%q…", output.Plain(string(text[:shown])))
+	}
+	return fmt.Sprintf("%q", output.Plain(string(text)))
+}

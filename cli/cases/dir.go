@@ -1,0 +1,127 @@
+// Package cases runs a program on a server once for each case of a directory, and judges
+// what it printed.
+package cases
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/client"
+)
+
+// maxCases is how many a server takes at once.
+const maxCases = 1000
+
+// A Case is what a directory has of one name: NAME.in, NAME.args, NAME.out.
+type Case struct {
+	Name   string
+	Input  client.CaseInput
+	Wanted []byte // output; nil: any
+}
+
+// Read returns the cases of a directory, sorted by name, numbers by their value. Other files
+// don't count.
+func Read(dir string) ([]Case, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*Case{}
+	for _, entry := range entries {
+		name, kind := split(entry.Name())
+		if kind == "" {
+			continue
+		}
+		if byName[name] == nil {
+			byName[name] = &Case{Name: name}
+		}
+		if err := byName[name].take(filepath.Join(dir, entry.Name()), kind); err != nil {
+			return nil, err
+		}
+	}
+	var all []Case
+	for name, c := range byName {
+		if c.Input.StdinBase64 == nil && c.Input.Args == nil {
+			return nil, fmt.Errorf("%s has %s.out, but neither %s.in nor %s.args: a case needs one of them", dir, name, name, name)
+		}
+		all = append(all, *c)
+	}
+	if len(all) == 0 || len(all) > maxCases {
+		return nil, fmt.Errorf("%s has %d cases, but must have 1 to %d: files such as 1.in, with 1.args and 1.out beside it", dir, len(all), maxCases)
+	}
+	slices.SortFunc(all, func(a, b Case) int { return compareNames(a.Name, b.Name) })
+	return all, nil
+}
+
+// split returns the name of a file's case, and what the file is to it; "" if nothing.
+func split(file string) (name, kind string) {
+	ext := filepath.Ext(file)
+	name = strings.TrimSuffix(file, ext)
+	switch kind = strings.TrimPrefix(ext, "."); kind {
+	case "in", "args", "out":
+		if name != "" {
+			return name, kind
+		}
+	}
+	return "", ""
+}
+
+func (c *Case) take(path, kind string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			return fmt.Errorf("case %s: %w", c.Name, err)
+		}
+		return err
+	}
+	switch kind {
+	case "in":
+		c.Input.StdinBase64 = append([]byte{}, data...)
+	case "args":
+		c.Input.Args = lines(string(data))
+	case "out":
+		c.Wanted = append([]byte{}, data...)
+	}
+	return nil
+}
+
+// lines returns each line as one argument; an end of a line at the very end begins no other.
+func lines(text string) []string {
+	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(text, "\n")
+}
+
+// compareNames compares names, with numbers in them by their value: 2 comes before 10.
+func compareNames(a, b string) int {
+	for x, y := a, b; x != "" && y != ""; {
+		n, m := digits(x), digits(y)
+		if n == 0 || m == 0 {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		left, right := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
+		if c := cmp.Or(cmp.Compare(len(left), len(right)), cmp.Compare(left, right)); c != 0 {
+			return c
+		}
+		x, y = x[n:], y[m:]
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// digits is how many digits a text begins with.
+func digits(text string) int {
+	return len(text) - len(strings.TrimLeft(text, "0123456789"))
+}

@@ -1,0 +1,183 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// batchInput returns what was asked for beside the command; nil: no batch.
+func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
+	if cases == nil {
+		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
+	}
+	in := engine.BatchInput{Cases: make([]engine.CaseInput, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
+	if build != nil {
+		in.Build = &engine.BuildInput{Command: build.Command, Shell: build.Shell, Bounds: bounds(build.TimeLimit, build.Limits)}
+	}
+	for i, c := range cases {
+		if c.Stdin != nil && c.StdinBase64 != nil {
+			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.stdin", i), "stdin and stdinBase64 can't both be given")
+		}
+		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Bounds: bounds(c.TimeLimit, c.Limits)}
+	}
+	return &in, nil
+}
+
+// withoutCases returns INVALID_INPUT for a field that asks for something and needs cases.
+func withoutCases(given map[string]bool) error {
+	for _, field := range []string{"build", "stopOnFailure", "freshRunners"} {
+		if given[field] {
+			return runtime.Invalid(field, "only a batch has it: give cases too")
+		}
+	}
+	return nil
+}
+
+func bounds(timeLimit *int, limits *generated.LimitsInput) batch.Bounds {
+	l := orZero(limits)
+	return batch.Bounds{
+		TimeLimit: timeLimit, OutputLimit: l.OutputBytes, CPUSeconds: l.CPUSeconds,
+		Processes: l.Processes, OpenFiles: l.OpenFiles, FileSize: l.FileSize,
+	}
+}
+
+func (r query) Batches(ctx context.Context, runner, env *string, first *int, after *string, newestFirst *bool) (model.BatchConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.BatchConnection{}, err
+	}
+	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
+	found, total, err := r.engine.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
+	return pagination.Loaded(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
+}
+
+func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
+	found, err := r.engine.Batch(ctx, runtime.BatchID(id))
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
+	cancelled, err := r.engine.CancelBatch(ctx, runtime.BatchID(id))
+	return generated.CancelBatchPayload{Batch: cancelled}, err
+}
+
+func (r batchFields) RunnerID(_ context.Context, of *runtime.Batch) (*string, error) {
+	return orNull(string(of.RunnerID)), nil
+}
+
+func (r batchFields) Outcome(_ context.Context, of *runtime.Batch) (*runtime.BatchOutcome, error) {
+	return orNull(of.Outcome), nil
+}
+
+func (r batchFields) Message(_ context.Context, of *runtime.Batch) (*string, error) {
+	return orNull(of.Message), nil
+}
+
+func (r batchFields) EndedCount(_ context.Context, of *runtime.Batch) (int, error) {
+	return of.Progress.Ended, nil
+}
+
+func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, error) {
+	return of.Progress.Failed, nil
+}
+
+func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
+	return r.engine.BatchBuild(ctx, of.ID, chargeRecords(ctx))
+}
+
+func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, after *string) (model.BatchCaseConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.BatchCaseConnection{}, err
+	}
+	from := 0
+	if page.After != "" {
+		at, err := strconv.Atoi(page.After)
+		if err != nil || at < 0 || at >= of.CaseCount {
+			return model.BatchCaseConnection{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+		}
+		from = at + 1
+	}
+	end := min(from+page.First, of.CaseCount)
+	found, err := r.engine.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
+	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
+}
+
+// chargeRecords takes memory for the records of executions.
+func chargeRecords(ctx context.Context) func(bytes int) error {
+	return func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
+}
+
+// BatchEvents sends a batch's events. BatchFinished is missing where they can't be read to
+// the end.
+func (r subscription) BatchEvents(ctx context.Context, id string, after *string) (<-chan model.BatchEvent, error) {
+	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
+		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name)
+	}
+	events, err := r.engine.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan model.BatchEvent)
+	err = r.engine.Go(ctx, func(ctx context.Context) {
+		defer close(out)
+		defer r.engine.Watching(engine.WatchExecution)()
+		sendBatchEvents(ctx, events, out)
+		_ = events.Close() // it was only read
+	})
+	if err != nil {
+		return nil, errors.Join(err, events.Close())
+	}
+	return out, nil
+}
+
+func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model.BatchEvent) {
+	for {
+		event, err := events.Next(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case out <- model.NewBatchEvent(event):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// twice returns which of a batch's events' large parts is selected more than once; "": none
+// is.
+func twice(op *graphql.OperationContext, selected []graphql.CollectedField) string {
+	seen := map[string]bool{}
+	for _, field := range selected {
+		if field.Name != "event" {
+			continue
+		}
+		if seen["event"] {
+			return "event"
+		}
+		seen["event"] = true
+		for _, part := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
+			if data := part.Name == "text" || part.Name == "base64"; data && seen[part.Name] {
+				return part.Name
+			}
+			seen[part.Name] = true
+		}
+	}
+	return ""
+}

@@ -1,0 +1,69 @@
+package batch
+
+import (
+	"encoding/json"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Shared is what all executions of a batch have in common. It is stored until the batch
+// has finished.
+type Shared struct {
+	Command          []string            `json:"command"` // of the cases, which may add arguments
+	Variables        []runtime.Variable  `json:"variables,omitempty"`
+	WorkingDirectory string              `json:"workingDirectory,omitempty"`
+	Privileged       bool                `json:"privileged,omitempty"`
+	Files            []runtime.FileWrite `json:"files,omitempty"`   // for each fresh runner
+	WaitFor          *int                `json:"waitFor,omitempty"` // seconds, for each fresh runner
+}
+
+// A Step is what an execution of a batch has of its own. It is stored until the batch has
+// finished.
+type Step struct {
+	Command []string `json:"command,omitempty"` // instead of the shared one
+	Args    []string `json:"args,omitempty"`
+	Stdin   []byte   `json:"stdin,omitempty"`
+	Bounds
+}
+
+// Bounds are an execution's limits; nil is the environment's, or none.
+type Bounds struct {
+	TimeLimit   *int   `json:"timeLimit,omitempty"` // seconds
+	OutputLimit *int64 `json:"outputLimit,omitempty"`
+	CPUSeconds  *int   `json:"cpuSeconds,omitempty"`
+	Processes   *int   `json:"processes,omitempty"`
+	OpenFiles   *int   `json:"openFiles,omitempty"`
+	FileSize    *int64 `json:"fileSize,omitempty"`
+}
+
+// Or returns b, with what is nil as in other.
+func (b Bounds) Or(other Bounds) Bounds {
+	return Bounds{
+		or(b.TimeLimit, other.TimeLimit), or(b.OutputLimit, other.OutputLimit), or(b.CPUSeconds, other.CPUSeconds),
+		or(b.Processes, other.Processes), or(b.OpenFiles, other.OpenFiles), or(b.FileSize, other.FileSize),
+	}
+}
+
+func or[T any](first, second *T) *T {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// Argv returns what an execution runs.
+func (s Step) Argv(shared Shared) []string {
+	if s.Command != nil {
+		return s.Command
+	}
+	return append(shared.Command[:len(shared.Command):len(shared.Command)], s.Args...)
+}
+
+// Encode returns what is stored.
+func Encode(of any) []byte {
+	text, err := json.Marshal(of)
+	if err != nil {
+		panic(err) // plain structs of ours: never
+	}
+	return text
+}

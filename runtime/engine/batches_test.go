@@ -1,0 +1,450 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// awaitBatch returns a batch once it has ended.
+func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch) {
+	t.Helper()
+	wait.For(t, "the batch ends", func() bool {
+		var err error
+		if ended, err = b.Batch(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return ended.State == runtime.BatchFinished
+	})
+	return ended
+}
+
+// cases returns what became of a batch's cases, in words: state, exit status and output.
+func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
+	t.Helper()
+	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount, unbounded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		word := string(c.State)
+		if c.Execution != nil {
+			output, _ := b.events(t, c.Execution.ID, "")
+			word = fmt.Sprintf("%s %s %d %q", word, c.Execution.End.Outcome, c.Execution.End.ExitCode, output)
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+// follow reads a batch's events after a cursor, to the end.
+func (b *bed) follow(t testing.TB, id runtime.BatchID, after string) (all []batch.Event) {
+	t.Helper()
+	r, err := b.BatchEvents(t.Context(), id, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		event, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, event)
+	}
+}
+
+func inWords(all []batch.Event) (words []string) {
+	for _, e := range all {
+		switch {
+		case e.Finished != nil:
+			words = append(words, string(e.Finished.Outcome))
+		case e.Event.Kind == events.Output:
+			words = append(words, fmt.Sprintf("%d %q", e.Case, e.Event.Data))
+		default:
+			words = append(words, fmt.Sprintf("%d %d", e.Case, e.Event.Kind))
+		}
+	}
+	return words
+}
+
+func TestBatchBuildsAndRunsEachCase(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	r := b.claim(t, "a")
+	of := BatchInput{
+		Build: &BuildInput{Command: []string{"echo", "built"}},
+		Cases: []CaseInput{{Args: []string{"0"}, Stdin: []byte("unread")}, {Args: []string{"3"}, Bounds: batch.Bounds{TimeLimit: ptr(7)}}, {Args: []string{"0"}}},
+	}
+	started, first, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"exit"}, TimeLimit: ptr(5)}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Command[0] != "echo" || first.Batch.Case != runtime.BuildCase {
+		t.Errorf("%+v", first)
+	}
+	ended := b.awaitBatch(t, started.ID)
+	if ended.Outcome != runtime.BatchCompleted || ended.Progress != (runtime.BatchProgress{Begun: 3, Ended: 3, Failed: 1}) || ended.EnvironmentID != "a" {
+		t.Errorf("%+v", ended)
+	}
+	if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 ""`, `FAILED EXITED 3 ""`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	cases, err := b.BatchCases(t.Context(), ended, 1, 2, unbounded)
+	if err != nil || len(cases) != 1 || cases[0].Index != 1 || cases[0].Execution.TimeLimit.Seconds() != 7 || !slices.Equal(cases[0].Execution.Command, []string{"exit", "3"}) {
+		t.Errorf("%+v, %v", cases, err)
+	}
+	build, err := b.BatchBuild(t.Context(), ended.ID, unbounded)
+	if err != nil || build.ID != first.ID || !build.Passed() {
+		t.Errorf("%+v, %v", build, err)
+	}
+	if _, there := b.Runner(r.ID); !there {
+		t.Error("the batch took the caller's runner with it")
+	}
+	all, total, err := b.Batches(t.Context(), BatchFilter{EnvironmentID: "a"}, 10, "")
+	if err != nil || total != 1 || all[0].ID != ended.ID {
+		t.Error(all, total, err)
+	}
+}
+
+func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	r := b.claim(t, "a")
+	of := BatchInput{Cases: []CaseInput{{Stdin: []byte("one")}, {Stdin: []byte("two")}}}
+	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"0 1", `0 "one"`, "0 5", "1 1", `1 "two"`, "1 5", "COMPLETED"}
+	live := b.follow(t, started.ID, "") // from before its end
+	if got := inWords(live); !slices.Equal(got, want) {
+		t.Errorf("live: %q, want %q", got, want)
+	}
+	b.awaitBatch(t, started.ID)
+	if got := inWords(b.follow(t, started.ID, "")); !slices.Equal(got, want) {
+		t.Errorf("afterwards: %q, want %q", got, want)
+	}
+	for i, e := range live {
+		rest := want[min(i+1, len(want)-1):] // the end comes again
+		if got := inWords(b.follow(t, started.ID, e.Cursor)); !slices.Equal(got, rest) {
+			t.Errorf("after %q: %q, want %q", e.Cursor, got, rest)
+		}
+	}
+	for _, bad := range []string{"x", "3.", "-1.", "0.x", "01.", "1." + strings.TrimPrefix(live[1].Cursor, "0.")} {
+		_, err := b.BatchEvents(t.Context(), started.ID, bad)
+		wantCode(t, err, runtime.CodeInvalidInput, "after")
+	}
+}
+
+func TestHowBatchesEnd(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	cases := func(args ...string) (all []CaseInput) {
+		for _, arg := range args {
+			all = append(all, CaseInput{Args: []string{arg}})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		command string
+		of      BatchInput
+		meddle  func(t *testing.T, id runtime.BatchID, runner runtime.RunnerID)
+		outcome runtime.BatchOutcome
+		cases   []string
+	}{
+		"at a failure": {"exit", BatchInput{Cases: cases("0", "1", "0"), StopOnFailure: true}, nil,
+			runtime.BatchStopped, []string{`PASSED EXITED 0 ""`, `FAILED EXITED 1 ""`, "SKIPPED"}},
+		"at the last failure": {"exit", BatchInput{Cases: cases("0", "1"), StopOnFailure: true}, nil,
+			runtime.BatchCompleted, []string{`PASSED EXITED 0 ""`, `FAILED EXITED 1 ""`}},
+		"at the build": {"exit", BatchInput{Build: &BuildInput{Shell: ptr("exit 2")}, Cases: cases("0", "0")}, nil,
+			runtime.BatchBuildFailed, []string{"SKIPPED", "SKIPPED"}},
+		"cancelled": {"sleep", BatchInput{Cases: cases("0", "3600", "0")}, func(t *testing.T, id runtime.BatchID, _ runtime.RunnerID) {
+			if ended, err := b.CancelBatch(t.Context(), id); err != nil || ended.State != runtime.BatchFinished {
+				t.Error(ended, err)
+			}
+		}, runtime.BatchCancelled, []string{`PASSED EXITED 0 ""`, `FAILED CANCELLED 0 ""`, "SKIPPED"}},
+		"with its runner": {"sleep", BatchInput{Cases: cases("0", "3600", "0")}, func(t *testing.T, _ runtime.BatchID, runner runtime.RunnerID) {
+			if _, err := b.Release(t.Context(), runner); err != nil {
+				t.Error(err)
+			}
+		}, runtime.BatchRunnerGone, []string{`PASSED EXITED 0 ""`, `FAILED RUNNER_GONE 0 ""`, "SKIPPED"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := b.claim(t, "a")
+			started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{test.command}}, test.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.meddle != nil {
+				wait.For(t, "the second case runs", func() bool {
+					now, err := b.Batch(t.Context(), started.ID)
+					cases, err2 := b.BatchCases(t.Context(), now, 1, 2, unbounded)
+					return err == nil && err2 == nil && cases[0].Execution != nil && cases[0].Execution.State == runtime.ExecutionRunning
+				})
+				test.meddle(t, started.ID, r.ID)
+			}
+			ended := b.awaitBatch(t, started.ID)
+			if got := b.cases(t, ended); ended.Outcome != test.outcome || !slices.Equal(got, test.cases) || ended.Message == "" {
+				t.Errorf("%+v, %q", ended, got)
+			}
+			if all := b.follow(t, ended.ID, ""); all[len(all)-1].Finished.Outcome != test.outcome {
+				t.Error(inWords(all))
+			}
+		})
+	}
+}
+
+// A run's batch has its files and its runner from the beginning to the end.
+func TestRunOfABatch(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}, WaitFor: ptr(30)}
+	for _, fresh := range []bool{false, true} {
+		started, first, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: []byte("one")}, {Stdin: []byte("two")}, {}}, FreshRunners: fresh})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := b.awaitBatch(t, started.ID)
+		if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 "one"`, `PASSED EXITED 0 "two"`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
+			t.Errorf("fresh %v: %q, want %q", fresh, got, want)
+		}
+		cases, err := b.BatchCases(t.Context(), ended, 0, 3, unbounded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runners := map[runtime.RunnerID]bool{}
+		for _, c := range cases {
+			runners[c.Execution.RunnerID] = true
+			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+		}
+		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
+			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
+		}
+	}
+}
+
+func TestBatchKeys(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	in, of := StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "k"}, BatchInput{Cases: []CaseInput{{}, {}}}
+	started, first, err := b.StartBatch(t.Context(), in, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // while it runs, and afterwards
+		again, same, err := b.StartBatch(t.Context(), in, of)
+		if err != nil || again.ID != started.ID || same.ID != first.ID {
+			t.Error(again, same, err)
+		}
+		_, _, err = b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}})
+		wantCode(t, err, runtime.CodeConflict, "")
+		_, err = b.Start(t.Context(), in)
+		wantCode(t, err, runtime.CodeConflict, "")
+		b.awaitBatch(t, started.ID)
+	}
+	in.Key = "other"
+	if _, err := b.Start(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = b.StartBatch(t.Context(), in, of)
+	wantCode(t, err, runtime.CodeConflict, "")
+
+	for _, fresh := range []bool{false, true} {
+		in := RunInput{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(30), Key: fmt.Sprint("k", fresh)}
+		of := BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: fresh}
+		started, first, err := b.RunBatch(t.Context(), in, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, same, err := b.RunBatch(t.Context(), in, of)
+		if err != nil || again.ID != started.ID || same.ID != first.ID {
+			t.Error(again, same, err)
+		}
+		b.awaitBatch(t, started.ID)
+		_, _, err = b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}, FreshRunners: fresh})
+		wantCode(t, err, runtime.CodeConflict, "")
+	}
+}
+
+func TestBadBatchInput(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	one := []CaseInput{{}}
+	good := StartInput{RunnerID: r.ID, Command: []string{"true"}}
+	for field, test := range map[string]struct {
+		in StartInput
+		of BatchInput
+	}{
+		"cases":                      {good, BatchInput{Cases: []CaseInput{}}},
+		"terminal":                   {StartInput{RunnerID: r.ID, Command: []string{"true"}, Terminal: &runtime.TerminalSize{Columns: 1, Rows: 1}}, BatchInput{Cases: one}},
+		"stdin":                      {StartInput{RunnerID: r.ID, Command: []string{"true"}, Stdin: true}, BatchInput{Cases: one}},
+		"freshRunners":               {good, BatchInput{Cases: one, FreshRunners: true}},
+		"command":                    {StartInput{RunnerID: r.ID}, BatchInput{Cases: one}},
+		"timeLimit":                  {StartInput{RunnerID: r.ID, Command: []string{"true"}, TimeLimit: ptr(-1)}, BatchInput{Cases: one}},
+		"build.command":              {good, BatchInput{Build: &BuildInput{}, Cases: one}},
+		"build.timeLimit":            {good, BatchInput{Build: &BuildInput{Shell: ptr("x"), Bounds: batch.Bounds{TimeLimit: ptr(-1)}}, Cases: one}},
+		"cases.0.timeLimit":          {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{TimeLimit: ptr(86401)}}}}},
+		"cases.1.args.1":             {good, BatchInput{Cases: []CaseInput{{}, {Args: []string{"", "\x00"}}}}},
+		"cases.0.args":               {good, BatchInput{Cases: []CaseInput{{Args: make([]string, maxCommandArgs)}}}},
+		"cases.1.stdin":              {good, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, maxBatchStdin)}, {Stdin: []byte{0}}}}},
+		"cases.0.limits.cpuSeconds":  {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{CPUSeconds: ptr(0)}}}}},
+		"cases.0.limits.outputBytes": {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{OutputLimit: ptr(int64(1) << 40)}}}}},
+		"build.limits.outputBytes":   {good, BatchInput{Build: &BuildInput{Shell: ptr("x"), Bounds: batch.Bounds{OutputLimit: ptr(int64(runtime.MaxOutputLimit))}}, Cases: one}},
+		"cases.0.limits.processes":   {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
+	} {
+		_, _, err := b.StartBatch(t.Context(), test.in, test.of)
+		wantCode(t, err, runtime.CodeInvalidInput, field)
+	}
+	_, _, err := b.StartBatch(t.Context(), good, BatchInput{Cases: make([]CaseInput, 1001)})
+	wantCode(t, err, runtime.CodeInvalidInput, "cases")
+	run := RunInput{EnvironmentID: "a", Command: []string{"true"}}
+	_, _, err = b.RunBatch(t.Context(), run, BatchInput{Build: &BuildInput{Shell: ptr("x")}, Cases: one, FreshRunners: true})
+	wantCode(t, err, runtime.CodeInvalidInput, "freshRunners")
+	run.Stdin = ptr("")
+	_, _, err = b.RunBatch(t.Context(), run, BatchInput{Cases: one})
+	wantCode(t, err, runtime.CodeInvalidInput, "stdin")
+	_, _, err = b.RunBatch(t.Context(), RunInput{EnvironmentID: "none", Command: []string{"true"}}, BatchInput{Cases: one, FreshRunners: true})
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	_, _, err = b.StartBatch(t.Context(), StartInput{RunnerID: "none", Command: []string{"true"}}, BatchInput{Cases: one})
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+	_, err = b.Batch(t.Context(), "none")
+	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	_, err = b.CancelBatch(t.Context(), "none")
+	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	_, err = b.BatchEvents(t.Context(), "none", "")
+	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	if all, total, err := b.Batches(t.Context(), BatchFilter{}, 10, ""); err != nil || total != 0 {
+		t.Error("something is left of a refused batch:", all, err)
+	}
+	if n := b.batches.len(); n != 0 {
+		t.Errorf("%d leaders are left", n)
+	}
+}
+
+// TestKilledServersLoseNoCase kills the engine at random moments while batches run. Each
+// case is started once and gets its whole input.
+func TestKilledServersLoseNoCase(t *testing.T) {
+	const seed, cases = 5, 40
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	of := BatchInput{}
+	for i := range cases {
+		of.Cases = append(of.Cases, CaseInput{Stdin: fmt.Append(nil, "case ", i)})
+	}
+	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, WaitFor: ptr(30)}
+	one, _, err := b.RunBatch(t.Context(), in, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.FreshRunners = true
+	fresh, _, err := b.RunBatch(t.Context(), in, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kills := 0
+	for ended := false; !ended; kills++ {
+		atSomeMoment(random)
+		b.kill(func() {})
+		b.start(t)
+		ended = b.batches.len() == 0
+	}
+	for _, id := range []runtime.BatchID{one.ID, fresh.ID} {
+		ended := b.awaitBatch(t, id)
+		if ended.Outcome != runtime.BatchCompleted || ended.Progress != (runtime.BatchProgress{Begun: cases, Ended: cases}) {
+			t.Errorf("%+v", ended)
+		}
+		for i, got := range b.cases(t, ended) {
+			if want := fmt.Sprintf(`PASSED EXITED 0 "case %d"`, i); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		all, err := b.BatchCases(t.Context(), ended, 0, cases, unbounded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			if !ended.FreshRunners() {
+				if n := b.fake.Begun(c.Execution.RunnerID, c.Execution.ID); n > 1 {
+					t.Errorf("case %d was started %d times", c.Index, n)
+				}
+			}
+			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+		}
+	}
+	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded)
+	if err != nil || page.Total != 2*cases {
+		t.Errorf("%d executions, want %d: %v", page.Total, 2*cases, err)
+	}
+	t.Logf("%d kills", kills)
+}
+
+// A batch that was cancelled ends so, also with the next server.
+func TestCancelledBatchStaysCancelled(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	r := b.claim(t, "a")
+	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, BatchInput{Cases: []CaseInput{{}, {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.CancelBatch(context.Background(), started.ID); err != nil { // and then the server is killed
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	ended := b.awaitBatch(t, started.ID)
+	if got := b.cases(t, ended); ended.Outcome != runtime.BatchCancelled || !slices.Equal(got, []string{`FAILED CANCELLED 0 ""`, "SKIPPED"}) {
+		t.Errorf("%+v, %q", ended, got)
+	}
+}
+
+// A case whose fresh runner went before anything began there gets another one.
+func TestFreshRunnerThatWent(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(30)}
+	release := func(id runtime.RunnerID) {
+		if _, err := b.Release(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	b.batches.host.Begin = func(ctx context.Context, of runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
+		if number == 1 { // as an earlier server, which was killed then
+			claim, err := ClaimInput{WaitFor: ptr(30)}.claim()
+			if err != nil {
+				return runtime.Execution{}, err
+			}
+			claim.Claim.Key, claim.Claim.Input = caseKey(of.ID, number), string(of.ID)
+			r, err := b.claimIn(ctx, "a", claim)
+			if err != nil {
+				return runtime.Execution{}, err
+			}
+			release(r.ID)
+		}
+		return b.beginCase(ctx, of, caller, number, cancelled)
+	}
+	started, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended := b.awaitBatch(t, started.ID); ended.Outcome != runtime.BatchCompleted || ended.Progress.Failed != 0 {
+		t.Errorf("%+v", ended)
+	}
+}

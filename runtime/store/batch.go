@@ -1,0 +1,315 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// AddBatch stores a new batch, and with it what its owner needs: what all its executions
+// share, and each of its steps, the first one first. Its key can't be used for an execution
+// for a day. Where its key is stored already with another batch it stores nothing and
+// returns that one and false.
+func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, steps [][]byte) (stored runtime.Batch, added bool, err error) {
+	value, err := json.Marshal(b)
+	if err != nil {
+		return b, false, err
+	}
+	err = s.write(ctx, "store a batch", func(tx *sql.Tx) error {
+		stored, added = b, true
+		if b.Key != "" {
+			var raw []byte
+			err := tx.QueryRow("SELECT value FROM batches WHERE key = ?", b.Key).Scan(&raw)
+			if err == nil {
+				stored, added = runtime.Batch{}, false
+				return json.Unmarshal(raw, &stored)
+			}
+			if !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+		}
+		// These first: a write may be committed in part, and steps without their batch
+		// harm nobody (see UnfinishedBatches).
+		for i, step := range steps {
+			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES (?, ?, ?)", b.ID, b.First()+i, step); err != nil {
+				return err
+			}
+		}
+		if b.Key != "" {
+			if err := spend(tx, b, b.QueuedAt.Add(SpentKeyLife)); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec("INSERT INTO batches (id, runner, environment, key, value, start) VALUES (?, ?, ?, nullif(?, ''), ?, ?)",
+			b.ID, b.RunnerID, b.EnvironmentID, b.Key, value, start)
+		return err
+	})
+	return stored, added, err
+}
+
+// BatchStep returns what AddBatch got for a case, and for all of them.
+func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (step, start []byte, err error) {
+	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = ? AND s.case_no = ?", id, number).
+		Scan(&step, &start)
+	return step, start, typed(err, "read a case")
+}
+
+// CancelBatch remembers that a batch is to end.
+func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
+	return s.write(ctx, "cancel a batch", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = ? AND finished IS NULL", id)
+		return err
+	})
+}
+
+// FinishBatch replaces a stored batch by what became of it.
+func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
+	value, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "store a batch", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE batches SET value = ?, start = NULL, finished = ? WHERE id = ? AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = ?", b.ID)
+		}
+		return err
+	})
+}
+
+// DropBatch forgets a batch of which nothing has begun, and its key.
+func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
+	return s.write(ctx, "drop a batch", func(tx *sql.Tx) error {
+		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = ?)"
+		if b.Key != "" {
+			if _, err := tx.Exec("DELETE FROM spent_keys WHERE key = ?"+unbegun, b.Key, b.ID); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec("DELETE FROM batches WHERE id = ?"+unbegun, b.ID, b.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = ?"+unbegun, b.ID, b.ID)
+		return err
+	})
+}
+
+// Batch returns BATCH_NOT_FOUND for one that isn't stored.
+func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	b, found, err := s.batch(ctx, "SELECT value FROM batches WHERE id = ?", id)
+	if err == nil && !found {
+		err = runtime.Errorf(runtime.CodeBatchNotFound, "no batch %s: it never was, or it was collected", id)
+	}
+	return b, err
+}
+
+// BatchByKey returns the batch that was stored with an idempotency key, and whether there
+// is one.
+func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool, error) {
+	return s.batch(ctx, "SELECT value FROM batches WHERE key = ?", key)
+}
+
+func (s *Store) batch(ctx context.Context, statement string, arg any) (b runtime.Batch, found bool, err error) {
+	var value []byte
+	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return runtime.Batch{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &b)
+	}
+	return b, err == nil, typed(err, "read a batch")
+}
+
+// An UnfinishedBatch is one that hasn't ended, with what its owner needs to go on.
+type UnfinishedBatch struct {
+	Batch     runtime.Batch
+	Cancelled bool // see CancelBatch
+}
+
+// UnfinishedBatches returns all batches that aren't FINISHED, oldest first, but for those
+// that can't be read: see Unreadable. It forgets what was left of others, and finished ones
+// without any execution.
+func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
+	const doing = "list unfinished batches"
+	err := s.write(ctx, doing, func(tx *sql.Tx) error {
+		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)")
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
+		}
+		return err
+	})
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // rows too many do no harm
+		return nil, err
+	}
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []UnfinishedBatch
+	for rows.Next() {
+		var id runtime.ExecutionID
+		var value []byte
+		var u UnfinishedBatch
+		if err := rows.Scan(&id, &value, &u.Cancelled); err != nil {
+			return nil, typed(err, doing)
+		}
+		if err := json.Unmarshal(value, &u.Batch); err != nil {
+			s.unreadable.note(id, err)
+			continue
+		}
+		all = append(all, u)
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// A BatchFilter selects batches; a zero field selects all.
+type BatchFilter struct {
+	RunnerID      runtime.RunnerID
+	EnvironmentID runtime.EnvironmentID
+	NewestFirst   bool
+}
+
+// Batches returns the first ones after an id, at most one more than first, and how many
+// match in all.
+func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
+	where, args := "true", []any{}
+	if q.RunnerID != "" {
+		where, args = where+" AND runner = ?", append(args, q.RunnerID)
+	}
+	if q.EnvironmentID != "" {
+		where, args = where+" AND environment = ?", append(args, q.EnvironmentID)
+	}
+	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
+		return nil, 0, typed(err, "count batches")
+	}
+	order := " AND id > ? ORDER BY id LIMIT ?"
+	if q.NewestFirst {
+		order = " AND id < ? ORDER BY id DESC LIMIT ?"
+		after = cmp.Or(after, "\U0010FFFF") // above all ids
+	}
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
+	if err != nil {
+		return nil, 0, typed(err, "list batches")
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id runtime.ExecutionID
+		var value []byte
+		var b runtime.Batch
+		if err := rows.Scan(&id, &value); err != nil {
+			return nil, 0, typed(err, "list batches")
+		}
+		if err := json.Unmarshal(value, &b); err != nil {
+			s.unreadable.note(id, err)
+			continue
+		}
+		all = append(all, b)
+	}
+	return all, total, typed(rows.Err(), "list batches")
+}
+
+// BatchExecutions returns the executions of a batch by their case: those of the cases from
+// first up to, not including, end.
+func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
+	const doing = "list the executions of a batch"
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = ? AND case_no >= ? AND case_no < ?", id, first, end)
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	all := map[int]runtime.Execution{}
+	for rows.Next() {
+		var execution runtime.ExecutionID
+		var number int
+		var value []byte
+		var x runtime.Execution
+		if err := rows.Scan(&execution, &number, &value); err != nil {
+			return nil, typed(err, doing)
+		}
+		if err := charge(len(value)); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(value, &x); err != nil {
+			s.unreadable.note(execution, err)
+			continue
+		}
+		all[number] = x
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// BatchExecutionIDs returns the ids of a batch's executions, by their case.
+func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[int]runtime.ExecutionID, error) {
+	const doing = "list the executions of a batch"
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no FROM executions WHERE batch = ?", id)
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	all := map[int]runtime.ExecutionID{}
+	for rows.Next() {
+		var execution runtime.ExecutionID
+		var number int
+		if err := rows.Scan(&execution, &number); err != nil {
+			return nil, typed(err, doing)
+		}
+		all[number] = execution
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// batchesOf returns the batches of some executions.
+func batchesOf(tx *sql.Tx, these string, ids []any) (all []runtime.BatchID, err error) {
+	rows, err := tx.Query("SELECT DISTINCT batch FROM executions WHERE batch IS NOT NULL AND id"+these, ids...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id runtime.BatchID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, rows.Err()
+}
+
+// deleteEmpty forgets those of some batches that have finished and have no execution any
+// more. Their keys stay spent until keysExpire.
+func deleteEmpty(tx *sql.Tx, batches []runtime.BatchID, keysExpire time.Time) error {
+	for _, id := range batches {
+		var value []byte
+		err := tx.QueryRow("SELECT value FROM batches WHERE finished IS NOT NULL AND id = ? AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)", id).Scan(&value)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var b runtime.Batch
+		if err := json.Unmarshal(value, &b); err == nil && b.Key != "" { // else its key is unknown
+			if err := spend(tx, b, keysExpire); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec("DELETE FROM batches WHERE id = ?", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spend remembers that a batch's key was used.
+func spend(tx *sql.Tx, b runtime.Batch, expires time.Time) error {
+	_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES (?, ?, ?, ?)", b.Key, b.Input, b.RunnerID, expires.Unix())
+	return err
+}

@@ -1,0 +1,78 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/cli/cases"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+)
+
+func casesDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestE2ERunCases(t *testing.T) {
+	b := bed.Open(t)
+	files := map[string]string{"1.in": "one\n", "1.out": "one", "2.args": "-n\n", "2.in": "two", "2.out": "wrong\n", "10.args": "none", "README": ""}
+	dir := casesDir(t, files)
+	command := func(args ...string) (stdout, stderr string, code int) { // a server's address after -- would be the program's
+		var out, errs bytes.Buffer
+		code = bed.RunCLI(append([]string{"run", "--server", b.Address, "--env", "shell"}, args...), strings.NewReader(""), &out, &errs)
+		return out.String(), errs.String(), code
+	}
+	run := func(dir string, more ...string) (stdout, stderr string, code int) {
+		return command(append(append([]string{"--cases", dir}, more...), "--", "cat")...)
+	}
+	out, errs, code := run(dir, "--build", "echo building >&2")
+	lines := strings.Split(out, "\n")
+	if code != 1 || len(lines) < 5 || !strings.HasPrefix(lines[0], "pass  1 ") || !strings.HasPrefix(lines[1], "FAIL  2 ") || !strings.Contains(lines[1], `not "wrong"`) ||
+		!strings.HasPrefix(lines[2], "FAIL  10 ") || !strings.Contains(lines[3], "No such file") || lines[len(lines)-2] != "1 of 3 cases passed" || !strings.Contains(errs, "building\n") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+
+	// A wrong output stops it, too.
+	out, errs, code = run(casesDir(t, map[string]string{"1.in": "x", "1.out": "y", "2.in": "", "3.in": "", "4.args": "/dev/zero"}), "--stop-on-failure", "--json")
+	var report cases.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || len(report.Cases) != 4 {
+		t.Fatalf("%d, %v: %s%s", code, err, out, errs)
+	}
+	if first, last := report.Cases[0], report.Cases[3]; first.State != runtime.CaseFailed || first.Difference == "" || first.Stdout != "x" || first.Outcome != runtime.OutcomeExited || last.State != runtime.CaseSkipped {
+		t.Errorf("%+v", report)
+	}
+
+	if out, errs, code := run(casesDir(t, map[string]string{"1.in": "", "2.in": ""})); code != 0 || !strings.HasSuffix(out, "2 of 2 cases passed\n") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	if out, errs, code := run(casesDir(t, map[string]string{"1.in": "", "2.in": ""}), "--fresh-runners"); code != 0 || !strings.HasSuffix(out, "2 of 2 cases passed\n") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	if out, errs, code := run(dir, "--build", "echo no >&2; exit 3"); code != 1 || !strings.Contains(out, "3 were skipped: the build failed") || !strings.Contains(errs, "no\n") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	for says, args := range map[string][]string{
+		"--build doesn't go":  {"--cases", dir, "--build", "x", "--fresh-runners", "--", "cat"},
+		"need --cases":        {"--build", "x", "--", "cat"},
+		"--json need --cases": {"--json", "--", "cat"},
+		"--stdin and --tty":   {"--cases", dir, "--stdin", "--", "cat"},
+		"0 cases":             {"--cases", t.TempDir(), "--", "cat"},
+		"no such file":        {"--cases", filepath.Join(dir, "none"), "--", "cat"},
+		"there is nothing":    {"--cases", dir},
+	} {
+		if _, errs, code := command(args...); code != 125 || !strings.Contains(errs, says) {
+			t.Errorf("%v: %d %s, want %q", args, code, errs, says)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+import { useState } from "react";
+import { Link } from "wouter";
+import { ask } from "../../lib/ask";
+import { BatchFragment, batchVerdict, caseVerdict, tally } from "../../lib/batch";
+import { between, commandLine, duration, plural, short } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useAction, useQuery } from "../../lib/hooks";
+import { OutcomeFragment, sentence } from "../../lib/outcome";
+import { Card, Dialog, Empty, Facts, Failure, Loading, Page, Tag } from "../../ui/parts";
+import { Table, type Column } from "../../ui/table";
+
+const BatchQuery = graphql(
+  `
+    query Batch($id: ID!) {
+      batch(id: $id) {
+        ...BatchParts
+        stopOnFailure
+        build {
+          id
+          command
+          ...OutcomeParts
+        }
+        cases(first: 1000) {
+          nodes {
+            index
+            state
+            execution {
+              id
+              ...OutcomeParts
+            }
+          }
+        }
+      }
+    }
+  `,
+  [BatchFragment, OutcomeFragment],
+);
+type Details = NonNullable<ResultOf<typeof BatchQuery>["batch"]>;
+type Case = Details["cases"]["nodes"][number];
+
+const CancelMutation = graphql(`
+  mutation CancelBatch($id: ID!) {
+    cancelBatch(id: $id) {
+      batch {
+        state
+      }
+    }
+  }
+`);
+
+const columns: readonly Column<Case>[] = [
+  {
+    name: "Case",
+    width: "7rem",
+    cell: (row) => (row.execution ? <Link className="num" href={`/executions/${row.execution.id}`}>{`Case ${row.index}`}</Link> : <span className="num">{`Case ${row.index}`}</span>),
+  },
+  {
+    name: "State",
+    width: "8rem",
+    cell: (row) => {
+      const { tone, text } = caseVerdict(row.state);
+      return <Tag tone={tone}>{text}</Tag>;
+    },
+  },
+  { name: "How it ended", width: "minmax(14rem, 1fr)", cell: (row) => (row.execution ? sentence(row.execution) : "–") },
+  { name: "Took", width: "6rem", cell: (row) => <span className="num">{row.execution?.usage ? duration(row.execution.usage.wallMs) : "–"}</span> },
+];
+
+/** One batch: its build, and what became of each case. */
+export default function Batch({ id }: { id: string }) {
+  const [ended, setEnded] = useState(false);
+  const { data, error, reload } = useQuery(BatchQuery, { id }, ended ? {} : { every: 1_000 });
+  const batch = data?.batch;
+  const above = { title: "Batches", href: "/batches" };
+  if (batch?.state === "FINISHED" && !ended) setEnded(true); // it doesn't change any more
+  if (!batch) {
+    return (
+      <Page title={`Batch ${short(id)}`} above={above}>
+        {error?.code === "BATCH_NOT_FOUND" ? (
+          <Empty title="There is no such batch (any more)">
+            <p>Ended ones are kept for a while only.</p>
+            <Link href="/batches" className="button">
+              All batches
+            </Link>
+          </Empty>
+        ) : error ? (
+          <Failure error={error} retry={reload} />
+        ) : (
+          <Loading what="the batch" />
+        )}
+      </Page>
+    );
+  }
+  const { tone, text } = batchVerdict(batch);
+  const cases = batch.cases.nodes;
+  return (
+    <Page title={`Batch of ${plural(batch.caseCount, "case")}`} above={above} actions={batch.state !== "FINISHED" && <Cancel id={id} onDone={reload} />}>
+      <Card>
+        <div className="stack">
+          <div className="row" aria-live="polite">
+            <Tag tone={tone}>{text}</Tag>
+            <span className="grow">
+              {tally(batch)}
+              {batch.message ? `: ${batch.message}.` : "."}
+            </span>
+            <span className="mono soft break">{id}</span>
+          </div>
+          <Facts>
+            {[
+              ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(batch.environmentId)}`}>{batch.environmentId}</Link>],
+              ["Runner", batch.runnerId ? <Link key="r" className="mono" title={batch.runnerId} href={`/executions?runner=${batch.runnerId}`}>{short(batch.runnerId)}</Link> : "one for each case"],
+              ["Build", <Build key="b" batch={batch} />],
+              ["Took", batch.finishedAt ? duration(between(batch.queuedAt, batch.finishedAt)) : "–"],
+              ["At a failure", batch.stopOnFailure ? "it stops" : "it goes on"],
+            ]}
+          </Facts>
+        </div>
+      </Card>
+      <Failure error={error} retry={reload} />
+      <Table label="Cases" columns={columns} rows={cases} rowKey={(row) => String(row.index)} total={cases.length} least="40rem" foot={plural(cases.length, "case")} empty={null} />
+    </Page>
+  );
+}
+
+function Build({ batch }: { batch: Details }) {
+  if (!batch.build) return batch.hasBuild ? "not there" : "none";
+  return (
+    <Link className="mono" href={`/executions/${batch.build.id}`} title={sentence(batch.build)}>
+      {commandLine(batch.build.command).slice(0, 80)}
+    </Link>
+  );
+}
+
+function Cancel({ id, onDone }: { id: string; onDone: () => void }) {
+  const [open, setOpen] = useState(false);
+  const cancel = useAction(async () => {
+    await ask(CancelMutation, { id });
+    onDone();
+    setOpen(false);
+  });
+  return (
+    <>
+      <button type="button" className="button danger" onClick={() => setOpen(true)}>
+        Cancel …
+      </button>
+      <Dialog title="Cancel this batch?" open={open} onClose={() => setOpen(false)}>
+        <p>The case that runs ends, and the later ones are skipped. What was printed is kept.</p>
+        <Failure error={cancel.error} />
+        <div className="row">
+          <button type="button" className="button" onClick={() => setOpen(false)}>
+            Let it run
+          </button>
+          <button type="button" className="button danger" disabled={cancel.busy} onClick={() => void cancel.run()}>
+            Cancel it
+          </button>
+        </div>
+      </Dialog>
+    </>
+  );
+}

@@ -1,0 +1,86 @@
+import { Link } from "wouter";
+import { ask } from "../../lib/ask";
+import { BatchFragment, batchVerdict, tally, type BatchParts } from "../../lib/batch";
+import { loadedOf, moment, plural, short } from "../../lib/format";
+import { graphql } from "../../lib/graphql";
+import { everyPage, usePages, type Part } from "../../lib/pages";
+import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
+import { Table, type Column } from "../../ui/table";
+
+const BatchesQuery = graphql(
+  `
+    query Batches($first: Int, $after: String) {
+      batches(first: $first, after: $after, newestFirst: true) {
+        nodes {
+          ...BatchParts
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+        totalCount
+      }
+    }
+  `,
+  [BatchFragment],
+);
+
+const columns: readonly Column<BatchParts>[] = [
+  {
+    name: "Batch",
+    width: "minmax(12rem, 3fr)",
+    cell: (row) => <Link href={`/batches/${row.id}`}>{tally(row)}</Link>,
+  },
+  {
+    name: "Outcome",
+    width: "9rem",
+    cell: (row) => {
+      const { tone, text } = batchVerdict(row);
+      return <Tag tone={tone}>{text}</Tag>;
+    },
+  },
+  { name: "Began", width: "9rem", cell: (row) => <span className="num" title={row.queuedAt}>{moment(row.queuedAt)}</span> },
+  {
+    name: "Environment",
+    width: "minmax(6rem, 1fr)",
+    cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link>,
+  },
+  { name: "Runner", width: "8rem", cell: (row) => <span className="mono soft" title={row.runnerId ?? ""}>{row.runnerId ? short(row.runnerId) : "one each"}</span> },
+];
+
+async function page(first: number, after: string | null, signal?: AbortSignal): Promise<Part<BatchParts>> {
+  const { batches } = await ask(BatchesQuery, { first, after }, signal);
+  return { rows: batches.nodes, total: batches.totalCount, end: batches.pageInfo.endCursor, more: batches.pageInfo.hasNextPage };
+}
+const source = { page, refresh: everyPage(page) };
+
+/** Every batch that is kept, the latest first. */
+export default function Batches() {
+  const { rows, total, loading, error, more, again } = usePages(source, 2_000);
+  return (
+    <Page title="Batches" above={{ title: "Executions", href: "/executions" }}>
+      <Failure error={error} retry={again} />
+      <Table
+        label="Batches"
+        columns={columns}
+        rows={rows}
+        rowKey={(row) => row.id}
+        total={total}
+        least="52rem"
+        onEnd={more}
+        foot={loading ? "" : rows.length < total ? loadedOf(rows.length, total, "batch") : plural(total, "batch", "batches")}
+        empty={
+          loading ? (
+            error ? null : <Loading what="batches" />
+          ) : (
+            <Empty title="No batches here">
+              <p>
+                A batch runs one program with many inputs: <span className="mono">rockpool run --cases DIR</span>, or <span className="mono">cases</span> in the API.
+              </p>
+            </Empty>
+          )
+        }
+      />
+    </Page>
+  );
+}
