@@ -21,6 +21,8 @@ const ExecutionQuery = graphql(
         runnerId
         environmentId
         command
+        startedWarm
+        coldReason
         ...OutcomeParts
         usage {
           wallMs
@@ -128,6 +130,7 @@ function Details({ of }: { of: Details }) {
       {[
         ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(of.environmentId)}`}>{of.environmentId}</Link>],
         ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
+        ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
         ["Took", usage ? duration(usage.wallMs) : "–"],
         ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
         ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],
