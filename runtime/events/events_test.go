@@ -49,7 +49,7 @@ func TestLentDataIsTheSame(t *testing.T) {
 				t.Errorf("lent %v: an event of %d bytes", lent, len(event.Data))
 			}
 			all = append(all, event.Data...)
-			// Whoever resumes here reads the rest only.
+			// A reader that resumes here gets the rest only.
 			at, err := Parse(x.ID, event.Cursor)
 			if err != nil || event.Kind == Output && at.offset != int64(len(all)) {
 				t.Fatalf("lent %v: the cursor after %d bytes is %+v, %v", lent, len(all), at, err)

@@ -115,16 +115,8 @@ func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool
 	return s.batch(ctx, "SELECT value FROM batches WHERE key = ?", key)
 }
 
-func (s *Store) batch(ctx context.Context, statement string, arg any) (b runtime.Batch, found bool, err error) {
-	var value []byte
-	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return runtime.Batch{}, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(value, &b)
-	}
-	return b, err == nil, typed(err, "read a batch")
+func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.Batch, bool, error) {
+	return one[runtime.Batch](ctx, s, "read a batch", statement, arg)
 }
 
 // An UnfinishedBatch is one that hasn't ended, with what its owner needs to go on.

@@ -103,16 +103,22 @@ func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Executi
 	return s.execution(ctx, "SELECT value FROM executions WHERE key = ?", key)
 }
 
-func (s *Store) execution(ctx context.Context, statement string, arg any) (x runtime.Execution, found bool, err error) {
-	var value []byte
-	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&value)
+func (s *Store) execution(ctx context.Context, statement string, arg any) (runtime.Execution, bool, error) {
+	return one[runtime.Execution](ctx, s, "read an execution", statement, arg)
+}
+
+// one returns what the one column of a statement's first row holds as JSON, and whether
+// there is a row.
+func one[T any](ctx context.Context, s *Store, doing, statement string, arg any) (value T, found bool, err error) {
+	var text []byte
+	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
-		return runtime.Execution{}, false, nil
+		return value, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(value, &x)
+		err = json.Unmarshal(text, &value)
 	}
-	return x, err == nil, typed(err, "read an execution")
+	return value, err == nil, typed(err, doing)
 }
 
 // An ExecutionFilter selects executions; a zero field selects all.

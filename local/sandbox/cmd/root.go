@@ -62,10 +62,10 @@ func openRun(alone bool) error {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
 	}
-	if alone && roots.Alone(run) != nil { // in words that name no path, so that they are told
+	if alone && roots.Alone(run) != nil { // its error may name a path, and an error to a user must not
 		return finalError{errors.New("others than root can write to the machine's directory run, or to rockpool in it, where sandboxes are mounted: give both to root, with mode 755")}
 	}
-	// The sandbox's root, who isn't the machine's, goes through it; the server may
+	// The sandbox's root isn't the machine's, and goes through it; the server may
 	// have made it under its umask.
 	return os.Chmod(run, 0o755)
 }
