@@ -109,7 +109,7 @@ func TestE2EBatchEndsWithItsRunner(t *testing.T) {
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for _, killed := range []bool{false, true} {
 		runner := p.ClaimLoosely(t, "shell")
-		out, err := client.StartBatch(t.Context(), p.Client, client.StartExecutionInput{RunnerId: runner, Shell: new("sleep $1"), Cases: []client.CaseInput{{Args: []string{"0"}}, {Args: []string{"1000"}}, {}}})
+		out, err := client.StartBatch(t.Context(), p.Client, client.StartExecutionInput{RunnerId: runner, Shell: new(`"$@"`), Cases: []client.CaseInput{{Args: []string{"true"}}, {Args: []string{"sleep", "1000"}}, {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
