@@ -84,7 +84,7 @@ func accounts() []Attack {
 		charged("connections", "12000", 20, Uncounted),
 		Attack{
 			Name: "memory of small segments", Class: Accounts, Defence: Uncounted, Tries: "to fill the kernel's memory by many bytes, each sent by itself, that nobody accepts", Tiers: shared, Bomb: true,
-			Steps: []Step{probe("segments", "200", "10").within(30), shell("echo lives")},
+			Steps: []Step{probe("segments", "200", "15").within(30), shell("echo lives")},
 			Held:  "^(holds ([12]?\\d|3[01]) MiB\n=> EXITED 0|(holds \\d+ MiB\n)?=> MEMORY_LIMIT.*)\nlives\n=> EXITED 0",
 		},
 		charged("messages", "40000", 40, MemoryLimit),

@@ -13,9 +13,10 @@ import (
 // what it lets them have. Some kernels join them, so that they take less by themselves.
 const smallHeld = 32
 
-// sendSegments sends segments of one byte for up to so many seconds, on some connections that
-// nobody accepts, one on each in turn: few kernels join what was answered in between. It says
-// how much memory the machine's connections took meanwhile, and holds smallHeld of it.
+// sendSegments sends segments of one byte for so many seconds, on some connections that
+// nobody accepts, one on each in turn: few kernels join what was answered in between. Only the
+// memory of all of the machine's connections can be seen, so at smallHeld it waits, and sends more
+// when others gave some back. It says how much is held, and holds smallHeld of it.
 func sendSegments(connections, seconds int) {
 	listener, at, err := bound(unix.SOCK_STREAM)
 	if err == nil {
@@ -40,13 +41,16 @@ func sendSegments(connections, seconds int) {
 	}
 	before := connectionMemory()
 	held := 0
-	for began := time.Now(); held < smallHeld && time.Since(began) < time.Duration(seconds)*time.Second; {
+	for began := time.Now(); time.Since(began) < time.Duration(seconds)*time.Second; {
+		if held = connectionMemory() - before; held >= smallHeld {
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // what of it is another's may go
+			continue
+		}
 		for _, fd := range all {
 			_, _ = unix.SendmsgN(fd, []byte{0}, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		}
-		held = connectionMemory() - before
 	}
-	say("holds", strconv.Itoa(held), "MiB")
+	say("holds", strconv.Itoa(max(held, 0)), "MiB")
 	if held >= smallHeld {
 		hold() // the agent ends it
 	}

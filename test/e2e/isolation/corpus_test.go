@@ -253,7 +253,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
 		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
 		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^holds 3[2-9] MiB\n=> TIME_LIMIT`},
+		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^holds [3-9]\d MiB\n=> TIME_LIMIT`},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
