@@ -1,0 +1,268 @@
+# The zygote: an interpreter that has modules loaded, and forks for each command that it is asked
+# for. It is run by the image's own interpreter, with -c, as a user that commands can't reach, with
+# the capabilities to change users and groups. It never runs user code: a child does, once it
+# has given up all that and the agent has checked that.
+#
+# The socket is descriptor 3. A message is its length (4 bytes, big endian) and fields that are
+# separated by NUL. zygote.go is the other side.
+import _socket, os, sys, time
+
+rockpool = type(sys)('rockpool')
+
+def _setup(r):
+    import ctypes, fcntl, gc, resource
+    r.control = _socket.socket(fileno=3)
+    r.libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
+    r.python = ctypes.pythonapi
+    x86 = os.uname().machine == 'x86_64'
+    r.SYS_clone, r.SYS_capset = (56, 126) if x86 else (220, 91)
+    r.base = dict(os.environb)
+
+    def prctl(option, a=0, b=0):
+        word = ctypes.c_ulong
+        return r.libc.prctl(ctypes.c_int(option), word(a), word(b), word(0), word(0))
+
+    def send(*fields):
+        body = b'\0'.join(f if isinstance(f, bytes) else str(f).encode('utf-8', 'backslashreplace') for f in fields)
+        r.control.sendall(len(body).to_bytes(4, 'big') + body)
+
+    def receive():
+        data, fds = b'', []
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], 'big'):
+            more, extra, _, _ = r.control.recvmsg(1 << 16, _socket.CMSG_SPACE(5 * 4))
+            if not more:
+                os._exit(0)  # the agent has ended
+            for level, kind, rights in extra:
+                if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                    fds += memoryview(rights[:len(rights) // 4 * 4]).cast('i').tolist()
+            data += more
+        return data[4:].split(b'\0'), fds
+
+    # What glibc keeps as its thread's number, which its own fork would write.
+    address = ctypes.c_void_p()
+    thread = 0
+    if prctl(40, ctypes.addressof(address)) == 0 and address.value:  # PR_GET_TID_ADDRESS
+        thread = address.value
+
+    def fork():
+        # A sibling (CLONE_PARENT): the agent waits for it, not the zygote.
+        flags = 0x8000 | 17 | (0x01000000 | 0x00200000 if thread else 0)
+        word = ctypes.c_ulong
+        last = (word(thread), word(0)) if x86 else (word(0), word(thread))
+        r.python.PyOS_BeforeFork()
+        pid = r.libc.syscall(ctypes.c_long(r.SYS_clone), word(flags), word(0), word(0), *last)
+        if pid == 0:
+            r.python.PyOS_AfterFork_Child()
+        else:
+            r.python.PyOS_AfterFork_Parent()
+        return pid if pid >= 0 else -ctypes.get_errno()
+
+    def wait(link, byte):
+        if link.recv(1) != byte:
+            os._exit(253)  # the agent gave it up
+
+    def become(request, link):
+        # Everything that a command has from its first instruction on. The order is that of
+        # package launch: once it has the user, commands of that user can stop it.
+        hold, directory, user, mark, terminal = request.pop(0), request.pop(0), int(request.pop(0)), int(request.pop(0)), request.pop(0)
+        os.setsid()
+        for fd in range(3):
+            os.dup2(request.fds[fd], fd)
+        if terminal == b'1':
+            fcntl.ioctl(0, 0x540E, 1)  # TIOCSCTTY
+        if hold == b'1':
+            wait(link, b'm')
+        for which, extra in ((resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 0), (resource.RLIMIT_NPROC, 0)):
+            limit = int(request.pop(0))
+            if limit > 0:
+                soft, hard = resource.getrlimit(which)
+                least = lambda a: a if hard == resource.RLIM_INFINITY else min(a, hard)
+                resource.setrlimit(which, (least(limit), least(limit + extra)))
+        os.setgroups([user, mark])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)  # its saved one was root: this drops permitted, effective and ambient capabilities
+        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        if r.libc.syscall(ctypes.c_long(r.SYS_capset), header, (ctypes.c_uint32 * 6)()) != 0:
+            raise OSError(ctypes.get_errno(), 'capset')
+        os.chdir(directory)
+        os.dup2(link.fileno(), 3)
+        link.detach()
+        os.closerange(4, 1 << 20)
+        prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
+        link = _socket.socket(fileno=3)
+        link.send(b'r')
+        wait(link, b'g')
+        link.close()
+
+    class Request(list):
+        pass
+
+    def serve():
+        # Returns in a child that is to run a command only.
+        while True:
+            fields, fds = receive()
+            pid = fork()
+            if pid != 0:
+                for fd in fds:
+                    os.close(fd)
+                send(pid)
+                continue
+            link = _socket.socket(fileno=fds[-1])
+            kind = fields.pop(0)
+            if kind == b'zygote':
+                r.control.close()
+                r.control = link
+                wait(link, b'm')
+                send('ready')
+                continue
+            r.control.detach()
+            request = Request(fields)
+            request.fds = fds
+            try:
+                become(request, link)
+            except BaseException as e:
+                try:
+                    link.send(b'e' + repr(e).encode('utf-8', 'backslashreplace')[:200])
+                finally:
+                    os._exit(253)
+            return request
+
+    def load(modules):
+        if sys.path[:1] == ['']:  # the directory of -c
+            del sys.path[0]
+        for name in modules:
+            try:
+                __import__(name)
+            except BaseException as e:
+                send('failed', name, type(e).__name__ + ': ' + str(e))
+                os._exit(1)
+            if len(os.listdir('/proc/self/task')) != 1:
+                send('failed', name, 'it starts threads when it is imported, and a process with threads cannot be forked')
+                os._exit(1)
+        r.modules = sorted({m.partition('.')[0] for m in sys.modules} - {'__main__', 'sys', 'builtins'})
+        gc.collect()
+        gc.freeze()
+        with open('/proc/self/statm') as f:
+            _, resident, shared = f.read().split()[:3]
+        os.setresuid(-1, -1, 0)  # version 1 of cgroups: root may move those that have it as a saved one
+        send('ready', '%d.%d' % sys.version_info[:2], sys.executable, (int(resident) - int(shared)) * os.sysconf('SC_PAGE_SIZE'), *r.modules)
+
+    r.serve, r.load, r.receive = serve, load, receive
+
+def _adopt(r, request):
+    # What a cold start would have set from its arguments and its environment.
+    decode = os.fsdecode
+    form, executable, count = request.pop(0), decode(request.pop(0)), int(request.pop(0))
+    argv, env = [decode(a) for a in request[:count]], request[count:]
+    pairs = [v.split(b'=', 1) for v in env if v]
+    if dict(map(tuple, pairs)) != dict(os.environb):
+        os.environb.clear()
+        os.environb.update(pairs)
+    if hasattr(sys.modules.get('posix'), 'environ'):
+        sys.modules['posix'].environ.clear()
+        sys.modules['posix'].environ.update(pairs)
+    time.tzset()
+    sys.executable = executable
+    if hasattr(sys, '_base_executable'):
+        sys._base_executable = executable
+    if hasattr(sys, 'orig_argv'):
+        sys.orig_argv = argv[:]
+    main = type(sys)('__main__')
+    main.__builtins__, main.__annotations__ = sys.modules['builtins'], {}
+    main.__loader__ = sys.modules['_frozen_importlib'].BuiltinImporter
+    sys.modules['__main__'] = main
+    site = sys.modules.get('site')
+    if site is not None and getattr(site, 'ENABLE_USER_SITE', None):
+        site.USER_BASE = site.USER_SITE = None
+        site.getusersitepackages()
+    _streams()
+    _reseed()
+    safe = getattr(sys.flags, 'safe_path', False)
+    source, name, first = None, '<string>', ''
+    if form == b'c':
+        sys.argv, source = ['-c'] + argv[3:], argv[2]
+    elif form == b'stdin':
+        sys.argv, name = argv[1:] or [''], '<stdin>'
+        source = b''
+        while True:
+            part = os.read(0, 1 << 16)
+            if not part:
+                break
+            source += part
+    elif form == b'm':
+        sys.argv, source, first = ['-m'] + argv[3:], None, os.getcwd()
+    else:
+        sys.argv, path = argv[1:], argv[1]
+        name = path if path[:1] == '/' or sys.version_info < (3, 9) else os.getcwd() + '/' + path
+        first = os.path.dirname(os.path.realpath(path))
+        try:
+            with open(path, 'rb') as f:
+                source = f.read()
+        except OSError as e:
+            sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (request.program, name, e.errno, e.strerror))
+            raise SystemExit(2)
+        import _frozen_importlib_external as external
+        main.__file__, main.__cached__ = name, None
+        main.__loader__ = external.SourceFileLoader('__main__', name)
+    if not safe:
+        sys.path.insert(0, first)
+    return main, source, name, argv[2] if form == b'm' else None
+
+def _streams():
+    import io
+    for fd, name, mode in ((0, 'stdin', 'r'), (1, 'stdout', 'w'), (2, 'stderr', 'w')):
+        old = getattr(sys, name)
+        raw = unbuffered = mode == 'w' and sys.flags.unbuffered
+        buffer = io.open(fd, mode + 'b', 0 if unbuffered else -1, closefd=False)
+        raw = buffer if unbuffered else buffer.raw
+        raw.name = '<' + name + '>'
+        lines = not unbuffered and (raw.isatty() or fd == 2)
+        stream = io.TextIOWrapper(buffer, old.encoding, old.errors, '\n', lines, bool(unbuffered))
+        stream.mode = mode
+        setattr(sys, name, stream)
+        setattr(sys, '__' + name + '__', stream)
+
+def _reseed():
+    # random has done it itself, after the fork.
+    numpy = sys.modules.get('numpy.random')
+    if numpy is not None:
+        numpy.seed()
+    process = sys.modules.get('multiprocessing.process')
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+    logging = sys.modules.get('logging')
+    if logging is not None:
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
+
+_setup(rockpool)
+rockpool.load([m.decode() for m in rockpool.receive()[0] if m])
+rockpool.request = rockpool.serve()
+rockpool.request.program = os.fsdecode(rockpool.request[2 + 1])
+try:
+    rockpool.run = _adopt(rockpool, rockpool.request)
+    rockpool.main, rockpool.source, rockpool.name, rockpool.module = rockpool.run
+    del rockpool.run, _setup, _adopt, _streams, _reseed
+    if rockpool.module is not None:
+        import runpy
+        runpy._run_module_as_main(rockpool.module)
+    else:
+        exec(compile(rockpool.source, rockpool.name, 'exec', dont_inherit=True), rockpool.main.__dict__)
+except SystemExit:
+    raise
+except BaseException as error:
+    # Without our own frame, which is the first. To raise it again adds none.
+    rockpool.trace = error.__traceback__
+    while rockpool.trace is not None and rockpool.trace.tb_frame.f_globals is globals():
+        rockpool.trace = rockpool.trace.tb_next
+    error.__traceback__ = rockpool.trace
+    if sys.version_info >= (3, 11):
+        raise
+    rockpool.hook = sys.excepthook
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, rockpool.trace
+    rockpool.hook(type(error), error, rockpool.trace)
+    if isinstance(error, KeyboardInterrupt):
+        import signal
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    raise SystemExit(1)
