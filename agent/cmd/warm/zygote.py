@@ -155,6 +155,9 @@ def _adopt(r, request):
     form, executable, count = request.pop(0), decode(request.pop(0)), int(request.pop(0))
     argv, env = [decode(a) for a in request[:count]], request[count:]
     pairs = [v.split(b'=', 1) for v in env if v]
+    names = {p[0] for p in pairs}
+    if b'LC_CTYPE' in r.base and b'LC_CTYPE' not in names:
+        pairs.append([b'LC_CTYPE', r.base[b'LC_CTYPE']])  # the interpreter has set it itself (PEP 538)
     if dict(map(tuple, pairs)) != dict(os.environb):
         os.environb.clear()
         os.environb.update(pairs)
@@ -212,7 +215,7 @@ def _streams():
     import io
     for fd, name, mode in ((0, 'stdin', 'r'), (1, 'stdout', 'w'), (2, 'stderr', 'w')):
         old = getattr(sys, name)
-        raw = unbuffered = mode == 'w' and sys.flags.unbuffered
+        unbuffered = mode == 'w' and old.write_through
         buffer = io.open(fd, mode + 'b', 0 if unbuffered else -1, closefd=False)
         raw = buffer if unbuffered else buffer.raw
         raw.name = '<' + name + '>'
