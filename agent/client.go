@@ -127,7 +127,7 @@ func parseResponse(body []byte) (Response, error) {
 		return Response{}, err
 	}
 	if response.Error != nil {
-		response.Error.Message = shorten(response.Error.Message)
+		response.Error.Message = Shorten(response.Error.Message)
 		return Response{}, response.Error
 	}
 	if response.Protocol < Oldest || response.Protocol > Protocol {
@@ -138,8 +138,8 @@ func parseResponse(body []byte) (Response, error) {
 	return response, nil
 }
 
-// shorten bounds a text that a hostile agent may have made.
-func shorten(s string) string {
+// Shorten bounds a text that a hostile agent may have made.
+func Shorten(s string) string {
 	const most = 1 << 10
 	if len(s) <= most {
 		return s

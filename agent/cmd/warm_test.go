@@ -308,6 +308,7 @@ func TestWarmCommandsAreHeld(t *testing.T) {
 	p.sees(1, "True True True True True")
 	p.sees(2, "? ")
 	p.types("hi\n")
+	p.sees(1, "hi") // the echo
 	p.sees(1, "hi")
 	p.types("\x03")
 	p.sees(2, "KeyboardInterrupt")

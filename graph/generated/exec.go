@@ -38,7 +38,6 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Allocation() AllocationResolver
-	Batch() BatchResolver
 	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
 	Evaluation() EvaluationResolver
@@ -90,72 +89,6 @@ type ComplexityRoot struct {
 		Isolation func(childComplexity int) int
 		Tried     func(childComplexity int) int
 		Version   func(childComplexity int) int
-	}
-
-	Batch struct {
-		Build         func(childComplexity int) int
-		CaseCount     func(childComplexity int) int
-		Cases         func(childComplexity int, first *int, after *string) int
-		EndedCount    func(childComplexity int) int
-		EnvironmentID func(childComplexity int) int
-		FailedCount   func(childComplexity int) int
-		FinishedAt    func(childComplexity int) int
-		FreshRunners  func(childComplexity int) int
-		HasBuild      func(childComplexity int) int
-		ID            func(childComplexity int) int
-		Message       func(childComplexity int) int
-		Outcome       func(childComplexity int) int
-		QueuedAt      func(childComplexity int) int
-		RunnerID      func(childComplexity int) int
-		Skipped       func(childComplexity int) int
-		State         func(childComplexity int) int
-		StopOnFailure func(childComplexity int) int
-	}
-
-	BatchCase struct {
-		Execution func(childComplexity int) int
-		Index     func(childComplexity int) int
-		State     func(childComplexity int) int
-	}
-
-	BatchCaseConnection struct {
-		Edges      func(childComplexity int) int
-		Nodes      func(childComplexity int) int
-		PageInfo   func(childComplexity int) int
-		TotalCount func(childComplexity int) int
-	}
-
-	BatchCaseEdge struct {
-		Cursor func(childComplexity int) int
-		Node   func(childComplexity int) int
-	}
-
-	BatchConnection struct {
-		Edges      func(childComplexity int) int
-		Nodes      func(childComplexity int) int
-		PageInfo   func(childComplexity int) int
-		TotalCount func(childComplexity int) int
-	}
-
-	BatchEdge struct {
-		Cursor func(childComplexity int) int
-		Node   func(childComplexity int) int
-	}
-
-	BatchExecutionEvent struct {
-		CaseIndex   func(childComplexity int) int
-		Cursor      func(childComplexity int) int
-		Event       func(childComplexity int) int
-		ExecutionID func(childComplexity int) int
-	}
-
-	BatchFinished struct {
-		Batch  func(childComplexity int) int
-		Cursor func(childComplexity int) int
-	}
-
-	CancelBatchPayload struct {
-		Batch func(childComplexity int) int
 	}
 
 	CancelExecutionPayload struct {
@@ -243,6 +176,7 @@ type ComplexityRoot struct {
 		Runtime          func(childComplexity int) int
 		StartDurations   func(childComplexity int) int
 		Variables        func(childComplexity int) int
+		Warm             func(childComplexity int) int
 	}
 
 	Evaluation struct {
@@ -280,8 +214,7 @@ type ComplexityRoot struct {
 	}
 
 	Execution struct {
-		BatchID       func(childComplexity int) int
-		CaseIndex     func(childComplexity int) int
+		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
@@ -295,6 +228,7 @@ type ComplexityRoot struct {
 		Runner        func(childComplexity int) int
 		RunnerID      func(childComplexity int) int
 		Signal        func(childComplexity int) int
+		StartedWarm   func(childComplexity int) int
 		State         func(childComplexity int) int
 		Usage         func(childComplexity int) int
 	}
@@ -400,7 +334,6 @@ type ComplexityRoot struct {
 	}
 
 	Mutation struct {
-		CancelBatch       func(childComplexity int, id string) int
 		CancelExecution   func(childComplexity int, id string) int
 		ClaimRunner       func(childComplexity int, input ClaimRunnerInput) int
 		DeleteEnvironment func(childComplexity int, input DeleteEnvironmentInput) int
@@ -491,8 +424,6 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		Batch        func(childComplexity int, id string) int
-		Batches      func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
 		Cluster      func(childComplexity int) int
 		Environment  func(childComplexity int, id string) int
 		Environments func(childComplexity int) int
@@ -525,7 +456,6 @@ type ComplexityRoot struct {
 	}
 
 	RunPayload struct {
-		Batch     func(childComplexity int) int
 		Execution func(childComplexity int) int
 	}
 
@@ -574,12 +504,10 @@ type ComplexityRoot struct {
 	}
 
 	StartExecutionPayload struct {
-		Batch     func(childComplexity int) int
 		Execution func(childComplexity int) int
 	}
 
 	Subscription struct {
-		BatchEvents     func(childComplexity int, batchID string, after *string) int
 		ExecutionEvents func(childComplexity int, executionID string, after *string, resizes *bool) int
 		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
@@ -618,6 +546,11 @@ type ComplexityRoot struct {
 		Value func(childComplexity int) int
 	}
 
+	Warm struct {
+		Interpreter func(childComplexity int) int
+		Modules     func(childComplexity int) int
+	}
+
 	WriteStdinPayload struct {
 		Offset func(childComplexity int) int
 	}
@@ -631,19 +564,6 @@ type AllocationResolver interface {
 	EvaluationID(ctx context.Context, obj *runtime.Allocation) (*string, error)
 
 	Message(ctx context.Context, obj *runtime.Allocation) (*string, error)
-}
-type BatchResolver interface {
-	RunnerID(ctx context.Context, obj *runtime.Batch) (*string, error)
-
-	Outcome(ctx context.Context, obj *runtime.Batch) (*runtime.BatchOutcome, error)
-	Message(ctx context.Context, obj *runtime.Batch) (*string, error)
-
-	Build(ctx context.Context, obj *runtime.Batch) (*runtime.Execution, error)
-
-	EndedCount(ctx context.Context, obj *runtime.Batch) (int, error)
-	FailedCount(ctx context.Context, obj *runtime.Batch) (int, error)
-
-	Cases(ctx context.Context, obj *runtime.Batch, first *int, after *string) (pagination.Connection[runtime.Case], error)
 }
 type ClusterResolver interface {
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
@@ -673,9 +593,6 @@ type EvaluationResolver interface {
 }
 type ExecutionResolver interface {
 	Runner(ctx context.Context, obj *runtime.Execution) (*runtime.Runner, error)
-
-	BatchID(ctx context.Context, obj *runtime.Execution) (*string, error)
-	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
 	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
@@ -709,7 +626,6 @@ type MutationResolver interface {
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
 	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
-	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
 	DrainCluster(ctx context.Context, input DrainClusterInput) (DrainClusterPayload, error)
 }
@@ -725,8 +641,6 @@ type QueryResolver interface {
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
 	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
-	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
-	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
@@ -746,7 +660,6 @@ type RunnerResolver interface {
 }
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
-	BatchEvents(ctx context.Context, batchID string, after *string) (<-chan model.BatchEvent, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
@@ -918,254 +831,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Attacks.Version(childComplexity), true
-
-	case "Batch.build":
-		if e.ComplexityRoot.Batch.Build == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.Build(childComplexity), true
-	case "Batch.caseCount":
-		if e.ComplexityRoot.Batch.CaseCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.CaseCount(childComplexity), true
-	case "Batch.cases":
-		if e.ComplexityRoot.Batch.Cases == nil {
-			break
-		}
-
-		args, err := ec.field_Batch_cases_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Batch.Cases(childComplexity, args["first"].(*int), args["after"].(*string)), true
-	case "Batch.endedCount":
-		if e.ComplexityRoot.Batch.EndedCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.EndedCount(childComplexity), true
-	case "Batch.environmentId":
-		if e.ComplexityRoot.Batch.EnvironmentID == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.EnvironmentID(childComplexity), true
-	case "Batch.failedCount":
-		if e.ComplexityRoot.Batch.FailedCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.FailedCount(childComplexity), true
-	case "Batch.finishedAt":
-		if e.ComplexityRoot.Batch.FinishedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.FinishedAt(childComplexity), true
-	case "Batch.freshRunners":
-		if e.ComplexityRoot.Batch.FreshRunners == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.FreshRunners(childComplexity), true
-	case "Batch.hasBuild":
-		if e.ComplexityRoot.Batch.HasBuild == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.HasBuild(childComplexity), true
-	case "Batch.id":
-		if e.ComplexityRoot.Batch.ID == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.ID(childComplexity), true
-	case "Batch.message":
-		if e.ComplexityRoot.Batch.Message == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.Message(childComplexity), true
-	case "Batch.outcome":
-		if e.ComplexityRoot.Batch.Outcome == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.Outcome(childComplexity), true
-	case "Batch.queuedAt":
-		if e.ComplexityRoot.Batch.QueuedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.QueuedAt(childComplexity), true
-	case "Batch.runnerId":
-		if e.ComplexityRoot.Batch.RunnerID == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.RunnerID(childComplexity), true
-	case "Batch.skippedCount":
-		if e.ComplexityRoot.Batch.Skipped == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.Skipped(childComplexity), true
-	case "Batch.state":
-		if e.ComplexityRoot.Batch.State == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.State(childComplexity), true
-	case "Batch.stopOnFailure":
-		if e.ComplexityRoot.Batch.StopOnFailure == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Batch.StopOnFailure(childComplexity), true
-
-	case "BatchCase.execution":
-		if e.ComplexityRoot.BatchCase.Execution == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCase.Execution(childComplexity), true
-	case "BatchCase.index":
-		if e.ComplexityRoot.BatchCase.Index == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCase.Index(childComplexity), true
-	case "BatchCase.state":
-		if e.ComplexityRoot.BatchCase.State == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCase.State(childComplexity), true
-
-	case "BatchCaseConnection.edges":
-		if e.ComplexityRoot.BatchCaseConnection.Edges == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseConnection.Edges(childComplexity), true
-	case "BatchCaseConnection.nodes":
-		if e.ComplexityRoot.BatchCaseConnection.Nodes == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseConnection.Nodes(childComplexity), true
-	case "BatchCaseConnection.pageInfo":
-		if e.ComplexityRoot.BatchCaseConnection.PageInfo == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseConnection.PageInfo(childComplexity), true
-	case "BatchCaseConnection.totalCount":
-		if e.ComplexityRoot.BatchCaseConnection.TotalCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseConnection.TotalCount(childComplexity), true
-
-	case "BatchCaseEdge.cursor":
-		if e.ComplexityRoot.BatchCaseEdge.Cursor == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseEdge.Cursor(childComplexity), true
-	case "BatchCaseEdge.node":
-		if e.ComplexityRoot.BatchCaseEdge.Node == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchCaseEdge.Node(childComplexity), true
-
-	case "BatchConnection.edges":
-		if e.ComplexityRoot.BatchConnection.Edges == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchConnection.Edges(childComplexity), true
-	case "BatchConnection.nodes":
-		if e.ComplexityRoot.BatchConnection.Nodes == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchConnection.Nodes(childComplexity), true
-	case "BatchConnection.pageInfo":
-		if e.ComplexityRoot.BatchConnection.PageInfo == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchConnection.PageInfo(childComplexity), true
-	case "BatchConnection.totalCount":
-		if e.ComplexityRoot.BatchConnection.TotalCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchConnection.TotalCount(childComplexity), true
-
-	case "BatchEdge.cursor":
-		if e.ComplexityRoot.BatchEdge.Cursor == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchEdge.Cursor(childComplexity), true
-	case "BatchEdge.node":
-		if e.ComplexityRoot.BatchEdge.Node == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchEdge.Node(childComplexity), true
-
-	case "BatchExecutionEvent.caseIndex":
-		if e.ComplexityRoot.BatchExecutionEvent.CaseIndex == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchExecutionEvent.CaseIndex(childComplexity), true
-	case "BatchExecutionEvent.cursor":
-		if e.ComplexityRoot.BatchExecutionEvent.Cursor == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchExecutionEvent.Cursor(childComplexity), true
-	case "BatchExecutionEvent.event":
-		if e.ComplexityRoot.BatchExecutionEvent.Event == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchExecutionEvent.Event(childComplexity), true
-	case "BatchExecutionEvent.executionId":
-		if e.ComplexityRoot.BatchExecutionEvent.ExecutionID == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchExecutionEvent.ExecutionID(childComplexity), true
-
-	case "BatchFinished.batch":
-		if e.ComplexityRoot.BatchFinished.Batch == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchFinished.Batch(childComplexity), true
-	case "BatchFinished.cursor":
-		if e.ComplexityRoot.BatchFinished.Cursor == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BatchFinished.Cursor(childComplexity), true
-
-	case "CancelBatchPayload.batch":
-		if e.ComplexityRoot.CancelBatchPayload.Batch == nil {
-			break
-		}
-
-		return e.ComplexityRoot.CancelBatchPayload.Batch(childComplexity), true
 
 	case "CancelExecutionPayload.execution":
 		if e.ComplexityRoot.CancelExecutionPayload.Execution == nil {
@@ -1499,6 +1164,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Variables(childComplexity), true
+	case "Environment.warm":
+		if e.ComplexityRoot.Environment.Warm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Warm(childComplexity), true
 
 	case "Evaluation.clusterUrl":
 		if e.ComplexityRoot.Evaluation.ClusterURL == nil {
@@ -1653,18 +1324,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EvaluationEdge.Node(childComplexity), true
 
-	case "Execution.batchId":
-		if e.ComplexityRoot.Execution.BatchID == nil {
+	case "Execution.coldReason":
+		if e.ComplexityRoot.Execution.ColdReason == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Execution.BatchID(childComplexity), true
-	case "Execution.caseIndex":
-		if e.ComplexityRoot.Execution.CaseIndex == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Execution.CaseIndex(childComplexity), true
+		return e.ComplexityRoot.Execution.ColdReason(childComplexity), true
 	case "Execution.command":
 		if e.ComplexityRoot.Execution.Command == nil {
 			break
@@ -1748,6 +1413,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Signal(childComplexity), true
+	case "Execution.startedWarm":
+		if e.ComplexityRoot.Execution.StartedWarm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.StartedWarm(childComplexity), true
 	case "Execution.state":
 		if e.ComplexityRoot.Execution.State == nil {
 			break
@@ -2106,17 +1777,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Marks.StartedAt(childComplexity), true
 
-	case "Mutation.cancelBatch":
-		if e.ComplexityRoot.Mutation.CancelBatch == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_cancelBatch_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.CancelBatch(childComplexity, args["id"].(string)), true
 	case "Mutation.cancelExecution":
 		if e.ComplexityRoot.Mutation.CancelExecution == nil {
 			break
@@ -2557,28 +2217,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PutEnvironmentPayload.Environment(childComplexity), true
 
-	case "Query.batch":
-		if e.ComplexityRoot.Query.Batch == nil {
-			break
-		}
-
-		args, err := ec.field_Query_batch_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Query.Batch(childComplexity, args["id"].(string)), true
-	case "Query.batches":
-		if e.ComplexityRoot.Query.Batches == nil {
-			break
-		}
-
-		args, err := ec.field_Query_batches_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Query.Batches(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.cluster":
 		if e.ComplexityRoot.Query.Cluster == nil {
 			break
@@ -2712,12 +2350,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Resources.WorkspaceMiB(childComplexity), true
 
-	case "RunPayload.batch":
-		if e.ComplexityRoot.RunPayload.Batch == nil {
-			break
-		}
-
-		return e.ComplexityRoot.RunPayload.Batch(childComplexity), true
 	case "RunPayload.execution":
 		if e.ComplexityRoot.RunPayload.Execution == nil {
 			break
@@ -2897,12 +2529,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SignalExecutionPayload.Execution(childComplexity), true
 
-	case "StartExecutionPayload.batch":
-		if e.ComplexityRoot.StartExecutionPayload.Batch == nil {
-			break
-		}
-
-		return e.ComplexityRoot.StartExecutionPayload.Batch(childComplexity), true
 	case "StartExecutionPayload.execution":
 		if e.ComplexityRoot.StartExecutionPayload.Execution == nil {
 			break
@@ -2910,17 +2536,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.StartExecutionPayload.Execution(childComplexity), true
 
-	case "Subscription.batchEvents":
-		if e.ComplexityRoot.Subscription.BatchEvents == nil {
-			break
-		}
-
-		args, err := ec.field_Subscription_batchEvents_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Subscription.BatchEvents(childComplexity, args["batchId"].(string), args["after"].(*string)), true
 	case "Subscription.executionEvents":
 		if e.ComplexityRoot.Subscription.ExecutionEvents == nil {
 			break
@@ -3073,6 +2688,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Variable.Value(childComplexity), true
 
+	case "Warm.interpreter":
+		if e.ComplexityRoot.Warm.Interpreter == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warm.Interpreter(childComplexity), true
+	case "Warm.modules":
+		if e.ComplexityRoot.Warm.Modules == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warm.Modules(childComplexity), true
+
 	case "WriteStdinPayload.offset":
 		if e.ComplexityRoot.WriteStdinPayload.Offset == nil {
 			break
@@ -3088,8 +2716,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
-		ec.unmarshalInputBuildInput,
-		ec.unmarshalInputCaseInput,
 		ec.unmarshalInputClaimRunnerInput,
 		ec.unmarshalInputDeleteEnvironmentInput,
 		ec.unmarshalInputDrainClusterInput,
@@ -3106,6 +2732,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputTerminalInput,
 		ec.unmarshalInputUpdateFilesInput,
 		ec.unmarshalInputVariableInput,
+		ec.unmarshalInputWarmInput,
 		ec.unmarshalInputWriteStdinInput,
 	)
 	first := true
@@ -3275,26 +2902,6 @@ type Query {
     waitFor: Int
   ): Execution
 
-  "Batches, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as any of their executions is kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
-  batches(
-    "Only those in this runner; null: in any."
-    runnerId: ID
-    "Only those in runners of this environment; null: of any."
-    environmentId: ID
-    "At most this many, 1 to 1000. Default: 100."
-    first: Int
-    "Only those after this cursor of an earlier page."
-    after: String
-    "Whether the latest comes first; then a page goes on with older ones. Default: false."
-    newestFirst: Boolean
-  ): BatchConnection!
-
-  "The batch with this id; null with BATCH_NOT_FOUND if there is none (any more)."
-  batch(
-    "Its id."
-    id: ID!
-  ): Batch
-
   "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
   poolAlerts: [PoolAlert!]!
 
@@ -3378,7 +2985,6 @@ type Mutation {
   """
   Starts a command in a claimed runner and answers at once, with the execution recorded; ` + "`" + `executionEvents` + "`" + ` and ` + "`" + `execution(waitFor:)` + "`" + ` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
   INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, after ` + "`" + `build` + "`" + `, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
   """
   startExecution(
     "What to run, where and within which limits."
@@ -3415,15 +3021,8 @@ type Mutation {
     id: ID!
   ): CancelExecutionPayload!
 
-  "Ends a batch: the execution that runs ends with CANCELLED, and the later cases are skipped. The runner stays usable, unless the batch came of ` + "`" + `run` + "`" + `. Safe to repeat; a batch that has ended stays as it is. BATCH_NOT_FOUND."
-  cancelBatch(
-    "The batch's id."
-    id: ID!
-  ): CancelBatchPayload!
-
   """
   The whole in one call: claims a runner, writes files, starts a command, feeds it; answers once it is started. The runner is released when the execution ends; watch it as any other.
-  With ` + "`" + `cases` + "`" + ` it starts a batch, as startExecution does; the runner is released when the batch ends.
   Errors are those of claimRunner, updateFiles and startExecution, and nothing is left behind after one. Safe to repeat with an ` + "`" + `idempotencyKey` + "`" + `.
   """
   run(
@@ -3456,17 +3055,6 @@ type Subscription {
     "Whether ExecutionResized comes too, for who draws what a program on a terminal prints. Default: false, so that it reaches nobody who doesn't know it."
     resizes: Boolean
   ): ExecutionEvent!
-
-  """
-  The events of a batch from its start, or from a cursor; then each as it happens: all events of its build and of each case, in the order in which they run, then BatchFinished, which comes again on every resume. It ends after that.
-  Each execution's events are as in ` + "`" + `executionEvents` + "`" + `, sizes of terminals left out. Executions that were collected are left out. BATCH_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this batch's. LIMIT_EXCEEDED if the selection has ` + "`" + `event` + "`" + `, ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, aliases included.
-  """
-  batchEvents(
-    "The batch's id. It may be running or ended."
-    batchId: ID!
-    "Only what comes after this cursor. Default: everything."
-    after: Cursor
-  ): BatchEvent!
 
   "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
   poolAlerts(
@@ -3512,6 +3100,8 @@ type Environment {
   runtime: String!
   "Environment variables of every command, unless the command sets them itself."
   variables: [Variable!]!
+  "The interpreter that each runner has loaded before it is idle; null: none."
+  warm: Warm
   "Seconds that an execution may run if it names no limit itself. 0: without limit."
   defaultTimeLimit: Int!
   "Bytes that an execution may print, standard output and standard error together, before it ends with OUTPUT_LIMIT."
@@ -3524,6 +3114,22 @@ type Environment {
   claimStats: ClaimStats!
   "What its pool was like in the last hour, as far as this server saw it."
   poolHistory: PoolHistory!
+}
+
+"The interpreter that runners have loaded."
+type Warm {
+  "The interpreter."
+  interpreter: Interpreter!
+  "The modules that it has imported."
+  modules: [String!]!
+}
+
+"An interpreter that runners can load."
+enum Interpreter {
+  "None: each execution starts its own."
+  NONE
+  "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH, 3.8 or later, with the module ctypes."
+  PYTHON
 }
 
 "Claims of an environment, counted."
@@ -4161,10 +3767,6 @@ type Execution {
   runner: Runner
   "The environment of that runner."
   environmentId: ID!
-  "The batch that it is part of; null: none."
-  batchId: ID
-  "Which case of its batch it is, from 0 on; null for a build, and outside of batches."
-  caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
   "Where it is in its life."
@@ -4181,6 +3783,10 @@ type Execution {
   message: String
   "What it used; null until it is FINISHED."
   usage: Usage
+  "Whether it was started from the interpreter that its runner has loaded (` + "`" + `warm` + "`" + ` of the environment). Null until it has started, and where the runner has none."
+  startedWarm: Boolean
+  "Why it was started cold where ` + "`" + `startedWarm` + "`" + ` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise."
+  coldReason: String
   "When what happened."
   marks: Marks!
   "What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a ` + "`" + `maxBytes` + "`" + ` out of its range."
@@ -4380,125 +3986,6 @@ type ExecutionFinished implements ExecutionEvent {
   execution: Execution!
 }
 
-"One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case."
-type Batch {
-  "Its id; ids sort by the time at which they were made."
-  id: ID!
-  "The runner that all of it runs or ran in; null: each case has a runner of its own."
-  runnerId: ID
-  "The environment of its runners."
-  environmentId: ID!
-  "Whether it goes on."
-  state: BatchState!
-  "How it ended; null until it is FINISHED."
-  outcome: BatchOutcome
-  "Its outcome in words; null until it is FINISHED."
-  message: String
-  "Whether the first case that fails ends it."
-  stopOnFailure: Boolean!
-  "Whether each case has a runner of its own."
-  freshRunners: Boolean!
-  "Whether a build comes before the cases."
-  hasBuild: Boolean!
-  "The execution of its build; null: it has none, it hasn't begun, or it was collected."
-  build: Execution
-  "How many cases it has."
-  caseCount: Int!
-  "How many of them have ended."
-  endedCount: Int!
-  "How many of those failed: they ended otherwise than by exit status 0."
-  failedCount: Int!
-  "How many never began, and won't: the last ones. 0 until it is FINISHED."
-  skippedCount: Int!
-  "Its cases in their order. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
-  cases(
-    "At most this many, 1 to 1000. Default: 100."
-    first: Int
-    "Only those after this cursor of an earlier page."
-    after: String
-  ): BatchCaseConnection!
-  "When it was asked for."
-  queuedAt: Time!
-  "When it ended; null: it hasn't."
-  finishedAt: Time
-}
-
-"Whether a batch goes on. It only moves forward."
-enum BatchState {
-  "It builds, or runs its cases."
-  RUNNING
-  "Ended: it has its one outcome."
-  FINISHED
-}
-
-"How a batch ended. What became of each case is in ` + "`" + `cases` + "`" + `."
-enum BatchOutcome {
-  "Every case ended, well or not: see ` + "`" + `failedCount` + "`" + `."
-  COMPLETED
-  "The build ended otherwise than by exit status 0. No case began."
-  BUILD_FAILED
-  "A case failed, and with ` + "`" + `stopOnFailure` + "`" + ` the later ones were skipped."
-  STOPPED
-  "Somebody cancelled it."
-  CANCELLED
-  "Its runner went."
-  RUNNER_GONE
-  "A case could not be started: see ` + "`" + `message` + "`" + `."
-  FAILED
-}
-
-"One case of a batch."
-type BatchCase {
-  "Its place among the cases, from 0 on."
-  index: Int!
-  "What became of it."
-  state: BatchCaseState!
-  "Its execution, with limits, outcome and output of its own; null: it hasn't one, or that was collected."
-  execution: Execution
-}
-
-"What became of a case."
-enum BatchCaseState {
-  "Earlier ones run first."
-  WAITING
-  "It has its execution, which hasn't ended."
-  RUNNING
-  "It exited with status 0."
-  PASSED
-  "It ended otherwise: its execution has the outcome."
-  FAILED
-  "It never began, and won't: the batch's outcome says why."
-  SKIPPED
-  "It ended, and is no longer kept."
-  COLLECTED
-}
-
-"Something that happened to a batch."
-interface BatchEvent {
-  "The position just after this event."
-  cursor: Cursor!
-}
-
-"Something happened to an execution of the batch."
-type BatchExecutionEvent implements BatchEvent {
-  "The position just after this event."
-  cursor: Cursor!
-  "Which case it is, from 0 on; null: the build."
-  caseIndex: Int
-  "The execution's id."
-  executionId: ID!
-  "What happened. Its ` + "`" + `cursor` + "`" + ` is one of that execution's."
-  event: ExecutionEvent!
-}
-
-"The batch ended. Nothing comes after this."
-type BatchFinished implements BatchEvent {
-  "The position just after this event."
-  cursor: Cursor!
-  "The batch with its outcome."
-  batch: Batch!
-}
-
 "What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new."
 input PutEnvironmentInput {
   "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `, beginning with a letter or a digit."
@@ -4523,6 +4010,11 @@ input PutEnvironmentInput {
   runtime: String
   "Environment variables of every command, at most 256; they replace the stored ones. Default: none."
   variables: [VariableInput!]
+  """
+  An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; ` + "`" + `startedWarm` + "`" + ` and ` + "`" + `coldReason` + "`" + ` of an execution report which did.
+  Only with the isolation NAMESPACES, without ` + "`" + `runtime` + "`" + `, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+  """
+  warm: WarmInput
   "Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60."
   defaultTimeLimit: Int
   "Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216."
@@ -4564,6 +4056,14 @@ input VariableInput {
   name: String!
   "At most 32768 bytes without NUL."
   value: String!
+}
+
+"Which interpreter runners load, and what it has imported. It replaces the stored one."
+input WarmInput {
+  "The interpreter. NONE: nothing is loaded."
+  interpreter: Interpreter!
+  "Modules that it has imported, in this order: at most 64 names such as ` + "`" + `numpy` + "`" + `, none twice. Where one can't be imported, no runner gets ready, and ` + "`" + `pool.reason` + "`" + ` has the interpreter's error. Default: none."
+  modules: [String!]
 }
 
 "Which environment to delete, and how."
@@ -4647,38 +4147,6 @@ input StartExecutionInput {
   privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
-  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
-  cases: [CaseInput!]
-  "What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
-  build: BuildInput
-  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
-  stopOnFailure: Boolean
-}
-
-"One case of a batch: what its execution has of its own."
-input CaseInput {
-  "Arguments after those of the command; for a ` + "`" + `shell` + "`" + ` they are $1 and so on."
-  args: [String!]
-  "Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB."
-  stdin: String
-  "The same as bytes. At most one of ` + "`" + `stdin` + "`" + ` and ` + "`" + `stdinBase64` + "`" + ` is given."
-  stdinBase64: Base64
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's."
-  timeLimit: Int
-  "Further limits of it. What is null is as the batch has it."
-  limits: LimitsInput
-}
-
-"What a batch runs first. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given. Variables and the working directory are the batch's."
-input BuildInput {
-  "Program and arguments, each passed on verbatim."
-  command: [String!]
-  "A command line, passed as one argument to the image's shell."
-  shell: String
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
-  timeLimit: Int
-  "Further limits of it."
-  limits: LimitsInput
 }
 
 "Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it."
@@ -4755,14 +4223,6 @@ input RunInput {
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String
-  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` is that of each case that has none of its own."
-  cases: [CaseInput!]
-  "What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
-  build: BuildInput
-  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
-  stopOnFailure: Boolean
-  "Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with ` + "`" + `cases` + "`" + `, and not with ` + "`" + `build` + "`" + `. Default: false, all run in one."
-  freshRunners: Boolean
 }
 
 "Whether the cluster is to be drained."
@@ -4829,10 +4289,8 @@ type FileFailure {
 
 "What startExecution started."
 type StartExecutionPayload {
-  "The execution, recorded; of a batch the first one: its build, or else its first case."
+  "The execution, recorded."
   execution: Execution!
-  "The batch; null without ` + "`" + `cases` + "`" + `."
-  batch: Batch
 }
 
 "What writeStdin did."
@@ -4859,18 +4317,10 @@ type CancelExecutionPayload {
   execution: Execution!
 }
 
-"What cancelBatch did."
-type CancelBatchPayload {
-  "The batch; ended, or about to."
-  batch: Batch!
-}
-
 "What run started."
 type RunPayload {
-  "The execution, recorded; of a batch the first one: its build, or else its first case."
+  "The execution, recorded."
   execution: Execution!
-  "The batch; null without ` + "`" + `cases` + "`" + `."
-  batch: Batch
 }
 
 "What drainCluster did."
@@ -4967,46 +4417,6 @@ type ExecutionEdge {
   node: Execution!
 }
 
-"A page of batches."
-type BatchConnection {
-  "The batches, each with its cursor."
-  edges: [BatchEdge!]!
-  "The batches."
-  nodes: [Batch!]!
-  "Whether and where it goes on."
-  pageInfo: PageInfo!
-  "How many there are in all pages."
-  totalCount: Int!
-}
-
-"A batch in a page."
-type BatchEdge {
-  "Its position."
-  cursor: String!
-  "The batch."
-  node: Batch!
-}
-
-"A page of cases."
-type BatchCaseConnection {
-  "The cases, each with its cursor."
-  edges: [BatchCaseEdge!]!
-  "The cases."
-  nodes: [BatchCase!]!
-  "Whether and where it goes on."
-  pageInfo: PageInfo!
-  "How many there are in all pages."
-  totalCount: Int!
-}
-
-"A case in a page."
-type BatchCaseEdge {
-  "Its position."
-  cursor: String!
-  "The case."
-  node: BatchCase!
-}
-
 "A page of files."
 type FileConnection {
   "The files, each with its cursor."
@@ -5081,8 +4491,6 @@ enum ErrorCode {
   ENVIRONMENT_NOT_FOUND
   "No execution has this id, or it isn't kept any more."
   EXECUTION_NOT_FOUND
-  "No batch has this id, or it was collected."
-  BATCH_NOT_FOUND
   "The runner isn't there, or not any more."
   RUNNER_GONE
   "No runner was idle, and none became so for as long as the caller waited."
@@ -5184,114 +4592,6 @@ func (ec *executionContext) childFields_Attacks(ctx context.Context, field graph
 		return ec.fieldContext_Attacks_failed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Attacks", field.Name)
-}
-
-func (ec *executionContext) childFields_Batch(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "id":
-		return ec.fieldContext_Batch_id(ctx, field)
-	case "runnerId":
-		return ec.fieldContext_Batch_runnerId(ctx, field)
-	case "environmentId":
-		return ec.fieldContext_Batch_environmentId(ctx, field)
-	case "state":
-		return ec.fieldContext_Batch_state(ctx, field)
-	case "outcome":
-		return ec.fieldContext_Batch_outcome(ctx, field)
-	case "message":
-		return ec.fieldContext_Batch_message(ctx, field)
-	case "stopOnFailure":
-		return ec.fieldContext_Batch_stopOnFailure(ctx, field)
-	case "freshRunners":
-		return ec.fieldContext_Batch_freshRunners(ctx, field)
-	case "hasBuild":
-		return ec.fieldContext_Batch_hasBuild(ctx, field)
-	case "build":
-		return ec.fieldContext_Batch_build(ctx, field)
-	case "caseCount":
-		return ec.fieldContext_Batch_caseCount(ctx, field)
-	case "endedCount":
-		return ec.fieldContext_Batch_endedCount(ctx, field)
-	case "failedCount":
-		return ec.fieldContext_Batch_failedCount(ctx, field)
-	case "skippedCount":
-		return ec.fieldContext_Batch_skippedCount(ctx, field)
-	case "cases":
-		return ec.fieldContext_Batch_cases(ctx, field)
-	case "queuedAt":
-		return ec.fieldContext_Batch_queuedAt(ctx, field)
-	case "finishedAt":
-		return ec.fieldContext_Batch_finishedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type Batch", field.Name)
-}
-
-func (ec *executionContext) childFields_BatchCase(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "index":
-		return ec.fieldContext_BatchCase_index(ctx, field)
-	case "state":
-		return ec.fieldContext_BatchCase_state(ctx, field)
-	case "execution":
-		return ec.fieldContext_BatchCase_execution(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BatchCase", field.Name)
-}
-
-func (ec *executionContext) childFields_BatchCaseConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "edges":
-		return ec.fieldContext_BatchCaseConnection_edges(ctx, field)
-	case "nodes":
-		return ec.fieldContext_BatchCaseConnection_nodes(ctx, field)
-	case "pageInfo":
-		return ec.fieldContext_BatchCaseConnection_pageInfo(ctx, field)
-	case "totalCount":
-		return ec.fieldContext_BatchCaseConnection_totalCount(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BatchCaseConnection", field.Name)
-}
-
-func (ec *executionContext) childFields_BatchCaseEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "cursor":
-		return ec.fieldContext_BatchCaseEdge_cursor(ctx, field)
-	case "node":
-		return ec.fieldContext_BatchCaseEdge_node(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BatchCaseEdge", field.Name)
-}
-
-func (ec *executionContext) childFields_BatchConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "edges":
-		return ec.fieldContext_BatchConnection_edges(ctx, field)
-	case "nodes":
-		return ec.fieldContext_BatchConnection_nodes(ctx, field)
-	case "pageInfo":
-		return ec.fieldContext_BatchConnection_pageInfo(ctx, field)
-	case "totalCount":
-		return ec.fieldContext_BatchConnection_totalCount(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BatchConnection", field.Name)
-}
-
-func (ec *executionContext) childFields_BatchEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "cursor":
-		return ec.fieldContext_BatchEdge_cursor(ctx, field)
-	case "node":
-		return ec.fieldContext_BatchEdge_node(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BatchEdge", field.Name)
-}
-
-func (ec *executionContext) childFields_CancelBatchPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "batch":
-		return ec.fieldContext_CancelBatchPayload_batch(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type CancelBatchPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5452,6 +4752,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_runtime(ctx, field)
 	case "variables":
 		return ec.fieldContext_Environment_variables(ctx, field)
+	case "warm":
+		return ec.fieldContext_Environment_warm(ctx, field)
 	case "defaultTimeLimit":
 		return ec.fieldContext_Environment_defaultTimeLimit(ctx, field)
 	case "outputLimit":
@@ -5546,10 +4848,6 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_runner(ctx, field)
 	case "environmentId":
 		return ec.fieldContext_Execution_environmentId(ctx, field)
-	case "batchId":
-		return ec.fieldContext_Execution_batchId(ctx, field)
-	case "caseIndex":
-		return ec.fieldContext_Execution_caseIndex(ctx, field)
 	case "command":
 		return ec.fieldContext_Execution_command(ctx, field)
 	case "state":
@@ -5566,6 +4864,10 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_message(ctx, field)
 	case "usage":
 		return ec.fieldContext_Execution_usage(ctx, field)
+	case "startedWarm":
+		return ec.fieldContext_Execution_startedWarm(ctx, field)
+	case "coldReason":
+		return ec.fieldContext_Execution_coldReason(ctx, field)
 	case "marks":
 		return ec.fieldContext_Execution_marks(ctx, field)
 	case "output":
@@ -5900,8 +5202,6 @@ func (ec *executionContext) childFields_RunPayload(ctx context.Context, field gr
 	switch field.Name {
 	case "execution":
 		return ec.fieldContext_RunPayload_execution(ctx, field)
-	case "batch":
-		return ec.fieldContext_RunPayload_batch(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunPayload", field.Name)
 }
@@ -5998,8 +5298,6 @@ func (ec *executionContext) childFields_StartExecutionPayload(ctx context.Contex
 	switch field.Name {
 	case "execution":
 		return ec.fieldContext_StartExecutionPayload_execution(ctx, field)
-	case "batch":
-		return ec.fieldContext_StartExecutionPayload_batch(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartExecutionPayload", field.Name)
 }
@@ -6066,6 +5364,16 @@ func (ec *executionContext) childFields_Variable(ctx context.Context, field grap
 		return ec.fieldContext_Variable_value(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Variable", field.Name)
+}
+
+func (ec *executionContext) childFields_Warm(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "interpreter":
+		return ec.fieldContext_Warm_interpreter(ctx, field)
+	case "modules":
+		return ec.fieldContext_Warm_modules(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Warm", field.Name)
 }
 
 func (ec *executionContext) childFields_WriteStdinPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6192,28 +5500,6 @@ func (ec *executionContext) childFields___Type(ctx context.Context, field graphq
 
 // region    ***************************** args.gotpl *****************************
 
-func (ec *executionContext) field_Batch_cases_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
-	var err error
-	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg0
-	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOString2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["after"] = arg1
-	return args, nil
-}
-
 func (ec *executionContext) field_Cluster_allocations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -6339,20 +5625,6 @@ func (ec *executionContext) field_Execution_output_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["maxBytes"] = arg1
-	return args, nil
-}
-
-func (ec *executionContext) field_Mutation_cancelBatch_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
-	var err error
-	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
-		func(ctx context.Context, v any) (string, error) {
-			return ec.unmarshalNID2string(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["id"] = arg0
 	return args, nil
 }
 
@@ -6590,66 +5862,6 @@ func (ec *executionContext) field_Query___type_args(ctx context.Context, rawArgs
 	return args, nil
 }
 
-func (ec *executionContext) field_Query_batch_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
-	var err error
-	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
-		func(ctx context.Context, v any) (string, error) {
-			return ec.unmarshalNID2string(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["id"] = arg0
-	return args, nil
-}
-
-func (ec *executionContext) field_Query_batches_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
-	var err error
-	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOID2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["runnerId"] = arg0
-	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOID2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["environmentId"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "after",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOString2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["after"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
-		func(ctx context.Context, v any) (*bool, error) {
-			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["newestFirst"] = arg4
-	return args, nil
-}
-
 func (ec *executionContext) field_Query_environment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -6857,28 +6069,6 @@ func (ec *executionContext) field_Runner_files_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["after"] = arg3
-	return args, nil
-}
-
-func (ec *executionContext) field_Subscription_batchEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
-	var err error
-	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "batchId",
-		func(ctx context.Context, v any) (string, error) {
-			return ec.unmarshalNID2string(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["batchId"] = arg0
-	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOCursor2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["after"] = arg1
 	return args, nil
 }
 
@@ -7586,1041 +6776,6 @@ func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Attacks_failed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_id(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.ID, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
-			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_runnerId(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_runnerId(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().RunnerID(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_environmentId(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.EnvironmentID, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
-			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_state(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.State, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.BatchState) graphql.Marshaler {
-			return ec.marshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type BatchState does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_outcome(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_outcome(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().Outcome(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
-			return ec.marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type BatchOutcome does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_message(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().Message(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type String does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_stopOnFailure(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_stopOnFailure(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.StopOnFailure, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
-			return ec.marshalNBoolean2bool(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_stopOnFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Boolean does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_freshRunners(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_freshRunners(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FreshRunners(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
-			return ec.marshalNBoolean2bool(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_freshRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, false, errors.New("field of type Boolean does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_hasBuild(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_hasBuild(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.HasBuild, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
-			return ec.marshalNBoolean2bool(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_hasBuild(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Boolean does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_build(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_build(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().Build(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Execution) graphql.Marshaler {
-			return ec.marshalOExecution2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_build(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Batch",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Execution(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _Batch_caseCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_caseCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.CaseCount, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_caseCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_endedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_endedCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().EndedCount(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_endedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_failedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_failedCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().FailedCount(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_failedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_skippedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_skippedCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Skipped(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_skippedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_cases(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_cases(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Batch().Cases(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
-			return ec.marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_cases(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Batch",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchCaseConnection(ctx, field)
-		},
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = ec.Recover(ctx, r)
-			ec.Error(ctx, err)
-		}
-	}()
-	ctx = graphql.WithFieldContext(ctx, fc)
-	if fc.Args, err = ec.field_Batch_cases_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
-		ec.Error(ctx, err)
-		return fc, err
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _Batch_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_queuedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.QueuedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Batch_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Batch_finishedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FinishedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Batch_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _BatchCase_index(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCase_index(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Index, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCase_index(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchCase", field, false, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _BatchCase_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCase_state(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.State, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.CaseState) graphql.Marshaler {
-			return ec.marshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCase_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchCase", field, false, false, errors.New("field of type BatchCaseState does not have child fields"))
-}
-
-func (ec *executionContext) _BatchCase_execution(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCase_execution(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Execution, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Execution) graphql.Marshaler {
-			return ec.marshalOExecution2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCase_execution(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchCase",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Execution(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchCaseConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseConnection_edges(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Edges(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
-			return ec.marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchCaseConnection",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchCaseEdge(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchCaseConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseConnection_nodes(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Nodes, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Case) graphql.Marshaler {
-			return ec.marshalNBatchCase2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseᚄ(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchCaseConnection",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchCase(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchCaseConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseConnection_pageInfo(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.PageInfo(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchCaseConnection",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_PageInfo(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchCaseConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseConnection_totalCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.TotalCount, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchCaseConnection", field, false, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _BatchCaseEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseEdge_cursor(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Cursor, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchCaseEdge", field, false, false, errors.New("field of type String does not have child fields"))
-}
-
-func (ec *executionContext) _BatchCaseEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchCaseEdge_node(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Node, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Case) graphql.Marshaler {
-			return ec.marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchCaseEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchCaseEdge",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchCase(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchConnection_edges(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Edges(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
-			return ec.marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchConnection",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchEdge(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchConnection_nodes(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Nodes, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Batch) graphql.Marshaler {
-			return ec.marshalNBatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchᚄ(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchConnection",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchConnection_pageInfo(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.PageInfo(), nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchConnection",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_PageInfo(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchConnection_totalCount(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.TotalCount, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchConnection", field, false, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _BatchEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchEdge_cursor(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Cursor, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchEdge", field, false, false, errors.New("field of type String does not have child fields"))
-}
-
-func (ec *executionContext) _BatchEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchEdge_node(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Node, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
-			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchEdge",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchExecutionEvent_cursor(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchExecutionEvent_cursor(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Cursor, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNCursor2string(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchExecutionEvent_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type Cursor does not have child fields"))
-}
-
-func (ec *executionContext) _BatchExecutionEvent_caseIndex(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchExecutionEvent_caseIndex(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.CaseIndex, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_BatchExecutionEvent_caseIndex(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type Int does not have child fields"))
-}
-
-func (ec *executionContext) _BatchExecutionEvent_executionId(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchExecutionEvent_executionId(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.ExecutionID, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
-			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchExecutionEvent_executionId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _BatchExecutionEvent_event(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchExecutionEvent_event(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Event, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.ExecutionEvent) graphql.Marshaler {
-			return ec.marshalNExecutionEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐExecutionEvent(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchExecutionEvent_event(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchExecutionEvent",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _BatchFinished_cursor(ctx context.Context, field graphql.CollectedField, obj *model.BatchFinished) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchFinished_cursor(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Cursor, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNCursor2string(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchFinished_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BatchFinished", field, false, false, errors.New("field of type Cursor does not have child fields"))
-}
-
-func (ec *executionContext) _BatchFinished_batch(ctx context.Context, field graphql.CollectedField, obj *model.BatchFinished) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_BatchFinished_batch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Batch, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
-			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_BatchFinished_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "BatchFinished",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _CancelBatchPayload_batch(ctx context.Context, field graphql.CollectedField, obj *CancelBatchPayload) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_CancelBatchPayload_batch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Batch, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
-			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_CancelBatchPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "CancelBatchPayload",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	return fc, nil
 }
 
 func (ec *executionContext) _CancelExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *CancelExecutionPayload) (ret graphql.Marshaler) {
@@ -9811,6 +7966,38 @@ func (ec *executionContext) fieldContext_Environment_variables(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _Environment_warm(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_warm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Warm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Warm) graphql.Marshaler {
+			return ec.marshalOWarm2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_warm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Warm(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Environment_defaultTimeLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10706,52 +8893,6 @@ func (ec *executionContext) fieldContext_Execution_environmentId(_ context.Conte
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Execution_batchId(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Execution_batchId(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().BatchID(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Execution_batchId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _Execution_caseIndex(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Execution_caseIndex(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().CaseIndex(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Execution_caseIndex(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Int does not have child fields"))
-}
-
 func (ec *executionContext) _Execution_command(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10943,6 +9084,52 @@ func (ec *executionContext) fieldContext_Execution_usage(_ context.Context, fiel
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Execution_startedWarm(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_startedWarm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedWarm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_startedWarm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_coldReason(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_coldReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ColdReason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_coldReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_marks(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -12936,50 +11123,6 @@ func (ec *executionContext) fieldContext_Mutation_cancelExecution(ctx context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _Mutation_cancelBatch(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Mutation_cancelBatch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CancelBatch(ctx, fc.Args["id"].(string))
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v CancelBatchPayload) graphql.Marshaler {
-			return ec.marshalNCancelBatchPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelBatchPayload(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Mutation_cancelBatch(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Mutation",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_CancelBatchPayload(ctx, field)
-		},
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = ec.Recover(ctx, r)
-			ec.Error(ctx, err)
-		}
-	}()
-	ctx = graphql.WithFieldContext(ctx, fc)
-	if fc.Args, err = ec.field_Mutation_cancelBatch_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
-		ec.Error(ctx, err)
-		return fc, err
-	}
-	return fc, nil
-}
-
 func (ec *executionContext) _Mutation_run(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14405,94 +12548,6 @@ func (ec *executionContext) fieldContext_Query_execution(ctx context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _Query_batches(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Query_batches(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Batches(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
-			return ec.marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Query_batches(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Query",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_BatchConnection(ctx, field)
-		},
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = ec.Recover(ctx, r)
-			ec.Error(ctx, err)
-		}
-	}()
-	ctx = graphql.WithFieldContext(ctx, fc)
-	if fc.Args, err = ec.field_Query_batches_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
-		ec.Error(ctx, err)
-		return fc, err
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _Query_batch(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Query_batch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Batch(ctx, fc.Args["id"].(string))
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
-			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Query_batch(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Query",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = ec.Recover(ctx, r)
-			ec.Error(ctx, err)
-		}
-	}()
-	ctx = graphql.WithFieldContext(ctx, fc)
-	if fc.Args, err = ec.field_Query_batch_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
-		ec.Error(ctx, err)
-		return fc, err
-	}
-	return fc, nil
-}
-
 func (ec *executionContext) _Query_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14894,38 +12949,6 @@ func (ec *executionContext) fieldContext_RunPayload_execution(_ context.Context,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Execution(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _RunPayload_batch(ctx context.Context, field graphql.CollectedField, obj *RunPayload) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_RunPayload_batch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Batch, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
-			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_RunPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "RunPayload",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
 		},
 	}
 	return fc, nil
@@ -15684,38 +13707,6 @@ func (ec *executionContext) fieldContext_StartExecutionPayload_execution(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _StartExecutionPayload_batch(ctx context.Context, field graphql.CollectedField, obj *StartExecutionPayload) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_StartExecutionPayload_batch(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Batch, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
-			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_StartExecutionPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "StartExecutionPayload",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Batch(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
 func (ec *executionContext) _Subscription_executionEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -15754,50 +13745,6 @@ func (ec *executionContext) fieldContext_Subscription_executionEvents(ctx contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_executionEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
-		ec.Error(ctx, err)
-		return fc, err
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _Subscription_batchEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
-	return graphql.ResolveFieldStream(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Subscription_batchEvents(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().BatchEvents(ctx, fc.Args["batchId"].(string), fc.Args["after"].(*string))
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.BatchEvent) graphql.Marshaler {
-			return ec.marshalNBatchEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐBatchEvent(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Subscription_batchEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Subscription",
-		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
-		},
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = ec.Recover(ctx, r)
-			ec.Error(ctx, err)
-		}
-	}()
-	ctx = graphql.WithFieldContext(ctx, fc)
-	if fc.Args, err = ec.field_Subscription_batchEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -16343,6 +14290,52 @@ func (ec *executionContext) _Variable_value(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Warm_interpreter(ctx context.Context, field graphql.CollectedField, obj *runtime.Warm) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warm_interpreter(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Interpreter, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Interpreter) graphql.Marshaler {
+			return ec.marshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warm_interpreter(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warm", field, false, false, errors.New("field of type Interpreter does not have child fields"))
+}
+
+func (ec *executionContext) _Warm_modules(ctx context.Context, field graphql.CollectedField, obj *runtime.Warm) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warm_modules(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Modules, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warm_modules(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warm", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _WriteStdinPayload_offset(ctx context.Context, field graphql.CollectedField, obj *WriteStdinPayload) (ret graphql.Marshaler) {
@@ -17427,115 +15420,6 @@ func (ec *executionContext) fieldContext___Type_isOneOf(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputBuildInput(ctx context.Context, obj any) (BuildInput, error) {
-	var it BuildInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"command", "shell", "timeLimit", "limits"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "command":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("command"))
-			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Command = data
-		case "shell":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shell"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Shell = data
-		case "timeLimit":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
-			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.TimeLimit = data
-		case "limits":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("limits"))
-			data, err := ec.unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐLimitsInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Limits = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any) (CaseInput, error) {
-	var it CaseInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "timeLimit", "limits"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "args":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("args"))
-			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Args = data
-		case "stdin":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stdin"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Stdin = data
-		case "stdinBase64":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stdinBase64"))
-			data, err := ec.unmarshalOBase642ᚕbyte(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.StdinBase64 = data
-		case "timeLimit":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
-			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.TimeLimit = data
-		case "limits":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("limits"))
-			data, err := ec.unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐLimitsInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Limits = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, obj any) (ClaimRunnerInput, error) {
 	var it ClaimRunnerInput
 	if obj == nil {
@@ -17883,7 +15767,7 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "defaultTimeLimit", "outputLimit"}
+	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "warm", "defaultTimeLimit", "outputLimit"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -17953,6 +15837,13 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 				return it, err
 			}
 			it.Variables = data
+		case "warm":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("warm"))
+			data, err := ec.unmarshalOWarmInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Warm = data
 		case "defaultTimeLimit":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("defaultTimeLimit"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -18078,7 +15969,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -18148,34 +16039,6 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.IdempotencyKey = data
-		case "cases":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
-			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Cases = data
-		case "build":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("build"))
-			data, err := ec.unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Build = data
-		case "stopOnFailure":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stopOnFailure"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.StopOnFailure = data
-		case "freshRunners":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("freshRunners"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.FreshRunners = data
 		}
 	}
 	return it, nil
@@ -18229,7 +16092,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -18313,27 +16176,6 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.IdempotencyKey = data
-		case "cases":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
-			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Cases = data
-		case "build":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("build"))
-			data, err := ec.unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Build = data
-		case "stopOnFailure":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stopOnFailure"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.StopOnFailure = data
 		}
 	}
 	return it, nil
@@ -18457,6 +16299,43 @@ func (ec *executionContext) unmarshalInputVariableInput(ctx context.Context, obj
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputWarmInput(ctx context.Context, obj any) (runtime.Warm, error) {
+	var it runtime.Warm
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"interpreter", "modules"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "interpreter":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("interpreter"))
+			data, err := ec.unmarshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Interpreter = data
+		case "modules":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("modules"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Modules = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputWriteStdinInput(ctx context.Context, obj any) (WriteStdinInput, error) {
 	var it WriteStdinInput
 	if obj == nil {
@@ -18518,33 +16397,6 @@ func (ec *executionContext) unmarshalInputWriteStdinInput(ctx context.Context, o
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
-
-func (ec *executionContext) _BatchEvent(ctx context.Context, sel ast.SelectionSet, obj model.BatchEvent) graphql.Marshaler {
-	switch obj := (obj).(type) {
-	case nil:
-		return graphql.Null
-	case model.BatchFinished:
-		return ec._BatchFinished(ctx, sel, &obj)
-	case *model.BatchFinished:
-		if obj == nil {
-			return graphql.Null
-		}
-		return ec._BatchFinished(ctx, sel, obj)
-	case model.BatchExecutionEvent:
-		return ec._BatchExecutionEvent(ctx, sel, &obj)
-	case *model.BatchExecutionEvent:
-		if obj == nil {
-			return graphql.Null
-		}
-		return ec._BatchExecutionEvent(ctx, sel, obj)
-	default:
-		if typedObj, ok := obj.(graphql.Marshaler); ok {
-			return typedObj
-		} else {
-			panic(fmt.Errorf("unexpected type %T; non-generated variants of BatchEvent must implement graphql.Marshaler", obj))
-		}
-	}
-}
 
 func (ec *executionContext) _ExecutionEvent(ctx context.Context, sel ast.SelectionSet, obj model.ExecutionEvent) graphql.Marshaler {
 	switch obj := (obj).(type) {
@@ -18887,729 +16739,6 @@ func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "failed":
 			out.Values[i] = ec._Attacks_failed(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchImplementors = []string{"Batch"}
-
-func (ec *executionContext) _Batch(ctx context.Context, sel ast.SelectionSet, obj *runtime.Batch) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("Batch")
-		case "id":
-			out.Values[i] = ec._Batch_id(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "runnerId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_runnerId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "environmentId":
-			out.Values[i] = ec._Batch_environmentId(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "state":
-			out.Values[i] = ec._Batch_state(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "outcome":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_outcome(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "stopOnFailure":
-			out.Values[i] = ec._Batch_stopOnFailure(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "freshRunners":
-			out.Values[i] = ec._Batch_freshRunners(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "hasBuild":
-			out.Values[i] = ec._Batch_hasBuild(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "build":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_build(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "caseCount":
-			out.Values[i] = ec._Batch_caseCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "endedCount":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_endedCount(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "failedCount":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_failedCount(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "skippedCount":
-			out.Values[i] = ec._Batch_skippedCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "cases":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_cases(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "queuedAt":
-			out.Values[i] = ec._Batch_queuedAt(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		case "finishedAt":
-			out.Values[i] = ec._Batch_finishedAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchCaseImplementors = []string{"BatchCase"}
-
-func (ec *executionContext) _BatchCase(ctx context.Context, sel ast.SelectionSet, obj *runtime.Case) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchCase")
-		case "index":
-			out.Values[i] = ec._BatchCase_index(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "state":
-			out.Values[i] = ec._BatchCase_state(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "execution":
-			out.Values[i] = ec._BatchCase_execution(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchCaseConnectionImplementors = []string{"BatchCaseConnection"}
-
-func (ec *executionContext) _BatchCaseConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Case]) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseConnectionImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchCaseConnection")
-		case "edges":
-			out.Values[i] = ec._BatchCaseConnection_edges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "nodes":
-			out.Values[i] = ec._BatchCaseConnection_nodes(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "pageInfo":
-			out.Values[i] = ec._BatchCaseConnection_pageInfo(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "totalCount":
-			out.Values[i] = ec._BatchCaseConnection_totalCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchCaseEdgeImplementors = []string{"BatchCaseEdge"}
-
-func (ec *executionContext) _BatchCaseEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Case]) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseEdgeImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchCaseEdge")
-		case "cursor":
-			out.Values[i] = ec._BatchCaseEdge_cursor(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "node":
-			out.Values[i] = ec._BatchCaseEdge_node(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchConnectionImplementors = []string{"BatchConnection"}
-
-func (ec *executionContext) _BatchConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Batch]) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchConnectionImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchConnection")
-		case "edges":
-			out.Values[i] = ec._BatchConnection_edges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "nodes":
-			out.Values[i] = ec._BatchConnection_nodes(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "pageInfo":
-			out.Values[i] = ec._BatchConnection_pageInfo(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "totalCount":
-			out.Values[i] = ec._BatchConnection_totalCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchEdgeImplementors = []string{"BatchEdge"}
-
-func (ec *executionContext) _BatchEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Batch]) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchEdgeImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchEdge")
-		case "cursor":
-			out.Values[i] = ec._BatchEdge_cursor(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "node":
-			out.Values[i] = ec._BatchEdge_node(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchExecutionEventImplementors = []string{"BatchExecutionEvent", "BatchEvent"}
-
-func (ec *executionContext) _BatchExecutionEvent(ctx context.Context, sel ast.SelectionSet, obj *model.BatchExecutionEvent) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchExecutionEventImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchExecutionEvent")
-		case "cursor":
-			out.Values[i] = ec._BatchExecutionEvent_cursor(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "caseIndex":
-			out.Values[i] = ec._BatchExecutionEvent_caseIndex(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		case "executionId":
-			out.Values[i] = ec._BatchExecutionEvent_executionId(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "event":
-			out.Values[i] = ec._BatchExecutionEvent_event(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var batchFinishedImplementors = []string{"BatchFinished", "BatchEvent"}
-
-func (ec *executionContext) _BatchFinished(ctx context.Context, sel ast.SelectionSet, obj *model.BatchFinished) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, batchFinishedImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("BatchFinished")
-		case "cursor":
-			out.Values[i] = ec._BatchFinished_cursor(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "batch":
-			out.Values[i] = ec._BatchFinished_batch(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var cancelBatchPayloadImplementors = []string{"CancelBatchPayload"}
-
-func (ec *executionContext) _CancelBatchPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelBatchPayload) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, cancelBatchPayloadImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("CancelBatchPayload")
-		case "batch":
-			out.Values[i] = ec._CancelBatchPayload_batch(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -20331,6 +17460,11 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 		case "variables":
 			out.Values[i] = ec._Environment_variables(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "warm":
+			out.Values[i] = ec._Environment_warm(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "defaultTimeLimit":
@@ -21102,82 +18236,6 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
-		case "batchId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_batchId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "caseIndex":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_caseIndex(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -21416,6 +18474,16 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "startedWarm":
+			out.Values[i] = ec._Execution_startedWarm(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "coldReason":
+			out.Values[i] = ec._Execution_coldReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "marks":
 			out.Values[i] = ec._Execution_marks(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -22524,13 +19592,6 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
-		case "cancelBatch":
-			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
-				return ec._Mutation_cancelBatch(ctx, field)
-			})
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
 		case "run":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_run(ctx, field)
@@ -23311,50 +20372,6 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
-		case "batches":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Query_batches(ctx, field)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			rrm := func(ctx context.Context) graphql.Marshaler {
-				return ec.OperationContext.RootResolverMiddleware(ctx,
-					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
-		case "batch":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Query_batch(ctx, field)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			rrm := func(ctx context.Context) graphql.Marshaler {
-				return ec.OperationContext.RootResolverMiddleware(ctx,
-					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "poolAlerts":
 			field := field
 
@@ -23660,11 +20677,6 @@ func (ec *executionContext) _RunPayload(ctx context.Context, sel ast.SelectionSe
 		case "execution":
 			out.Values[i] = ec._RunPayload_execution(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "batch":
-			out.Values[i] = ec._RunPayload_batch(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -24297,11 +21309,6 @@ func (ec *executionContext) _StartExecutionPayload(ctx context.Context, sel ast.
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
-		case "batch":
-			out.Values[i] = ec._StartExecutionPayload_batch(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -24338,8 +21345,6 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	switch fields[0].Name {
 	case "executionEvents":
 		return ec._Subscription_executionEvents(ctx, fields[0])
-	case "batchEvents":
-		return ec._Subscription_batchEvents(ctx, fields[0])
 	case "poolAlerts":
 		return ec._Subscription_poolAlerts(ctx, fields[0])
 	case "poolStatus":
@@ -24742,6 +21747,49 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "value":
 			out.Values[i] = ec._Variable_value(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var warmImplementors = []string{"Warm"}
+
+func (ec *executionContext) _Warm(ctx context.Context, sel ast.SelectionSet, obj *runtime.Warm) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, warmImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Warm")
+		case "interpreter":
+			out.Values[i] = ec._Warm_interpreter(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "modules":
+			out.Values[i] = ec._Warm_modules(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -25279,138 +22327,6 @@ func (ec *executionContext) marshalNBase642ᚕbyte(ctx context.Context, sel ast.
 	return res
 }
 
-func (ec *executionContext) marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx context.Context, sel ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
-	return ec._Batch(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Batch) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, sel, v[i])
-	})
-
-	for _, e := range ret {
-		if e == graphql.Null {
-			return graphql.Null
-		}
-	}
-
-	return ret
-}
-
-func (ec *executionContext) marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx context.Context, sel ast.SelectionSet, v runtime.Case) graphql.Marshaler {
-	return ec._BatchCase(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatchCase2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Case) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx, sel, v[i])
-	})
-
-	for _, e := range ret {
-		if e == graphql.Null {
-			return graphql.Null
-		}
-	}
-
-	return ret
-}
-
-func (ec *executionContext) marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
-	return ec._BatchCaseConnection(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Case]) graphql.Marshaler {
-	return ec._BatchCaseEdge(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
-	})
-
-	for _, e := range ret {
-		if e == graphql.Null {
-			return graphql.Null
-		}
-	}
-
-	return ret
-}
-
-func (ec *executionContext) unmarshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx context.Context, v any) (runtime.CaseState, error) {
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.CaseState(tmp)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx context.Context, sel ast.SelectionSet, v runtime.CaseState) graphql.Marshaler {
-	_ = sel
-	res := model.MarshalString(string(v))
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
-}
-
-func (ec *executionContext) marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
-	return ec._BatchConnection(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Batch]) graphql.Marshaler {
-	return ec._BatchEdge(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
-	})
-
-	for _, e := range ret {
-		if e == graphql.Null {
-			return graphql.Null
-		}
-	}
-
-	return ret
-}
-
-func (ec *executionContext) marshalNBatchEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐBatchEvent(ctx context.Context, sel ast.SelectionSet, v model.BatchEvent) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._BatchEvent(ctx, sel, v)
-}
-
-func (ec *executionContext) unmarshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx context.Context, v any) (runtime.BatchState, error) {
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.BatchState(tmp)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx context.Context, sel ast.SelectionSet, v runtime.BatchState) graphql.Marshaler {
-	_ = sel
-	res := model.MarshalString(string(v))
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
-}
-
 func (ec *executionContext) unmarshalNBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -25427,21 +22343,12 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 	return res
 }
 
-func (ec *executionContext) marshalNCancelBatchPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelBatchPayload(ctx context.Context, sel ast.SelectionSet, v CancelBatchPayload) graphql.Marshaler {
-	return ec._CancelBatchPayload(ctx, sel, &v)
-}
-
 func (ec *executionContext) marshalNCancelExecutionPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelExecutionPayload(ctx context.Context, sel ast.SelectionSet, v CancelExecutionPayload) graphql.Marshaler {
 	return ec._CancelExecutionPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNCapacity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCapacity(ctx context.Context, sel ast.SelectionSet, v runtime.Capacity) graphql.Marshaler {
 	return ec._Capacity(ctx, sel, &v)
-}
-
-func (ec *executionContext) unmarshalNCaseInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInput(ctx context.Context, v any) (CaseInput, error) {
-	res, err := ec.unmarshalInputCaseInput(ctx, v)
-	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalNClaimRunnerInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimRunnerInput(ctx context.Context, v any) (ClaimRunnerInput, error) {
@@ -25878,22 +22785,6 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 	return res
 }
 
-func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, v any) (runtime.BatchID, error) {
-	res, err := model.UnmarshalBatchID(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, sel ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
-	_ = sel
-	res := model.MarshalBatchID(v)
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
-}
-
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, v any) (runtime.EnvironmentID, error) {
 	res, err := model.UnmarshalEnvironmentID(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -26044,6 +22935,23 @@ func (ec *executionContext) unmarshalNInt642int64(ctx context.Context, v any) (i
 func (ec *executionContext) marshalNInt642int64(ctx context.Context, sel ast.SelectionSet, v int64) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalInt64(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx context.Context, v any) (runtime.Interpreter, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Interpreter(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx context.Context, sel ast.SelectionSet, v runtime.Interpreter) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -26744,32 +23652,6 @@ func (ec *executionContext) marshalOBase642ᚕbyte(ctx context.Context, sel ast.
 	return res
 }
 
-func (ec *executionContext) marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx context.Context, sel ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	return ec._Batch(ctx, sel, v)
-}
-
-func (ec *executionContext) unmarshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, v any) (*runtime.BatchOutcome, error) {
-	if v == nil {
-		return nil, nil
-	}
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.BatchOutcome(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := model.MarshalString(string(*v))
-	return res
-}
-
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -26798,31 +23680,6 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	_ = ctx
 	res := graphql.MarshalBoolean(*v)
 	return res
-}
-
-func (ec *executionContext) unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx context.Context, v any) (*BuildInput, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputBuildInput(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx context.Context, v any) ([]CaseInput, error) {
-	if v == nil {
-		return nil, nil
-	}
-	vSlice := graphql.CoerceList(v)
-	var err error
-	res := make([]CaseInput, len(vSlice))
-	for i := range vSlice {
-		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNCaseInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInput(ctx, vSlice[i])
-		if err != nil {
-			return nil, err
-		}
-	}
-	return res, nil
 }
 
 func (ec *executionContext) marshalOClaim2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClaim(ctx context.Context, sel ast.SelectionSet, v *runtime.Claim) graphql.Marshaler {
@@ -27240,6 +24097,18 @@ func (ec *executionContext) marshalORunnerState2ᚕgithubᚗcomᚋrockpoolᚋroc
 	return ret
 }
 
+func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalString(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	if v == nil {
 		return nil, nil
@@ -27353,6 +24222,21 @@ func (ec *executionContext) unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpool�
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) marshalOWarm2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx context.Context, sel ast.SelectionSet, v *runtime.Warm) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Warm(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOWarmInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx context.Context, v any) (*runtime.Warm, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputWarmInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalO__EnumValue2ᚕgithubᚗcomᚋ99designsᚋgqlgenᚋgraphqlᚋintrospectionᚐEnumValueᚄ(ctx context.Context, sel ast.SelectionSet, v []introspection.EnumValue) graphql.Marshaler {

@@ -34,7 +34,8 @@ type PutEnvironmentInput struct {
 	Isolation        *runtime.Isolation
 	Runtime          *string
 	Variables        []runtime.Variable
-	DefaultTimeLimit *int // seconds
+	Warm             *runtime.Warm // with InterpreterNone: none
+	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
 	pin runtime.ImagePin // with Image: what that is now
