@@ -38,7 +38,10 @@ func (r *record) began(started agent.Started) {
 			x.Marks.StartedAt = at
 		}
 		if started.Warm || started.Cold != "" {
-			x.StartedWarm, x.ColdReason = &started.Warm, agent.Shorten(started.Cold)
+			x.StartedWarm = &started.Warm
+			if !started.Warm {
+				x.ColdReason = new(agent.Shorten(started.Cold))
+			}
 		}
 		return execution.Started(x, at)
 	})

@@ -1,0 +1,100 @@
+package life
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// started is how an execution was started.
+type started struct {
+	Execution struct {
+		StartedWarm *bool
+		ColdReason  *string
+		Usage       struct{ PeakProcesses *int }
+	}
+}
+
+// A runner of an environment with an interpreter starts python commands from it, several at once
+// too, and each execution reports how it was started. A module that can't be loaded is in the pool's
+// reason.
+func TestE2EWarmInterpreter(t *testing.T) {
+	b := bed.Open(t)
+	modules := []string{"json", "decimal"}
+	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // to measure
+		modules = strings.Split(more, ",")
+	}
+	b.Put(t, map[string]any{"id": "warm", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": modules}})
+	runner := b.Claim(t, "warm")
+	how := func(command ...string) (started, string) {
+		t.Helper()
+		id := b.Start(t, map[string]any{"runnerId": runner, "command": command})
+		result := b.Await(t, id)
+		var s started
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } } }`, map[string]any{"id": id}, &s)
+		return s, result.Stream("STDOUT")
+	}
+	for range 3 {
+		s, out := how("python3", "-c", "print(6*7)")
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm || s.Execution.ColdReason != nil || out != "42\n" {
+			reason := s.Execution.ColdReason
+			if reason == nil {
+				reason = new("none")
+			}
+			t.Fatalf("it printed %q; why it was started cold: %s", out, *reason)
+		}
+		if p := s.Execution.Usage.PeakProcesses; p != nil && *p > 1 {
+			t.Errorf("%d processes: the zygote counts, too", *p)
+		}
+	}
+	s, _ := how("python3", "-B", "-c", "1")
+	if s.Execution.StartedWarm == nil || *s.Execution.StartedWarm || s.Execution.ColdReason == nil || !strings.Contains(*s.Execution.ColdReason, "-B") {
+		t.Errorf("started %+v", s.Execution)
+	}
+	var ids []string
+	for range 4 { // more than there are groups for one command each
+		ids = append(ids, b.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", "import time; time.sleep(.3); print(open('/proc/self/cgroup').read() != '')"}}))
+	}
+	for _, id := range ids {
+		if r := b.Await(t, id); r.Stream("STDOUT") != "True\n" {
+			t.Errorf("%+v", r)
+		}
+		var s started
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &s)
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm {
+			t.Errorf("started %+v", s.Execution)
+		}
+	}
+	b.Put(t, map[string]any{"id": "wrong", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": []string{"json", "nosuchmodule"}}})
+	wait.For(t, "the pool's reason names the module", func() bool {
+		var pool struct {
+			Environment struct{ Pool struct{ Reason *string } }
+		}
+		b.Call(t, `{ environment(id: "wrong") { pool { reason } } }`, nil, &pool)
+		reason := pool.Environment.Pool.Reason
+		return reason != nil && strings.Contains(*reason, "nosuchmodule") && strings.Contains(*reason, "ModuleNotFoundError")
+	})
+	if os.Getenv("ROCKPOOL_WARM_MODULES") != "" {
+		measure(t, how)
+	}
+}
+
+// measure logs how long a start took to its end, warm and cold.
+func measure(t *testing.T, how func(command ...string) (started, string)) {
+	code := "import " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1)"
+	for _, command := range [][]string{{"python3", "-c", code}, {"python3", "-B", "-c", code}} {
+		var took []time.Duration
+		for range 30 {
+			begin := time.Now()
+			how(command...)
+			took = append(took, time.Since(begin))
+		}
+		slices.Sort(took)
+		t.Logf("%q: p50 %v, p95 %v", command[:2], took[15], took[28])
+	}
+}
