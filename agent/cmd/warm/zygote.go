@@ -133,6 +133,9 @@ func release(link, pid int, who *syscall.Credential, group *groups.Group, move b
 	}
 	var buf [256]byte
 	n, err := unix.Read(link, buf[:])
+	for err == unix.EINTR { // the kernel restarts no read that has a time limit
+		n, err = unix.Read(link, buf[:])
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("its child: %w", err)
