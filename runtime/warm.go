@@ -50,7 +50,7 @@ func (w *Warm) validate(isolation Isolation, runtime string) error {
 		}
 	}
 	if isolation != IsolationNamespaces || runtime != "" {
-		return Invalid("warm", "needs the isolation NAMESPACES, and no runtime")
+		return Invalid("warm", "needs the isolation NAMESPACES on a single machine, and no runtime")
 	}
 	return nil
 }
