@@ -18,7 +18,13 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	if command, p.how.cold = s.Warm.Command(start, dir, candidates); p.how.cold != "" || command == (warm.Command{}) {
 		return false
 	}
-	err := s.reaper.start(p, s.Warm.Launch(command, p.group, s.kernelLimits(start)), candidates[0], start.Argv, attr)
+	defer func() { // for the next one, while this one runs
+		go func() { _ = s.Warm.Stock(p.group) }()
+	}()
+	spare, err := s.Warm.Take(p.group)
+	if err == nil {
+		err = s.reaper.start(p, spare.Launch(command, s.kernelLimits(start)), candidates[0], start.Argv, attr)
+	}
 	if err == nil && p.heldUp {
 		s.giveUp(p)
 		err, p.heldUp = errors.New("the start was held up"), false
@@ -32,8 +38,8 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	return true
 }
 
-// WarmUp has the interpreter loaded that commands start from, and a zygote in the group of the
-// first one.
+// WarmUp has the interpreter loaded that commands start from, and a child of it wait for the first
+// one.
 func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 	if s.Warm == nil || !s.marking {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "commands have no user of their own here, so no interpreter can be loaded for them"}
@@ -47,5 +53,5 @@ func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 		return warmed, err
 	}
 	defer s.Groups.Give(group)
-	return warmed, s.Warm.Ready(group)
+	return warmed, s.Warm.Stock(group)
 }

@@ -22,7 +22,7 @@ type Command struct {
 func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wanted == nil {
+	if w.zygote == nil {
 		return c, ""
 	}
 	if len(candidates) == 0 || !sameFile(candidates[0], w.path) {
@@ -30,9 +30,6 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 	}
 	if start.Privileged {
 		return c, "a privileged command"
-	}
-	if w.first == nil {
-		return c, w.ended()
 	}
 	c.file = candidates[0]
 	var script string
@@ -60,14 +57,6 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 		dir = filepath.Dir(real)
 	}
 	return c, w.shadowed(dir)
-}
-
-// ended starts the zygote again, if it may be, and says why this command can't have it. w.mu is held.
-func (w *Warmer) ended() string {
-	go func() { // which ends once the zygote has loaded
-		_ = w.Ready(nil)
-	}()
-	return "the zygote has ended, and is started again"
 }
 
 // form returns how the interpreter gets its program.
@@ -152,7 +141,7 @@ func (w *Warmer) variables(env []string) string {
 func (w *Warmer) userSite(env []string) string {
 	for _, v := range env {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok {
-			if _, err := os.Lstat(filepath.Join(home, ".local/lib/python"+w.first.version+"/site-packages")); err == nil {
+			if _, err := os.Lstat(filepath.Join(home, ".local/lib/python"+w.zygote.version+"/site-packages")); err == nil {
 				return "packages below the home directory"
 			}
 		}
@@ -178,7 +167,7 @@ func (w *Warmer) shadowed(dir string) string {
 	}
 	for _, name := range names {
 		module, _, _ := strings.Cut(name, ".")
-		if w.first.modules[module] {
+		if w.zygote.modules[module] {
 			return "the file " + shorten(name) + " in the program's directory, whose name is a loaded module's"
 		}
 	}

@@ -36,23 +36,24 @@ const loadsWithin = 5 * time.Minute
 // restartPause is how long a zygote that has ended isn't started again.
 const restartPause = time.Second
 
-// A Warmer has the zygotes of a runner: one that loads, and on version 1 of cgroups one more in
-// each group of a command, which the first has forked. Its methods are safe for concurrent use.
+// A Warmer has the zygote of a runner, and children of it that wait to become commands: a fork takes
+// longer than all else. Its methods are safe for concurrent use.
 type Warmer struct {
 	launcher func() (launch.Func, error) // nil: no zygote can be started here
 
-	mu      sync.Mutex // guards what is below; held while a zygote is started or forks
-	wanted  *agent.Warm
-	path    string             // the interpreter
-	first   *zygote            // nil: none
-	members map[string]*zygote // by group
-	until   time.Time          // when it may be started again
+	mu     sync.Mutex // guards what is below; held while a zygote is started or forks
+	wanted agent.Warm
+	path   string            // the interpreter
+	zygote *zygote           // nil: none was asked for
+	ended  bool              // it isn't there any more
+	until  time.Time         // when it may be started again
+	spares map[string]*Spare // by the group that they wait in
 }
 
 // New returns a warmer without a zygote. Launcher returns what starts one, with what it gets as
 // ambient capabilities; nil: none can be started here.
 func New(launcher func() (launch.Func, error)) *Warmer {
-	return &Warmer{launcher: launcher, members: map[string]*zygote{}}
+	return &Warmer{launcher: launcher, spares: map[string]*Spare{}}
 }
 
 // Prepare starts a zygote of the interpreter at path, and returns when it has loaded its modules.
@@ -64,68 +65,63 @@ func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 	if w.launcher == nil {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "the agent can't give a zygote a user of its own here"}
 	}
-	if w.first != nil {
+	if w.zygote != nil {
 		if slices.Equal(w.wanted.Modules, want.Modules) && slices.Equal(w.wanted.Env, want.Env) && w.path == path {
-			return w.first.warmed(), nil
+			return w.zygote.warmed(), nil
 		}
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "the runner has another zygote"}
 	}
-	w.wanted, w.path = &want, path
+	w.wanted, w.path = want, path
 	if err := w.start(); err != nil {
-		w.wanted = nil
 		return agent.Warmed{}, err
 	}
-	return w.first.warmed(), nil
+	return w.zygote.warmed(), nil
 }
 
-// start starts the first zygote. w.mu is held.
+// start starts the zygote. w.mu is held.
 func (w *Warmer) start() error {
 	f, err := w.launcher()
 	if err != nil {
 		return fmt.Errorf("start a zygote: %w", err)
 	}
-	const user = confinement.ZygoteUser
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	z := &zygote{control: fds[0]}
-	// A place for descriptor 2: what the interpreter says when it can't start.
+	// What the interpreter says when it can't start.
 	says, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
 	if err != nil {
-		z.close()
-		_ = unix.Close(fds[1])
 		return err
 	}
 	defer func() { _ = unix.Close(says) }()
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		z.close()
-		_ = unix.Close(fds[1])
 		return err
 	}
 	defer func() { _ = unix.Close(null) }()
+	ours, theirs, err := newLink()
+	if err != nil {
+		return err
+	}
+	const user = confinement.ZygoteUser
+	z := &zygote{child: child{link: ours}}
 	z.pid, err = f(w.path, []string{w.path, "-c", script}, &syscall.ProcAttr{
-		Dir: "/", Env: environment(w.wanted.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(fds[1])},
+		Dir: "/", Env: environment(w.wanted.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(theirs)},
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{user}},
 			AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID},
 		},
 	})
-	_ = unix.Close(fds[1])
+	_ = unix.Close(theirs)
 	if err != nil {
 		z.close()
 		return &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: w.path, Message: "could not be executed: " + err.Error()}
 	}
 	if err := z.load(w.wanted.Modules); err != nil {
-		z.kill()
+		z.end()
 		var known *agent.Error
 		if !errors.As(err, &known) {
 			return &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: w.path, Message: "ended while it was loaded: " + lastLine(says)}
 		}
 		return err
 	}
-	w.first = z
+	w.zygote, w.ended = z, false
 	return nil
 }
 
@@ -140,71 +136,93 @@ func lastLine(fd int) string {
 	return "it said nothing"
 }
 
-// of returns the zygote that forks for a command in group, and whether the command has to be moved
-// there. w.mu is held.
-func (w *Warmer) of(group *groups.Group) (z *zygote, move bool, err error) {
-	if w.first == nil {
-		if time.Now().Before(w.until) {
-			return nil, false, errors.New("the zygote has ended")
-		}
-		w.until = time.Now().Add(restartPause)
-		if err := w.start(); err != nil {
-			return nil, false, err
-		}
-	}
-	if group == nil || !group.Own() {
-		return w.first, false, nil
-	}
-	if !group.HasProcesses() {
-		return w.first, true, nil
-	}
-	if z, ok := w.members[group.Name()]; ok {
-		return z, false, nil
-	}
-	z, err = w.first.split(group)
-	if err != nil {
-		return nil, false, err
-	}
-	w.members[group.Name()] = z
-	return z, false, nil
-}
-
-// Ready makes the zygote of a group before its first command.
-func (w *Warmer) Ready(group *groups.Group) error {
+// Stock has a child of the zygote wait for the next command in group, and starts a zygote that has
+// ended again.
+func (w *Warmer) Stock(group *groups.Group) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _, err := w.of(group)
+	for range 2 { // the first fork may find that it has ended
+		if w.ended {
+			if time.Now().Before(w.until) {
+				return err
+			}
+			w.until = time.Now().Add(restartPause)
+			if err := w.start(); err != nil {
+				return err
+			}
+		}
+		if w.spares[place(group)] != nil {
+			return nil
+		}
+		s, failed := w.fork(group)
+		if failed == nil {
+			w.spares[place(group)] = s
+			return nil
+		}
+		if err = failed; !w.ended {
+			return err
+		}
+	}
 	return err
 }
 
-// drop ends all zygotes after one failed: which state it is in is unknown. w.mu is held.
-func (w *Warmer) drop() {
-	for _, z := range w.members {
-		z.kill()
+// Take returns a child that waits in the group, and is the caller's alone.
+func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, err := w.spares[place(group)], error(nil)
+	switch {
+	case s != nil:
+		delete(w.spares, place(group))
+	case w.ended:
+		return nil, errors.New("it has ended, and is started again")
+	default:
+		if s, err = w.fork(group); err != nil {
+			return nil, err
+		}
 	}
-	if w.first != nil {
-		w.first.kill()
+	switch {
+	case place(group) != shared:
+		group.Keep(0)
+	case group != nil && group.Own():
+		err = group.Adopt(s.pid)
 	}
-	w.first, w.until = nil, time.Now().Add(restartPause)
-	clear(w.members)
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
 }
 
-// Launch returns what starts a command by a fork of the zygote. The kernel's limits are those of
-// package process. An error says that nothing of it runs.
-func (w *Warmer) Launch(c Command, group *groups.Group, limits [4]int64) launch.Func {
-	return launch.Preferred(func(_ string, argv []string, attr *syscall.ProcAttr) (int, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		z, move, err := w.of(group)
-		if err != nil {
-			return 0, err
+// shared is the place of all children that wait beside the zygote, in the group that commands
+// share or without one.
+const shared = ""
+
+// place returns where a child waits for a command in group. In version 1 of cgroups that is the
+// group itself, for a move takes up to 12 ms. In version 2 the kernel ends a group's processes
+// together.
+func place(group *groups.Group) string {
+	if group == nil || !group.Own() || !group.HasProcesses() {
+		return shared
+	}
+	return group.Name()
+}
+
+// fork returns a child that waits in its place. w.mu is held.
+func (w *Warmer) fork(group *groups.Group) (*Spare, error) {
+	s, err := w.zygote.fork()
+	if err == nil && place(group) != shared {
+		group.Keep(s.pid)
+		if err = group.Adopt(s.pid); err != nil {
+			group.Keep(0)
+			s.end()
 		}
-		pid, err := z.start(c, argv, attr, limits, group, move)
-		if errors.Is(err, errZygote) {
-			w.drop()
-		}
-		return pid, err
-	})
+	}
+	if errors.Is(err, errZygote) {
+		w.zygote.end() // which state it is in is unknown
+		w.ended = true
+	}
+	return s, err
 }
 
 // environment is that of a zygote: what is read when an interpreter and its modules are loaded.

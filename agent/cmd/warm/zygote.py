@@ -57,75 +57,53 @@ def _setup(r):
             r.python.PyOS_AfterFork_Parent()
         return pid if pid >= 0 else -ctypes.get_errno()
 
-    def wait(link, byte):
-        if link.recv(1) != byte:
-            os._exit(253)  # the agent gave it up
-
-    def become(request, link):
-        # Everything that a command has from its first instruction on. The order is that of
-        # package launch: once it has the user, commands of that user can stop it.
-        hold, directory, user, mark, terminal = request.pop(0), request.pop(0), int(request.pop(0)), int(request.pop(0)), request.pop(0)
+    def become():
+        # Waits for a command, and takes everything that one has from its first instruction on. The
+        # order is that of package launch: once it has the user, commands of that user can stop it.
         os.setsid()
-        for fd in range(3):
-            os.dup2(request.fds[fd], fd)
-        if terminal == b'1':
-            fcntl.ioctl(0, 0x540E, 1)  # TIOCSCTTY
-        if hold == b'1':
-            wait(link, b'm')
-        for which, extra in ((resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 0), (resource.RLIMIT_NPROC, 0)):
-            limit = int(request.pop(0))
-            if limit > 0:
-                soft, hard = resource.getrlimit(which)
-                least = lambda a: a if hard == resource.RLIM_INFINITY else min(a, hard)
-                resource.setrlimit(which, (least(limit), least(limit + extra)))
-        os.setgroups([user, mark])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)  # its saved one was root: this drops permitted, effective and ambient capabilities
-        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-        if r.libc.syscall(ctypes.c_long(r.SYS_capset), header, (ctypes.c_uint32 * 6)()) != 0:
-            raise OSError(ctypes.get_errno(), 'capset')
-        os.chdir(directory)
-        os.dup2(link.fileno(), 3)
-        link.detach()
-        os.closerange(4, 1 << 20)
-        prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
-        link = _socket.socket(fileno=3)
-        link.send(b'r')
-        wait(link, b'g')
-        link.close()
-
-    class Request(list):
-        pass
+        _rehearse(r)
+        send('waits')
+        request, fds = receive()
+        try:
+            directory, user, mark, terminal = request.pop(0), int(request.pop(0)), int(request.pop(0)), request.pop(0)
+            for fd in range(3):
+                os.dup2(fds[fd], fd)
+            if terminal == b'1':
+                fcntl.ioctl(0, 0x540E, 1)  # TIOCSCTTY
+            for which, extra in ((resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 0), (resource.RLIMIT_NPROC, 0)):
+                limit = int(request.pop(0))
+                if limit > 0:
+                    soft, hard = resource.getrlimit(which)
+                    least = lambda a: a if hard == resource.RLIM_INFINITY else min(a, hard)
+                    resource.setrlimit(which, (least(limit), least(limit + extra)))
+            os.setgroups([user, mark])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)  # its saved one was root: this drops permitted, effective and ambient capabilities
+            header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+            if r.libc.syscall(ctypes.c_long(r.SYS_capset), header, (ctypes.c_uint32 * 6)()) != 0:
+                raise OSError(ctypes.get_errno(), 'capset')
+            os.chdir(directory)
+            os.closerange(4, 1 << 20)
+            prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
+        except BaseException as e:
+            send('failed', repr(e)[:200])
+            os._exit(253)
+        send('ready')
+        receive()  # it goes once the agent has checked it
+        r.control.close()
+        return request
 
     def serve():
-        # Returns in a child that is to run a command only.
+        # Returns in a child only.
         while True:
-            fields, fds = receive()
+            _, (link,) = receive()
             pid = fork()
-            if pid != 0:
-                for fd in fds:
-                    os.close(fd)
-                send(pid)
-                continue
-            link = _socket.socket(fileno=fds[-1])
-            kind = fields.pop(0)
-            if kind == b'zygote':
-                r.control.close()
-                r.control = link
-                wait(link, b'm')
-                send('ready')
-                continue
-            r.control.detach()
-            request = Request(fields)
-            request.fds = fds
-            try:
-                become(request, link)
-            except BaseException as e:
-                try:
-                    link.send(b'e' + repr(e).encode('utf-8', 'backslashreplace')[:200])
-                finally:
-                    os._exit(253)
-            return request
+            if pid == 0:
+                os.dup2(link, 3)
+                os.close(link)
+                return
+            os.close(link)
+            send('forked', pid)
 
     def load(modules):
         if sys.path[:1] == ['']:  # the directory of -c
@@ -139,32 +117,41 @@ def _setup(r):
             if len(os.listdir('/proc/self/task')) != 1:
                 send('failed', name, 'it starts threads when it is imported, and a process with threads cannot be forked')
                 os._exit(1)
-        r.modules = sorted({m.partition('.')[0] for m in sys.modules} - {'__main__', 'sys', 'builtins'})
+        r.loaded = set(sys.modules)
+        packages = sorted({m.partition('.')[0] for m in r.loaded} - {'__main__', 'sys', 'builtins'})
         gc.collect()
         gc.freeze()
         with open('/proc/self/statm') as f:
             _, resident, shared = f.read().split()[:3]
         os.setresuid(-1, -1, 0)  # version 1 of cgroups: root may move those that have it as a saved one
-        send('ready', '%d.%d' % sys.version_info[:2], sys.executable, (int(resident) - int(shared)) * os.sysconf('SC_PAGE_SIZE'), *r.modules)
+        send('ready', '%d.%d' % sys.version_info[:2], (int(resident) - int(shared)) * os.sysconf('SC_PAGE_SIZE'), *packages)
 
-    r.serve, r.load, r.receive = serve, load, receive
+    r.serve, r.become, r.load, r.receive = serve, become, load, receive
+
+def _rehearse(r):
+    # Does what a start does, so that a command finds the pages copied that it writes to.
+    _environ(r, list(r.base.items()))
+    _streams()
+    _reseed()
+    exec(compile('import sys; sys.stdout.flush()', '<string>', 'exec', dont_inherit=True), {})
+
+def _environ(r, pairs):
+    names = {p[0] for p in pairs}
+    if b'LC_CTYPE' in r.base and b'LC_CTYPE' not in names:
+        pairs.append((b'LC_CTYPE', r.base[b'LC_CTYPE']))  # the interpreter has set it itself (PEP 538)
+    os.environb.clear()
+    os.environb.update(pairs)
+    if hasattr(sys.modules.get('posix'), 'environ'):
+        sys.modules['posix'].environ.clear()
+        sys.modules['posix'].environ.update(pairs)
+    time.tzset()
 
 def _adopt(r, request):
     # What a cold start would have set from its arguments and its environment.
     decode = os.fsdecode
     form, executable, count = request.pop(0), decode(request.pop(0)), int(request.pop(0))
-    argv, env = [decode(a) for a in request[:count]], request[count:]
-    pairs = [v.split(b'=', 1) for v in env if v]
-    names = {p[0] for p in pairs}
-    if b'LC_CTYPE' in r.base and b'LC_CTYPE' not in names:
-        pairs.append([b'LC_CTYPE', r.base[b'LC_CTYPE']])  # the interpreter has set it itself (PEP 538)
-    if dict(map(tuple, pairs)) != dict(os.environb):
-        os.environb.clear()
-        os.environb.update(pairs)
-    if hasattr(sys.modules.get('posix'), 'environ'):
-        sys.modules['posix'].environ.clear()
-        sys.modules['posix'].environ.update(pairs)
-    time.tzset()
+    argv = [decode(a) for a in request[:count]]
+    _environ(r, [v.split(b'=', 1) for v in request[count:] if v])
     sys.executable = executable
     if hasattr(sys, '_base_executable'):
         sys._base_executable = executable
@@ -179,7 +166,9 @@ def _adopt(r, request):
         site.USER_BASE = site.USER_SITE = None
         site.getusersitepackages()
     _streams()
-    _reseed()
+    logging = sys.modules.get('logging')
+    if logging is not None:
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
     safe = getattr(sys.flags, 'safe_path', False)
     source, name, first = None, '<string>', ''
     if form == b'c':
@@ -202,7 +191,7 @@ def _adopt(r, request):
             with open(path, 'rb') as f:
                 source = f.read()
         except OSError as e:
-            sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (request.program, name, e.errno, e.strerror))
+            sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (argv[0], name, e.errno, e.strerror))
             raise SystemExit(2)
         import _frozen_importlib_external as external
         main.__file__, main.__cached__ = name, None
@@ -233,18 +222,15 @@ def _reseed():
     process = sys.modules.get('multiprocessing.process')
     if process is not None:
         process.current_process().authkey = os.urandom(32)
-    logging = sys.modules.get('logging')
-    if logging is not None:
-        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
 
 _setup(rockpool)
 rockpool.load([m.decode() for m in rockpool.receive()[0] if m])
-rockpool.request = rockpool.serve()
-rockpool.request.program = os.fsdecode(rockpool.request[2 + 1])
+rockpool.serve()
+rockpool.request = rockpool.become()
 try:
     rockpool.run = _adopt(rockpool, rockpool.request)
     rockpool.main, rockpool.source, rockpool.name, rockpool.module = rockpool.run
-    del rockpool.run, _setup, _adopt, _streams, _reseed
+    del rockpool.run, _setup, _rehearse, _environ, _adopt, _streams, _reseed
     if rockpool.module is not None:
         import runpy
         runpy._run_module_as_main(rockpool.module)
