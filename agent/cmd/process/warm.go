@@ -3,8 +3,10 @@ package process
 import (
 	"errors"
 	"syscall"
+	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/warm"
 )
 
@@ -18,9 +20,7 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	if command, p.how.cold = s.Warm.Command(start, dir, candidates); p.how.cold != "" || command == (warm.Command{}) {
 		return false
 	}
-	defer func() { // for the next one, while this one runs
-		go func() { _ = s.Warm.Stock(p.group) }()
-	}()
+	defer s.stock(p.group, p.exited)
 	spare, err := s.Warm.Take(p.group)
 	if err == nil {
 		err = s.reaper.start(p, spare.Launch(command, s.kernelLimits(start)), candidates[0], start.Argv, attr)
@@ -36,6 +36,21 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	}
 	p.how = temperature{warm: true}
 	return true
+}
+
+// stockAfter is after how long the zygote forks for the next command: it doesn't hold up the
+// beginning of this one.
+const stockAfter = 30 * time.Millisecond
+
+// stock has a child of the zygote wait for the next command in group, soon or when this one ends.
+func (s *Starter) stock(group *groups.Group, ended <-chan struct{}) {
+	go func() { // which ends when the child waits
+		select {
+		case <-ended:
+		case <-time.After(stockAfter):
+		}
+		_ = s.Warm.Stock(group) // the next start says what is wrong
+	}()
 }
 
 // WarmUp has the interpreter loaded that commands start from, and a child of it wait for the first

@@ -10,12 +10,15 @@ import _socket, os, sys, time
 rockpool = type(sys)('rockpool')
 
 def _setup(r):
-    import ctypes, fcntl, gc, resource
+    import atexit, ctypes, fcntl, gc, resource
+    atexit.register(_finish, r)
+    r.status = r.trace = None
     r.control = _socket.socket(fileno=3)
     r.libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
     r.python = ctypes.pythonapi
     x86 = os.uname().machine == 'x86_64'
-    r.SYS_clone, r.SYS_capset = (56, 126) if x86 else (220, 91)
+    SYS_clone, SYS_capset = (56, 126) if x86 else (220, 91)
+    no_capabilities = ctypes.c_long(SYS_capset), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
     r.base = dict(os.environb)
 
     def prctl(option, a=0, b=0):
@@ -50,7 +53,7 @@ def _setup(r):
         word = ctypes.c_ulong
         last = (word(thread), word(0)) if x86 else (word(0), word(thread))
         r.python.PyOS_BeforeFork()
-        pid = r.libc.syscall(ctypes.c_long(r.SYS_clone), word(flags), word(0), word(0), *last)
+        pid = r.libc.syscall(ctypes.c_long(SYS_clone), word(flags), word(0), word(0), *last)
         if pid == 0:
             r.python.PyOS_AfterFork_Child()
         else:
@@ -79,8 +82,7 @@ def _setup(r):
             os.setgroups([user, mark])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)  # its saved one was root: this drops permitted, effective and ambient capabilities
-            header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-            if r.libc.syscall(ctypes.c_long(r.SYS_capset), header, (ctypes.c_uint32 * 6)()) != 0:
+            if r.libc.syscall(*no_capabilities) != 0:
                 raise OSError(ctypes.get_errno(), 'capset')
             os.chdir(directory)
             os.closerange(4, 1 << 20)
@@ -117,7 +119,7 @@ def _setup(r):
             if len(os.listdir('/proc/self/task')) != 1:
                 send('failed', name, 'it starts threads when it is imported, and a process with threads cannot be forked')
                 os._exit(1)
-        r.loaded = set(sys.modules)
+        r.modules, r.loaded = modules, set(sys.modules)
         packages = sorted({m.partition('.')[0] for m in r.loaded} - {'__main__', 'sys', 'builtins'})
         gc.collect()
         gc.freeze()
@@ -129,11 +131,31 @@ def _setup(r):
     r.serve, r.become, r.load, r.receive = serve, become, load, receive
 
 def _rehearse(r):
-    # Does what a start does, so that a command finds the pages copied that it writes to.
-    _environ(r, list(r.base.items()))
-    _streams()
+    # Does what a start does, with a program of ours, so that a command finds the pages copied and
+    # mapped that it needs.
+    path = sys.path[:]
+    program = 'import ' + ', '.join(['os', 'sys'] + r.modules) + _usual
+    env = [k + b'=' + v for k, v in r.base.items()]
+    main, source, name, _ = _adopt(r, [b'c', os.fsencode(sys.executable), b'3', b'', b'-c', program.encode()] + env)
+    exec(compile(source, name, 'exec', dont_inherit=True), main.__dict__)
+    sys.path[:] = path
     _reseed()
-    exec(compile('import sys; sys.stdout.flush()', '<string>', 'exec', dont_inherit=True), {})
+    os.setgroups(os.getgroups())
+    os.setresgid(-1, -1, -1)
+    os.setresuid(-1, -1, -1)
+
+# What many programs do.
+_usual = """
+class A:
+    def __init__(self, n=1, *a, **k): self.n = n
+    def __repr__(self): return f'{self.n:>3}{2.5:.1f}{"a"!r}'
+def f(x, y=2):
+    with open('/dev/null') as file:
+        for line in file: pass
+    return [i ** 2 for i in range(x) if i % y], {str(i): float(i) for i in (1, 2)}, sorted({3, 1}), 'a b'.split()
+try: raise ValueError(f(3), A(4), '%s %d %.2f %r' % (A(), 1, round(2 / 3, 2), [b'x', None, True]))
+except ValueError as e: print('', str(e)[:0], sep='', end='', flush=True)
+"""
 
 def _environ(r, pairs):
     names = {p[0] for p in pairs}
@@ -145,6 +167,38 @@ def _environ(r, pairs):
         sys.modules['posix'].environ.clear()
         sys.modules['posix'].environ.update(pairs)
     time.tzset()
+
+def _finish(r):
+    # The last function that runs at the end, where the interpreter would free all that the zygote has
+    # loaded, and copy it for that. This frees what the program has made, and ends as it would.
+    status = r.status
+    if status is None:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        return  # the interpreter itself reports it
+    import gc, io, _weakref
+    own = {name: m for name, m in sys.modules.items() if name not in r.loaded or name == '__main__'}
+    for name in own:
+        del sys.modules[name]
+    left = [_weakref.ref(m) for m in own.values() if isinstance(m, type(sys))]
+    r.main = r.trace = m = own = sys.last_value = sys.last_traceback = sys.last_exc = None
+    gc.collect()
+    for module in left:
+        names = getattr(module(), '__dict__', {})
+        for name in list(names):
+            if name != '__builtins__':
+                names[name] = None
+    gc.collect()
+    for o in gc.get_objects():
+        if isinstance(o, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            try:
+                o.flush()
+            except BaseException:
+                pass
+    r.libc.exit(status)
 
 def _adopt(r, request):
     # What a cold start would have set from its arguments and its environment.
@@ -228,15 +282,19 @@ rockpool.load([m.decode() for m in rockpool.receive()[0] if m])
 rockpool.serve()
 rockpool.request = rockpool.become()
 try:
-    rockpool.run = _adopt(rockpool, rockpool.request)
-    rockpool.main, rockpool.source, rockpool.name, rockpool.module = rockpool.run
-    del rockpool.run, _setup, _rehearse, _environ, _adopt, _streams, _reseed
+    rockpool.main, rockpool.source, rockpool.name, rockpool.module = _adopt(rockpool, rockpool.request)
+    del _setup, _rehearse, _usual, _finish, _environ, _adopt, _streams, _reseed
     if rockpool.module is not None:
         import runpy
         runpy._run_module_as_main(rockpool.module)
     else:
         exec(compile(rockpool.source, rockpool.name, 'exec', dont_inherit=True), rockpool.main.__dict__)
-except SystemExit:
+    rockpool.status = 0
+except SystemExit as error:
+    if error.code is None:
+        rockpool.status = 0
+    elif isinstance(error.code, int) and 0 <= error.code < 256:
+        rockpool.status = int(error.code)
     raise
 except BaseException as error:
     # Without our own frame, which is the first. To raise it again adds none.
@@ -244,6 +302,8 @@ except BaseException as error:
     while rockpool.trace is not None and rockpool.trace.tb_frame.f_globals is globals():
         rockpool.trace = rockpool.trace.tb_next
     error.__traceback__ = rockpool.trace
+    if sys.excepthook is sys.__excepthook__ and not isinstance(error, KeyboardInterrupt):
+        rockpool.status = 1
     if sys.version_info >= (3, 11):
         raise
     rockpool.hook = sys.excepthook
