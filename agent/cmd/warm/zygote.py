@@ -180,9 +180,13 @@ def _finish(r):
     except BaseException:
         return  # the interpreter itself reports it
     import gc, io, _weakref
-    own = {name: m for name, m in sys.modules.items() if name not in r.loaded or name == '__main__'}
+    own = {'__main__': sys.modules.get('__main__')}
+    for name in reversed(sys.modules):  # those that the program has added are the last ones
+        if name in r.loaded:
+            break
+        own[name] = sys.modules[name]
     for name in own:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
     left = [_weakref.ref(m) for m in own.values() if isinstance(m, type(sys))]
     r.main = r.trace = m = own = sys.last_value = sys.last_traceback = sys.last_exc = None
     gc.collect()
