@@ -85,16 +85,20 @@ func TestE2EWarmInterpreter(t *testing.T) {
 	}
 }
 
-// measure logs how long it took until the first output, warm and cold.
+// measure logs how long it took until the first output, warm and cold: one command after the other, and
+// each a while after the last.
 func measure(t *testing.T, how func(command ...string) (started, string)) {
 	code := "import os, " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1, flush=True); os._exit(0)"
-	for _, command := range [][]string{{"python3", "-c", code}, {"python3", "-B", "-c", code}} {
-		var took []time.Duration
-		for range 10 {
-			s, _ := how(command...)
-			took = append(took, s.Execution.Marks.FirstOutputAt.Sub(s.Execution.Marks.QueuedAt))
+	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {
+		for _, command := range [][]string{{"python3", "-c", code}, {"python3", "-B", "-c", code}, {"python3", "-B", "-c", "print(1)"}, {"echo", "1"}} {
+			var took []time.Duration
+			for range 20 {
+				time.Sleep(pause)
+				s, _ := how(command...)
+				took = append(took, s.Execution.Marks.FirstOutputAt.Sub(s.Execution.Marks.QueuedAt))
+			}
+			slices.Sort(took)
+			t.Logf("%v apart, %.40q: until its first output: p50 %v, least %v, most %v", pause, command, took[10], took[0], took[19])
 		}
-		slices.Sort(took)
-		t.Logf("%q: until its first output: p50 %v, least %v", command[:2], took[5], took[0])
 	}
 }
