@@ -16,8 +16,12 @@ import (
 // errZygote says that a zygote, or its child, has ended, or doesn't do what it should.
 var errZygote = errors.New("the zygote failed")
 
-// answersWithin is how long a zygote, or its child, may take for one step.
-const answersWithin = 5 * time.Second
+// answersWithin is how long a zygote may take to fork, and becomesWithin its child to become a command:
+// meanwhile no ended process is waited for.
+const (
+	answersWithin = 5 * time.Second
+	becomesWithin = 2 * time.Second
+)
 
 // maxMessage bounds a message of a zygote, whose modules are the image's.
 const maxMessage = 1 << 20

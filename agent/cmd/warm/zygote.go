@@ -118,11 +118,11 @@ func (s *Spare) become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 	for i, file := range attr.Files {
 		files[i] = int(file)
 	}
-	if _, err := s.ask("ready", fields, files, answersWithin); err != nil {
+	if _, err := s.ask("ready", fields, files, becomesWithin); err != nil {
 		return err
 	}
 	if err := check(s.pid, who); err != nil {
 		return err
 	}
-	return s.send([]string{"go"}, nil, answersWithin)
+	return s.send([]string{"go"}, nil, becomesWithin)
 }
