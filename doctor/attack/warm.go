@@ -93,10 +93,10 @@ func warm() []Attack {
 		{
 			Name: "state of the one before, warm", Class: Residue, Defence: Forked, Tries: "to find what an earlier program left in the interpreter",
 			Steps: []Step{
-				python("import builtins, decimal, os, random, atexit\nfor m in (builtins, decimal, sys, os): m.left = 1\nos.environ['LEFT'] = '1'\nsys.path.append('/left')\natexit.register(print, 'found')\nos.nice(5); os.umask(0); os.chdir('/tmp')"),
-				python("import builtins, decimal, os, random\nfor m in (builtins, decimal, sys, os):\n  if hasattr(m, 'left'): print('found', m)\nprint('LEFT' in os.environ, '/left' in sys.path, os.nice(0), os.umask(0), os.getcwd())"),
+				python("import builtins, decimal, os, random, atexit\nfor m in (builtins, decimal, sys, os): m.left = 1\nos.environ['LEFT'] = '1'\nsys.path.append('/left')\natexit.register(print, 'found')\nos.umask(0); os.chdir('/tmp')"),
+				python("import builtins, decimal, os, random\nfor m in (builtins, decimal, sys, os):\n  if hasattr(m, 'left'): print('found', m)\nprint('LEFT' in os.environ, '/left' in sys.path, os.umask(0), os.getcwd())"),
 			},
-			Held: "^warm True\nfound\n=> EXITED 0\nwarm True\nFalse False 0 18 /workspace\n=> EXITED 0", Never: "found <",
+			Held: "^warm True\nfound\n=> EXITED 0\nwarm True\nFalse False 18 /workspace\n=> EXITED 0", Never: "found <",
 		},
 		{
 			Name: "random numbers of the one before, warm", Class: Residue, Defence: Forked, Tries: "to know the random numbers of another program",
