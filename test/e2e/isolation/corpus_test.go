@@ -258,7 +258,7 @@ func defencesTakenAway() []takenAway {
 		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
 		{defence: attack.Ended, without: "segments", row: "semaphores of the one before", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
 		{defence: attack.ZygoteUser, without: "zygote", row: "the loaded interpreter", seen: `^signalled 9$`},
-		{defence: attack.Checked, without: "checked", row: "what a warm program could gain", seen: `^CapEff:\t0*[1-9a-f]`},
+		{defence: attack.Checked, without: "checked", row: "what a warm program could gain", seen: `^CapEff:.0*[1-9a-f]`},
 		{defence: attack.Descriptors, without: "descriptors", row: "descriptors of the loaded interpreter", seen: `^inherited \['`},
 		{defence: attack.Fallback, without: "fallback", row: "the loaded interpreter's end", seen: `^=> it doesn't end$`},
 		{defence: attack.Forked, without: "forked", row: "random numbers of the one before, warm", seen: `the same was seen twice`},
