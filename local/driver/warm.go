@@ -21,7 +21,7 @@ func (h *warmHook) Name() string { return "warm" }
 
 func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	want := h.d.Environment.Warm
-	if want == nil || request.Restored { // then it has it, or its agent is too old to
+	if want == nil || request.Restored { // one that ran is loaded: the agent has it
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, warmWithin)

@@ -71,18 +71,73 @@ func TestE2EWarmInterpreter(t *testing.T) {
 			t.Errorf("started %+v", s.Execution)
 		}
 	}
-	b.Put(t, map[string]any{"id": "wrong", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": []string{"json", "nosuchmodule"}}})
-	wait.For(t, "the pool's reason names the module", func() bool {
-		var pool struct {
-			Environment struct{ Pool struct{ Reason *string } }
-		}
-		b.Call(t, `{ environment(id: "wrong") { pool { reason } } }`, nil, &pool)
-		reason := pool.Environment.Pool.Reason
-		return reason != nil && strings.Contains(*reason, "nosuchmodule") && strings.Contains(*reason, "ModuleNotFoundError")
-	})
 	if os.Getenv("ROCKPOOL_WARM_MODULES") != "" {
 		measure(t, how)
 	}
+}
+
+// What can't be loaded is in the pool's reason.
+func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
+	b := bed.Open(t)
+	for name, test := range map[string]struct {
+		modules []string
+		path    string
+		says    []string
+	}{
+		"no-module":      {[]string{"json", "nosuchmodule"}, "/usr/bin", []string{"warm.modules", "nosuchmodule", "ModuleNotFoundError"}},
+		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in PATH"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.Put(t, map[string]any{
+				"id": name, "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": test.modules},
+				"variables": []map[string]any{{"name": "PATH", "value": test.path}},
+			})
+			wait.For(t, "the pool's reason says it", func() bool {
+				var pool struct {
+					Environment struct{ Pool struct{ Reason *string } }
+				}
+				b.Call(t, `query($id: ID!) { environment(id: $id) { pool { reason } } }`, map[string]any{"id": name}, &pool)
+				reason := pool.Environment.Pool.Reason
+				return reason != nil && !slices.ContainsFunc(test.says, func(part string) bool { return !strings.Contains(*reason, part) })
+			})
+		})
+	}
+}
+
+// Runners that a server finds again still have their interpreter, those that were claimed and those
+// that weren't.
+func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	p := bed.ServeBinary(t, bed.DataDir(t))
+	p.Call(t, `mutation { putEnvironment(input: {id: "warm", poolSize: 1, warm: {interpreter: PYTHON, modules: ["decimal"]}}) { created } }`, nil, nil)
+	claimed := p.ClaimLoosely(t, "warm")
+	const code = "import sys; print('decimal' in sys.modules)"
+	wantWarm := func(id string) {
+		t.Helper()
+		var s started
+		if got := p.Await(t, id); got.Stream("STDOUT") != "True\n" {
+			t.Errorf("it printed %q", got.Stream("STDOUT"))
+		}
+		p.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &s)
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm || s.Execution.ColdReason != nil {
+			t.Errorf("started %+v", s.Execution)
+		}
+	}
+	start := func(runner, code string) string {
+		t.Helper()
+		return p.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", code}})
+	}
+	before := start(claimed, code)
+	wantWarm(before)
+	p.Full(t, "warm", 1)
+	during := start(claimed, "import subprocess; subprocess.run(['sleep', '1000']); "+code)
+	wait.For(t, "it runs", func() bool { return len(bed.Running(p.Cgroups, "sleep")) == 1 })
+	p = p.Killed(t)
+	p.Wake(t, 1)
+	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimLoosely(t, "warm"), code)} {
+		wantWarm(id)
+	}
+	p.Finish(t)
 }
 
 // measure logs how long it took until the first output, warm and cold: one command after the other, and
