@@ -13,6 +13,12 @@ type Warm struct {
 	Modules     []string    `json:"modules,omitempty"` // in the order in which they are loaded; none twice
 }
 
+// Loaded is what a runner has loaded.
+type Loaded struct {
+	Version string `json:"version"` // of the interpreter: "3.11"
+	Memory  int64  `json:"memory"`  // bytes that it held then and no file backs
+}
+
 // An Interpreter is one that can be loaded.
 type Interpreter string
 

@@ -326,6 +326,11 @@ type ComplexityRoot struct {
 		Value func(childComplexity int) int
 	}
 
+	Loaded struct {
+		Memory  func(childComplexity int) int
+		Version func(childComplexity int) int
+	}
+
 	Marks struct {
 		FinishedAt    func(childComplexity int) int
 		FirstOutputAt func(childComplexity int) int
@@ -469,6 +474,7 @@ type ComplexityRoot struct {
 		Files         func(childComplexity int, path *string, recursive *bool, first *int, after *string) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
+		Loaded        func(childComplexity int) int
 		Ports         func(childComplexity int) int
 		Revision      func(childComplexity int) int
 		State         func(childComplexity int) int
@@ -1752,6 +1758,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Label.Value(childComplexity), true
 
+	case "Loaded.memory":
+		if e.ComplexityRoot.Loaded.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Loaded.Memory(childComplexity), true
+	case "Loaded.version":
+		if e.ComplexityRoot.Loaded.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Loaded.Version(childComplexity), true
+
 	case "Marks.finishedAt":
 		if e.ComplexityRoot.Marks.FinishedAt == nil {
 			break
@@ -2421,6 +2440,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.ID(childComplexity), true
+	case "Runner.loaded":
+		if e.ComplexityRoot.Runner.Loaded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Loaded(childComplexity), true
 	case "Runner.ports":
 		if e.ComplexityRoot.Runner.Ports == nil {
 			break
@@ -3622,6 +3647,8 @@ type Runner {
   claim: Claim
   "Where its exposed ports are reached from outside."
   ports: [PortMapping!]!
+  "The interpreter that it has loaded; null: none."
+  loaded: Loaded
   "When its start was asked for."
   createdAt: Time!
   "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
@@ -3710,6 +3737,14 @@ type Label {
   name: String!
   "Its value."
   value: String!
+}
+
+"An interpreter that a runner has loaded. Its memory is part of the runner's."
+type Loaded {
+  "Its version, for example ` + "`" + `3.11` + "`" + `."
+  version: String!
+  "Bytes that it held when it was loaded and that no file backs."
+  memory: Int64!
 }
 
 "Where a port of a runner is reached from outside."
@@ -5000,6 +5035,16 @@ func (ec *executionContext) childFields_Label(ctx context.Context, field graphql
 	return nil, fmt.Errorf("no field named %q was found under type Label", field.Name)
 }
 
+func (ec *executionContext) childFields_Loaded(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_Loaded_version(ctx, field)
+	case "memory":
+		return ec.fieldContext_Loaded_memory(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Loaded", field.Name)
+}
+
 func (ec *executionContext) childFields_Marks(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "queuedAt":
@@ -5222,6 +5267,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_claim(ctx, field)
 	case "ports":
 		return ec.fieldContext_Runner_ports(ctx, field)
+	case "loaded":
+		return ec.fieldContext_Runner_loaded(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Runner_createdAt(ctx, field)
 	case "clusterUrl":
@@ -10503,6 +10550,52 @@ func (ec *executionContext) fieldContext_Label_value(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Label", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Loaded_version(ctx context.Context, field graphql.CollectedField, obj *runtime.Loaded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Loaded_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Loaded_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Loaded_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.Loaded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Loaded_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Memory, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Loaded_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Marks_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13128,6 +13221,38 @@ func (ec *executionContext) fieldContext_Runner_ports(_ context.Context, field g
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PortMapping(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Runner_loaded(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_loaded(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Loaded, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Loaded) graphql.Marshaler {
+			return ec.marshalOLoaded2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLoaded(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_loaded(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Runner",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Loaded(ctx, field)
 		},
 	}
 	return fc, nil
@@ -19435,6 +19560,49 @@ func (ec *executionContext) _Label(ctx context.Context, sel ast.SelectionSet, ob
 	return out
 }
 
+var loadedImplementors = []string{"Loaded"}
+
+func (ec *executionContext) _Loaded(ctx context.Context, sel ast.SelectionSet, obj *runtime.Loaded) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, loadedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Loaded")
+		case "version":
+			out.Values[i] = ec._Loaded_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memory":
+			out.Values[i] = ec._Loaded_memory(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var marksImplementors = []string{"Marks"}
 
 func (ec *executionContext) _Marks(ctx context.Context, sel ast.SelectionSet, obj *runtime.Marks) graphql.Marshaler {
@@ -20877,6 +21045,11 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 		case "ports":
 			out.Values[i] = ec._Runner_ports(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "loaded":
+			out.Values[i] = ec._Runner_loaded(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "createdAt":
@@ -23998,6 +24171,13 @@ func (ec *executionContext) unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋr
 	}
 	res, err := ec.unmarshalInputLimitsInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOLoaded2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLoaded(ctx context.Context, sel ast.SelectionSet, v *runtime.Loaded) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Loaded(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalONetworkInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐNetworkInput(ctx context.Context, v any) (*NetworkInput, error) {

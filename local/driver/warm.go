@@ -28,13 +28,16 @@ func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRe
 	defer cancel()
 	conn, err := h.d.Host.Dial(ctx, h.d.ID)
 	if err == nil {
-		_, err = agent.WarmAgent(ctx, conn, agent.Warm{
+		var warmed agent.Warmed
+		warmed, err = agent.WarmAgent(ctx, conn, agent.Warm{
 			Interpreter: agent.InterpreterPython, Modules: want.Modules, Env: h.d.Environment.CommandVariables(false, false, nil),
 		})
+		if err == nil {
+			h.d.Loaded(runtime.Loaded{Version: agent.Shorten(warmed.Version), Memory: max(warmed.Memory, 0)})
+			return nil
+		}
 	}
-	if err != nil {
-		response.Unusable = notWarm(err)
-	}
+	response.Unusable = notWarm(err)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -39,6 +40,13 @@ func TestE2EWarmInterpreter(t *testing.T) {
 		var s started
 		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } marks { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
 		return s, result.Stream("STDOUT")
+	}
+	var loaded struct {
+		Runner struct{ Loaded *runtime.Loaded }
+	}
+	b.Call(t, `query($id: ID!) { runner(id: $id) { loaded { version memory } } }`, map[string]any{"id": runner}, &loaded)
+	if l := loaded.Runner.Loaded; l == nil || !strings.HasPrefix(l.Version, "3.") || l.Memory < 1<<20 {
+		t.Errorf("it has loaded %+v", l)
 	}
 	for range 3 {
 		s, out := how("python3", "-c", "print(6*7)")
