@@ -78,6 +78,33 @@ var likeCold = []struct {
 	{name: "closed pipe", argv: []string{"-c", "import os\nr, w = os.pipe()\nos.close(r)\nos.write(w, b'x')"}},
 	{name: "own hook", argv: []string{"-c", "import sys\nsys.excepthook = lambda t, v, tb: print('hook', t, tb.tb_frame.f_code.co_name, tb.tb_lineno, tb.tb_next)\n1/0"}},
 	{name: "at exit", argv: []string{"-c", "import atexit\natexit.register(print, 'bye')\nclass D:\n  def __del__(s): print('del')\nd = D()"}},
+	{name: "exit with a number", argv: []string{"-c", "import sys; sys.exit(7)"}},
+	{name: "exit with a large number", argv: []string{"-c", "import sys; sys.exit(1000)"}},
+	{name: "exit with a negative number", argv: []string{"-c", "import sys; sys.exit(-1)"}},
+	{name: "exit with true", argv: []string{"-c", "import sys; sys.exit(True)"}},
+	{name: "exit with text", argv: []string{"-c", "import sys; sys.exit('why')"}},
+	{name: "exit with an object", argv: []string{"-c", "class C:\n  def __str__(s): return 'c'\n  def __del__(s): print('del')\nraise SystemExit(C())"}},
+	{name: "exit of a module", argv: []string{"-m", "sub.leaves"}},
+	{name: "at exit, an error", argv: []string{"-c", "import atexit\n@atexit.register\ndef f(): 1/0\nprint('x')"}},
+	{name: "at exit, an exit", argv: []string{"-c", "import atexit, sys\natexit.register(sys.exit, 5)\nprint('x')"}},
+	{name: "a hook that exits", argv: []string{"-c", "import sys\nsys.excepthook = lambda *a: sys.exit(9)\n1/0"}},
+	{name: "a full device", argv: []string{"-c", "import sys\nsys.stdout = open('/dev/full', 'w')\nprint('x')"}},
+	{name: "closed output", argv: []string{"-c", "import sys\nprint('x')\nsys.stdout.close()"}},
+	{name: "closed descriptor", argv: []string{"-c", "import os\nprint('x')\nos.close(1)"}},
+	{name: "no output", argv: []string{"-c", "import sys\nsys.stdout = None\nprint('x')"}},
+	{name: "other output", argv: []string{"-c", "import sys, io\nprint('x')\nsys.stdout = io.StringIO()\nprint('y')"}},
+	{name: "output of a library", argv: []string{"-c", "import ctypes, sys\nctypes.CDLL(None).printf(b'from C\\n')"}},
+	{name: "globals at the end", argv: []string{"-c", "import os\nclass D:\n  def __del__(s): print('del', os.getcwd(), other, D.__name__)\nother = 5\nd = D()\nd.self = d"}},
+	{name: "the end of a module", argv: []string{"-c", "import ends\nprint('x')"}},
+	{name: "a file that is left open", argv: []string{"-c", "import json\njson.left = open('/tmp/left', 'w')\njson.left.write('kept')\nimport os\nif os.fork() == 0: os._exit(0)"}},
+	{name: "what was in it", argv: []string{"-c", "print(open('/tmp/left').read())"}},
+	{name: "a daemon thread", argv: []string{"-c", "import threading, time\ndef f():\n  while True: time.sleep(.001)\nthreading.Thread(target=f, daemon=True).start()\ntime.sleep(.05)\nprint('x')"}},
+	{name: "an executor", argv: []string{"-c", "import concurrent.futures as c\ne = c.ThreadPoolExecutor(2)\nprint(list(e.map(str, range(3))))\ne.submit(print, 'late')"}},
+	{name: "a generator that isn't ended", argv: []string{"-c", "def g():\n  try: yield 1\n  finally: print('ended')\nx = g(); next(x)"}},
+	{name: "a temporary directory", argv: []string{"-c", "import tempfile, os\nd = tempfile.TemporaryDirectory(prefix='gone', dir='/tmp')\nprint(os.path.isdir(d.name))"}},
+	{name: "is gone", argv: []string{"-c", "import os; print([n for n in os.listdir('/tmp') if n.startswith('gone')])"}},
+	{name: "an exit in a child", argv: []string{"-c", "import os, sys\nif os.fork() == 0: sys.exit(4)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"}},
+	{name: "log records", argv: []string{"-c", "import logging, logging.handlers\nlogging.getLogger().addHandler(logging.handlers.MemoryHandler(100, target=logging.StreamHandler()))\nlogging.warning('kept')"}},
 	{name: "threads", argv: []string{"-c", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.05), print('late'))).start()"}},
 	{name: "file", argv: []string{"/workspace/file.py", "1"}},
 	{name: "relative file", argv: []string{"./sub/rel.py"}},
@@ -112,6 +139,8 @@ const likeColdFiles = `mkdir sub
 echo 'import sys; print(sys.argv, sys.path[0], __file__, __name__)' | tee sub/rel.py modu.py > file.py
 printf 'def f():\n    raise KeyError("k")\nf()\n' | tee sub/boom.py > boom.py
 printf '# -*- coding: latin-1 -*-\nprint("\344")\n' > latin.py
+printf 'import sys\nclass D:\n  def __del__(s): print("del", sys is not None, D is not None)\nd = D()\nd.self = d\n' > ends.py
+echo 'import sys; sys.exit(3)' > sub/leaves.py
 echo 'print(sorted((k, repr(v)[:60]) for k, v in globals().items()))' > globals.py
 printf 'import multiprocessing\ndef f(x): return x*x\nif __name__ == "__main__":\n  multiprocessing.set_start_method("fork")\n  with multiprocessing.Pool(2) as p: print(p.map(f, range(4)))\n' > pool.py`
 
