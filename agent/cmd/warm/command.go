@@ -46,15 +46,15 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 		if !filepath.IsAbs(script) {
 			script = filepath.Join(dir, script)
 		}
-		real, err := filepath.EvalSymlinks(script)
+		file, err := filepath.EvalSymlinks(script)
 		if err != nil {
 			return c, "a program that can't be read"
 		}
 		var stat unix.Stat_t
-		if unix.Stat(real, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		if unix.Stat(file, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 			return c, "a program that is no regular file"
 		}
-		dir = filepath.Dir(real)
+		dir = filepath.Dir(file)
 	}
 	return c, w.shadowed(dir)
 }

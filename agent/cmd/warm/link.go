@@ -69,9 +69,8 @@ func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
 func (l link) send(fields []string, files []int, within time.Duration) error {
 	timeout := unix.NsecToTimeval(int64(within))
 	_ = unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout)
-	message := make([]byte, 4)
-	message = append(message, strings.Join(fields, "\x00")...)
-	binary.BigEndian.PutUint32(message, uint32(len(message)-4))
+	body := strings.Join(fields, "\x00")
+	message := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 	var rights []byte
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
