@@ -38,6 +38,7 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Allocation() AllocationResolver
+	Batch() BatchResolver
 	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
 	Evaluation() EvaluationResolver
@@ -89,6 +90,72 @@ type ComplexityRoot struct {
 		Isolation func(childComplexity int) int
 		Tried     func(childComplexity int) int
 		Version   func(childComplexity int) int
+	}
+
+	Batch struct {
+		Build         func(childComplexity int) int
+		CaseCount     func(childComplexity int) int
+		Cases         func(childComplexity int, first *int, after *string) int
+		EndedCount    func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		FailedCount   func(childComplexity int) int
+		FinishedAt    func(childComplexity int) int
+		FreshRunners  func(childComplexity int) int
+		HasBuild      func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Message       func(childComplexity int) int
+		Outcome       func(childComplexity int) int
+		QueuedAt      func(childComplexity int) int
+		RunnerID      func(childComplexity int) int
+		Skipped       func(childComplexity int) int
+		State         func(childComplexity int) int
+		StopOnFailure func(childComplexity int) int
+	}
+
+	BatchCase struct {
+		Execution func(childComplexity int) int
+		Index     func(childComplexity int) int
+		State     func(childComplexity int) int
+	}
+
+	BatchCaseConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	BatchCaseEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	BatchConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	BatchEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	BatchExecutionEvent struct {
+		CaseIndex   func(childComplexity int) int
+		Cursor      func(childComplexity int) int
+		Event       func(childComplexity int) int
+		ExecutionID func(childComplexity int) int
+	}
+
+	BatchFinished struct {
+		Batch  func(childComplexity int) int
+		Cursor func(childComplexity int) int
+	}
+
+	CancelBatchPayload struct {
+		Batch func(childComplexity int) int
 	}
 
 	CancelExecutionPayload struct {
@@ -214,6 +281,8 @@ type ComplexityRoot struct {
 	}
 
 	Execution struct {
+		BatchID       func(childComplexity int) int
+		CaseIndex     func(childComplexity int) int
 		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
@@ -339,6 +408,7 @@ type ComplexityRoot struct {
 	}
 
 	Mutation struct {
+		CancelBatch       func(childComplexity int, id string) int
 		CancelExecution   func(childComplexity int, id string) int
 		ClaimRunner       func(childComplexity int, input ClaimRunnerInput) int
 		DeleteEnvironment func(childComplexity int, input DeleteEnvironmentInput) int
@@ -429,6 +499,8 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
+		Batch        func(childComplexity int, id string) int
+		Batches      func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
 		Cluster      func(childComplexity int) int
 		Environment  func(childComplexity int, id string) int
 		Environments func(childComplexity int) int
@@ -461,6 +533,7 @@ type ComplexityRoot struct {
 	}
 
 	RunPayload struct {
+		Batch     func(childComplexity int) int
 		Execution func(childComplexity int) int
 	}
 
@@ -510,10 +583,12 @@ type ComplexityRoot struct {
 	}
 
 	StartExecutionPayload struct {
+		Batch     func(childComplexity int) int
 		Execution func(childComplexity int) int
 	}
 
 	Subscription struct {
+		BatchEvents     func(childComplexity int, batchID string, after *string) int
 		ExecutionEvents func(childComplexity int, executionID string, after *string, resizes *bool) int
 		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
@@ -571,6 +646,19 @@ type AllocationResolver interface {
 
 	Message(ctx context.Context, obj *runtime.Allocation) (*string, error)
 }
+type BatchResolver interface {
+	RunnerID(ctx context.Context, obj *runtime.Batch) (*string, error)
+
+	Outcome(ctx context.Context, obj *runtime.Batch) (*runtime.BatchOutcome, error)
+	Message(ctx context.Context, obj *runtime.Batch) (*string, error)
+
+	Build(ctx context.Context, obj *runtime.Batch) (*runtime.Execution, error)
+
+	EndedCount(ctx context.Context, obj *runtime.Batch) (int, error)
+	FailedCount(ctx context.Context, obj *runtime.Batch) (int, error)
+
+	Cases(ctx context.Context, obj *runtime.Batch, first *int, after *string) (pagination.Connection[runtime.Case], error)
+}
 type ClusterResolver interface {
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
 	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
@@ -599,6 +687,9 @@ type EvaluationResolver interface {
 }
 type ExecutionResolver interface {
 	Runner(ctx context.Context, obj *runtime.Execution) (*runtime.Runner, error)
+
+	BatchID(ctx context.Context, obj *runtime.Execution) (*string, error)
+	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
 	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
@@ -632,6 +723,7 @@ type MutationResolver interface {
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
 	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
+	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
 	DrainCluster(ctx context.Context, input DrainClusterInput) (DrainClusterPayload, error)
 }
@@ -647,6 +739,8 @@ type QueryResolver interface {
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
 	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
+	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
+	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
@@ -666,6 +760,7 @@ type RunnerResolver interface {
 }
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
+	BatchEvents(ctx context.Context, batchID string, after *string) (<-chan model.BatchEvent, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
@@ -837,6 +932,254 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Attacks.Version(childComplexity), true
+
+	case "Batch.build":
+		if e.ComplexityRoot.Batch.Build == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.Build(childComplexity), true
+	case "Batch.caseCount":
+		if e.ComplexityRoot.Batch.CaseCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.CaseCount(childComplexity), true
+	case "Batch.cases":
+		if e.ComplexityRoot.Batch.Cases == nil {
+			break
+		}
+
+		args, err := ec.field_Batch_cases_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Batch.Cases(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Batch.endedCount":
+		if e.ComplexityRoot.Batch.EndedCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.EndedCount(childComplexity), true
+	case "Batch.environmentId":
+		if e.ComplexityRoot.Batch.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.EnvironmentID(childComplexity), true
+	case "Batch.failedCount":
+		if e.ComplexityRoot.Batch.FailedCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.FailedCount(childComplexity), true
+	case "Batch.finishedAt":
+		if e.ComplexityRoot.Batch.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.FinishedAt(childComplexity), true
+	case "Batch.freshRunners":
+		if e.ComplexityRoot.Batch.FreshRunners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.FreshRunners(childComplexity), true
+	case "Batch.hasBuild":
+		if e.ComplexityRoot.Batch.HasBuild == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.HasBuild(childComplexity), true
+	case "Batch.id":
+		if e.ComplexityRoot.Batch.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.ID(childComplexity), true
+	case "Batch.message":
+		if e.ComplexityRoot.Batch.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.Message(childComplexity), true
+	case "Batch.outcome":
+		if e.ComplexityRoot.Batch.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.Outcome(childComplexity), true
+	case "Batch.queuedAt":
+		if e.ComplexityRoot.Batch.QueuedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.QueuedAt(childComplexity), true
+	case "Batch.runnerId":
+		if e.ComplexityRoot.Batch.RunnerID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.RunnerID(childComplexity), true
+	case "Batch.skippedCount":
+		if e.ComplexityRoot.Batch.Skipped == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.Skipped(childComplexity), true
+	case "Batch.state":
+		if e.ComplexityRoot.Batch.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.State(childComplexity), true
+	case "Batch.stopOnFailure":
+		if e.ComplexityRoot.Batch.StopOnFailure == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.StopOnFailure(childComplexity), true
+
+	case "BatchCase.execution":
+		if e.ComplexityRoot.BatchCase.Execution == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCase.Execution(childComplexity), true
+	case "BatchCase.index":
+		if e.ComplexityRoot.BatchCase.Index == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCase.Index(childComplexity), true
+	case "BatchCase.state":
+		if e.ComplexityRoot.BatchCase.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCase.State(childComplexity), true
+
+	case "BatchCaseConnection.edges":
+		if e.ComplexityRoot.BatchCaseConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseConnection.Edges(childComplexity), true
+	case "BatchCaseConnection.nodes":
+		if e.ComplexityRoot.BatchCaseConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseConnection.Nodes(childComplexity), true
+	case "BatchCaseConnection.pageInfo":
+		if e.ComplexityRoot.BatchCaseConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseConnection.PageInfo(childComplexity), true
+	case "BatchCaseConnection.totalCount":
+		if e.ComplexityRoot.BatchCaseConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseConnection.TotalCount(childComplexity), true
+
+	case "BatchCaseEdge.cursor":
+		if e.ComplexityRoot.BatchCaseEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseEdge.Cursor(childComplexity), true
+	case "BatchCaseEdge.node":
+		if e.ComplexityRoot.BatchCaseEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchCaseEdge.Node(childComplexity), true
+
+	case "BatchConnection.edges":
+		if e.ComplexityRoot.BatchConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchConnection.Edges(childComplexity), true
+	case "BatchConnection.nodes":
+		if e.ComplexityRoot.BatchConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchConnection.Nodes(childComplexity), true
+	case "BatchConnection.pageInfo":
+		if e.ComplexityRoot.BatchConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchConnection.PageInfo(childComplexity), true
+	case "BatchConnection.totalCount":
+		if e.ComplexityRoot.BatchConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchConnection.TotalCount(childComplexity), true
+
+	case "BatchEdge.cursor":
+		if e.ComplexityRoot.BatchEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchEdge.Cursor(childComplexity), true
+	case "BatchEdge.node":
+		if e.ComplexityRoot.BatchEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchEdge.Node(childComplexity), true
+
+	case "BatchExecutionEvent.caseIndex":
+		if e.ComplexityRoot.BatchExecutionEvent.CaseIndex == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchExecutionEvent.CaseIndex(childComplexity), true
+	case "BatchExecutionEvent.cursor":
+		if e.ComplexityRoot.BatchExecutionEvent.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchExecutionEvent.Cursor(childComplexity), true
+	case "BatchExecutionEvent.event":
+		if e.ComplexityRoot.BatchExecutionEvent.Event == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchExecutionEvent.Event(childComplexity), true
+	case "BatchExecutionEvent.executionId":
+		if e.ComplexityRoot.BatchExecutionEvent.ExecutionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchExecutionEvent.ExecutionID(childComplexity), true
+
+	case "BatchFinished.batch":
+		if e.ComplexityRoot.BatchFinished.Batch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchFinished.Batch(childComplexity), true
+	case "BatchFinished.cursor":
+		if e.ComplexityRoot.BatchFinished.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BatchFinished.Cursor(childComplexity), true
+
+	case "CancelBatchPayload.batch":
+		if e.ComplexityRoot.CancelBatchPayload.Batch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelBatchPayload.Batch(childComplexity), true
 
 	case "CancelExecutionPayload.execution":
 		if e.ComplexityRoot.CancelExecutionPayload.Execution == nil {
@@ -1330,6 +1673,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EvaluationEdge.Node(childComplexity), true
 
+	case "Execution.batchId":
+		if e.ComplexityRoot.Execution.BatchID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.BatchID(childComplexity), true
+	case "Execution.caseIndex":
+		if e.ComplexityRoot.Execution.CaseIndex == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.CaseIndex(childComplexity), true
 	case "Execution.coldReason":
 		if e.ComplexityRoot.Execution.ColdReason == nil {
 			break
@@ -1796,6 +2151,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Marks.StartedAt(childComplexity), true
 
+	case "Mutation.cancelBatch":
+		if e.ComplexityRoot.Mutation.CancelBatch == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelBatch_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelBatch(childComplexity, args["id"].(string)), true
 	case "Mutation.cancelExecution":
 		if e.ComplexityRoot.Mutation.CancelExecution == nil {
 			break
@@ -2236,6 +2602,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PutEnvironmentPayload.Environment(childComplexity), true
 
+	case "Query.batch":
+		if e.ComplexityRoot.Query.Batch == nil {
+			break
+		}
+
+		args, err := ec.field_Query_batch_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Batch(childComplexity, args["id"].(string)), true
+	case "Query.batches":
+		if e.ComplexityRoot.Query.Batches == nil {
+			break
+		}
+
+		args, err := ec.field_Query_batches_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Batches(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.cluster":
 		if e.ComplexityRoot.Query.Cluster == nil {
 			break
@@ -2369,6 +2757,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Resources.WorkspaceMiB(childComplexity), true
 
+	case "RunPayload.batch":
+		if e.ComplexityRoot.RunPayload.Batch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunPayload.Batch(childComplexity), true
 	case "RunPayload.execution":
 		if e.ComplexityRoot.RunPayload.Execution == nil {
 			break
@@ -2554,6 +2948,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SignalExecutionPayload.Execution(childComplexity), true
 
+	case "StartExecutionPayload.batch":
+		if e.ComplexityRoot.StartExecutionPayload.Batch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartExecutionPayload.Batch(childComplexity), true
 	case "StartExecutionPayload.execution":
 		if e.ComplexityRoot.StartExecutionPayload.Execution == nil {
 			break
@@ -2561,6 +2961,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.StartExecutionPayload.Execution(childComplexity), true
 
+	case "Subscription.batchEvents":
+		if e.ComplexityRoot.Subscription.BatchEvents == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_batchEvents_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.BatchEvents(childComplexity, args["batchId"].(string), args["after"].(*string)), true
 	case "Subscription.executionEvents":
 		if e.ComplexityRoot.Subscription.ExecutionEvents == nil {
 			break
@@ -2741,6 +3152,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
+		ec.unmarshalInputBuildInput,
+		ec.unmarshalInputCaseInput,
 		ec.unmarshalInputClaimRunnerInput,
 		ec.unmarshalInputDeleteEnvironmentInput,
 		ec.unmarshalInputDrainClusterInput,
@@ -2927,6 +3340,26 @@ type Query {
     waitFor: Int
   ): Execution
 
+  "Batches, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as any of their executions is kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  batches(
+    "Only those in this runner; null: in any."
+    runnerId: ID
+    "Only those in runners of this environment; null: of any."
+    environmentId: ID
+    "At most this many, 1 to 1000. Default: 100."
+    first: Int
+    "Only those after this cursor of an earlier page."
+    after: String
+    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    newestFirst: Boolean
+  ): BatchConnection!
+
+  "The batch with this id; null with BATCH_NOT_FOUND if there is none (any more)."
+  batch(
+    "Its id."
+    id: ID!
+  ): Batch
+
   "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
   poolAlerts: [PoolAlert!]!
 
@@ -3010,6 +3443,7 @@ type Mutation {
   """
   Starts a command in a claimed runner and answers at once, with the execution recorded; ` + "`" + `executionEvents` + "`" + ` and ` + "`" + `execution(waitFor:)` + "`" + ` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
   INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same execution, CONFLICT with another input.
+  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, after ` + "`" + `build` + "`" + `, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
   """
   startExecution(
     "What to run, where and within which limits."
@@ -3046,8 +3480,15 @@ type Mutation {
     id: ID!
   ): CancelExecutionPayload!
 
+  "Ends a batch: the execution that runs ends with CANCELLED, and the later cases are skipped. The runner stays usable, unless the batch came of ` + "`" + `run` + "`" + `. Safe to repeat; a batch that has ended stays as it is. BATCH_NOT_FOUND."
+  cancelBatch(
+    "The batch's id."
+    id: ID!
+  ): CancelBatchPayload!
+
   """
   The whole in one call: claims a runner, writes files, starts a command, feeds it; answers once it is started. The runner is released when the execution ends; watch it as any other.
+  With ` + "`" + `cases` + "`" + ` it starts a batch, as startExecution does; the runner is released when the batch ends.
   Errors are those of claimRunner, updateFiles and startExecution, and nothing is left behind after one. Safe to repeat with an ` + "`" + `idempotencyKey` + "`" + `.
   """
   run(
@@ -3080,6 +3521,17 @@ type Subscription {
     "Whether ExecutionResized comes too, for who draws what a program on a terminal prints. Default: false, so that it reaches nobody who doesn't know it."
     resizes: Boolean
   ): ExecutionEvent!
+
+  """
+  The events of a batch from its start, or from a cursor; then each as it happens: all events of its build and of each case, in the order in which they run, then BatchFinished, which comes again on every resume. It ends after that.
+  Each execution's events are as in ` + "`" + `executionEvents` + "`" + `, sizes of terminals left out. Executions that were collected are left out. BATCH_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this batch's. LIMIT_EXCEEDED if the selection has ` + "`" + `event` + "`" + `, ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, aliases included.
+  """
+  batchEvents(
+    "The batch's id. It may be running or ended."
+    batchId: ID!
+    "Only what comes after this cursor. Default: everything."
+    after: Cursor
+  ): BatchEvent!
 
   "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
   poolAlerts(
@@ -3802,6 +4254,10 @@ type Execution {
   runner: Runner
   "The environment of that runner."
   environmentId: ID!
+  "The batch that it is part of; null: none."
+  batchId: ID
+  "Which case of its batch it is, from 0 on; null for a build, and outside of batches."
+  caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
   "Where it is in its life."
@@ -4021,6 +4477,125 @@ type ExecutionFinished implements ExecutionEvent {
   execution: Execution!
 }
 
+"One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case."
+type Batch {
+  "Its id; ids sort by the time at which they were made."
+  id: ID!
+  "The runner that all of it runs or ran in; null: each case has a runner of its own."
+  runnerId: ID
+  "The environment of its runners."
+  environmentId: ID!
+  "Whether it goes on."
+  state: BatchState!
+  "How it ended; null until it is FINISHED."
+  outcome: BatchOutcome
+  "Its outcome in words; null until it is FINISHED."
+  message: String
+  "Whether the first case that fails ends it."
+  stopOnFailure: Boolean!
+  "Whether each case has a runner of its own."
+  freshRunners: Boolean!
+  "Whether a build comes before the cases."
+  hasBuild: Boolean!
+  "The execution of its build; null: it has none, it hasn't begun, or it was collected."
+  build: Execution
+  "How many cases it has."
+  caseCount: Int!
+  "How many of them have ended."
+  endedCount: Int!
+  "How many of those failed: they ended otherwise than by exit status 0."
+  failedCount: Int!
+  "How many never began, and won't: the last ones. 0 until it is FINISHED."
+  skippedCount: Int!
+  "Its cases in their order. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  cases(
+    "At most this many, 1 to 1000. Default: 100."
+    first: Int
+    "Only those after this cursor of an earlier page."
+    after: String
+  ): BatchCaseConnection!
+  "When it was asked for."
+  queuedAt: Time!
+  "When it ended; null: it hasn't."
+  finishedAt: Time
+}
+
+"Whether a batch goes on. It only moves forward."
+enum BatchState {
+  "It builds, or runs its cases."
+  RUNNING
+  "Ended: it has its one outcome."
+  FINISHED
+}
+
+"How a batch ended. What became of each case is in ` + "`" + `cases` + "`" + `."
+enum BatchOutcome {
+  "Every case ended, well or not: see ` + "`" + `failedCount` + "`" + `."
+  COMPLETED
+  "The build ended otherwise than by exit status 0. No case began."
+  BUILD_FAILED
+  "A case failed, and with ` + "`" + `stopOnFailure` + "`" + ` the later ones were skipped."
+  STOPPED
+  "Somebody cancelled it."
+  CANCELLED
+  "Its runner went."
+  RUNNER_GONE
+  "A case could not be started: see ` + "`" + `message` + "`" + `."
+  FAILED
+}
+
+"One case of a batch."
+type BatchCase {
+  "Its place among the cases, from 0 on."
+  index: Int!
+  "What became of it."
+  state: BatchCaseState!
+  "Its execution, with limits, outcome and output of its own; null: it hasn't one, or that was collected."
+  execution: Execution
+}
+
+"What became of a case."
+enum BatchCaseState {
+  "Earlier ones run first."
+  WAITING
+  "It has its execution, which hasn't ended."
+  RUNNING
+  "It exited with status 0."
+  PASSED
+  "It ended otherwise: its execution has the outcome."
+  FAILED
+  "It never began, and won't: the batch's outcome says why."
+  SKIPPED
+  "It ended, and is no longer kept."
+  COLLECTED
+}
+
+"Something that happened to a batch."
+interface BatchEvent {
+  "The position just after this event."
+  cursor: Cursor!
+}
+
+"Something happened to an execution of the batch."
+type BatchExecutionEvent implements BatchEvent {
+  "The position just after this event."
+  cursor: Cursor!
+  "Which case it is, from 0 on; null: the build."
+  caseIndex: Int
+  "The execution's id."
+  executionId: ID!
+  "What happened. Its ` + "`" + `cursor` + "`" + ` is one of that execution's."
+  event: ExecutionEvent!
+}
+
+"The batch ended. Nothing comes after this."
+type BatchFinished implements BatchEvent {
+  "The position just after this event."
+  cursor: Cursor!
+  "The batch with its outcome."
+  batch: Batch!
+}
+
 "What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new."
 input PutEnvironmentInput {
   "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `, beginning with a letter or a digit."
@@ -4182,6 +4757,38 @@ input StartExecutionInput {
   privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
+  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
+  cases: [CaseInput!]
+  "What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
+  build: BuildInput
+  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  stopOnFailure: Boolean
+}
+
+"One case of a batch: what its execution has of its own."
+input CaseInput {
+  "Arguments after those of the command; for a ` + "`" + `shell` + "`" + ` they are $1 and so on."
+  args: [String!]
+  "Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB."
+  stdin: String
+  "The same as bytes. At most one of ` + "`" + `stdin` + "`" + ` and ` + "`" + `stdinBase64` + "`" + ` is given."
+  stdinBase64: Base64
+  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's."
+  timeLimit: Int
+  "Further limits of it. What is null is as the batch has it."
+  limits: LimitsInput
+}
+
+"What a batch runs first. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given. Variables and the working directory are the batch's."
+input BuildInput {
+  "Program and arguments, each passed on verbatim."
+  command: [String!]
+  "A command line, passed as one argument to the image's shell."
+  shell: String
+  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
+  timeLimit: Int
+  "Further limits of it."
+  limits: LimitsInput
 }
 
 "Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it."
@@ -4258,6 +4865,14 @@ input RunInput {
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String
+  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` is that of each case that has none of its own."
+  cases: [CaseInput!]
+  "What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
+  build: BuildInput
+  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  stopOnFailure: Boolean
+  "Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with ` + "`" + `cases` + "`" + `, and not with ` + "`" + `build` + "`" + `. Default: false, all run in one."
+  freshRunners: Boolean
 }
 
 "Whether the cluster is to be drained."
@@ -4324,8 +4939,10 @@ type FileFailure {
 
 "What startExecution started."
 type StartExecutionPayload {
-  "The execution, recorded."
+  "The execution, recorded; of a batch the first one: its build, or else its first case."
   execution: Execution!
+  "The batch; null without ` + "`" + `cases` + "`" + `."
+  batch: Batch
 }
 
 "What writeStdin did."
@@ -4352,10 +4969,18 @@ type CancelExecutionPayload {
   execution: Execution!
 }
 
+"What cancelBatch did."
+type CancelBatchPayload {
+  "The batch; ended, or about to."
+  batch: Batch!
+}
+
 "What run started."
 type RunPayload {
-  "The execution, recorded."
+  "The execution, recorded; of a batch the first one: its build, or else its first case."
   execution: Execution!
+  "The batch; null without ` + "`" + `cases` + "`" + `."
+  batch: Batch
 }
 
 "What drainCluster did."
@@ -4452,6 +5077,46 @@ type ExecutionEdge {
   node: Execution!
 }
 
+"A page of batches."
+type BatchConnection {
+  "The batches, each with its cursor."
+  edges: [BatchEdge!]!
+  "The batches."
+  nodes: [Batch!]!
+  "Whether and where it goes on."
+  pageInfo: PageInfo!
+  "How many there are in all pages."
+  totalCount: Int!
+}
+
+"A batch in a page."
+type BatchEdge {
+  "Its position."
+  cursor: String!
+  "The batch."
+  node: Batch!
+}
+
+"A page of cases."
+type BatchCaseConnection {
+  "The cases, each with its cursor."
+  edges: [BatchCaseEdge!]!
+  "The cases."
+  nodes: [BatchCase!]!
+  "Whether and where it goes on."
+  pageInfo: PageInfo!
+  "How many there are in all pages."
+  totalCount: Int!
+}
+
+"A case in a page."
+type BatchCaseEdge {
+  "Its position."
+  cursor: String!
+  "The case."
+  node: BatchCase!
+}
+
 "A page of files."
 type FileConnection {
   "The files, each with its cursor."
@@ -4526,6 +5191,8 @@ enum ErrorCode {
   ENVIRONMENT_NOT_FOUND
   "No execution has this id, or it isn't kept any more."
   EXECUTION_NOT_FOUND
+  "No batch has this id, or it was collected."
+  BATCH_NOT_FOUND
   "The runner isn't there, or not any more."
   RUNNER_GONE
   "No runner was idle, and none became so for as long as the caller waited."
@@ -4627,6 +5294,114 @@ func (ec *executionContext) childFields_Attacks(ctx context.Context, field graph
 		return ec.fieldContext_Attacks_failed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Attacks", field.Name)
+}
+
+func (ec *executionContext) childFields_Batch(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Batch_id(ctx, field)
+	case "runnerId":
+		return ec.fieldContext_Batch_runnerId(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_Batch_environmentId(ctx, field)
+	case "state":
+		return ec.fieldContext_Batch_state(ctx, field)
+	case "outcome":
+		return ec.fieldContext_Batch_outcome(ctx, field)
+	case "message":
+		return ec.fieldContext_Batch_message(ctx, field)
+	case "stopOnFailure":
+		return ec.fieldContext_Batch_stopOnFailure(ctx, field)
+	case "freshRunners":
+		return ec.fieldContext_Batch_freshRunners(ctx, field)
+	case "hasBuild":
+		return ec.fieldContext_Batch_hasBuild(ctx, field)
+	case "build":
+		return ec.fieldContext_Batch_build(ctx, field)
+	case "caseCount":
+		return ec.fieldContext_Batch_caseCount(ctx, field)
+	case "endedCount":
+		return ec.fieldContext_Batch_endedCount(ctx, field)
+	case "failedCount":
+		return ec.fieldContext_Batch_failedCount(ctx, field)
+	case "skippedCount":
+		return ec.fieldContext_Batch_skippedCount(ctx, field)
+	case "cases":
+		return ec.fieldContext_Batch_cases(ctx, field)
+	case "queuedAt":
+		return ec.fieldContext_Batch_queuedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_Batch_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Batch", field.Name)
+}
+
+func (ec *executionContext) childFields_BatchCase(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "index":
+		return ec.fieldContext_BatchCase_index(ctx, field)
+	case "state":
+		return ec.fieldContext_BatchCase_state(ctx, field)
+	case "execution":
+		return ec.fieldContext_BatchCase_execution(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BatchCase", field.Name)
+}
+
+func (ec *executionContext) childFields_BatchCaseConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_BatchCaseConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_BatchCaseConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_BatchCaseConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_BatchCaseConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BatchCaseConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_BatchCaseEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_BatchCaseEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_BatchCaseEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BatchCaseEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_BatchConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_BatchConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_BatchConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_BatchConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_BatchConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BatchConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_BatchEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_BatchEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_BatchEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BatchEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_CancelBatchPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "batch":
+		return ec.fieldContext_CancelBatchPayload_batch(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelBatchPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelExecutionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4883,6 +5658,10 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_runner(ctx, field)
 	case "environmentId":
 		return ec.fieldContext_Execution_environmentId(ctx, field)
+	case "batchId":
+		return ec.fieldContext_Execution_batchId(ctx, field)
+	case "caseIndex":
+		return ec.fieldContext_Execution_caseIndex(ctx, field)
 	case "command":
 		return ec.fieldContext_Execution_command(ctx, field)
 	case "state":
@@ -5247,6 +6026,8 @@ func (ec *executionContext) childFields_RunPayload(ctx context.Context, field gr
 	switch field.Name {
 	case "execution":
 		return ec.fieldContext_RunPayload_execution(ctx, field)
+	case "batch":
+		return ec.fieldContext_RunPayload_batch(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunPayload", field.Name)
 }
@@ -5345,6 +6126,8 @@ func (ec *executionContext) childFields_StartExecutionPayload(ctx context.Contex
 	switch field.Name {
 	case "execution":
 		return ec.fieldContext_StartExecutionPayload_execution(ctx, field)
+	case "batch":
+		return ec.fieldContext_StartExecutionPayload_batch(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartExecutionPayload", field.Name)
 }
@@ -5547,6 +6330,28 @@ func (ec *executionContext) childFields___Type(ctx context.Context, field graphq
 
 // region    ***************************** args.gotpl *****************************
 
+func (ec *executionContext) field_Batch_cases_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Cluster_allocations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -5672,6 +6477,20 @@ func (ec *executionContext) field_Execution_output_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["maxBytes"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_cancelBatch_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
 	return args, nil
 }
 
@@ -5909,6 +6728,66 @@ func (ec *executionContext) field_Query___type_args(ctx context.Context, rawArgs
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_batch_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_batches_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newestFirst"] = arg4
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_environment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -6116,6 +6995,28 @@ func (ec *executionContext) field_Runner_files_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["after"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_batchEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "batchId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["batchId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
@@ -6823,6 +7724,1041 @@ func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Attacks_failed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_runnerId(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_runnerId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().RunnerID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.BatchState) graphql.Marshaler {
+			return ec.marshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type BatchState does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_outcome(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_outcome(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().Outcome(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
+			return ec.marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type BatchOutcome does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().Message(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_stopOnFailure(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_stopOnFailure(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StopOnFailure, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_stopOnFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_freshRunners(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_freshRunners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FreshRunners(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_freshRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_hasBuild(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_hasBuild(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HasBuild, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_hasBuild(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_build(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_build(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().Build(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Execution) graphql.Marshaler {
+			return ec.marshalOExecution2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_build(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Batch",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Execution(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Batch_caseCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_caseCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CaseCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_caseCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_endedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_endedCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().EndedCount(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_endedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_failedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_failedCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Batch().FailedCount(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_failedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_skippedCount(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_skippedCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Skipped(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_skippedCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_cases(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_cases(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Batch().Cases(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
+			return ec.marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_cases(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Batch",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchCaseConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Batch_cases_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Batch_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_queuedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QueuedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_finishedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FinishedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _BatchCase_index(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCase_index(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Index, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCase_index(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchCase", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BatchCase_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCase_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.CaseState) graphql.Marshaler {
+			return ec.marshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCase_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchCase", field, false, false, errors.New("field of type BatchCaseState does not have child fields"))
+}
+
+func (ec *executionContext) _BatchCase_execution(ctx context.Context, field graphql.CollectedField, obj *runtime.Case) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCase_execution(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Execution, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Execution) graphql.Marshaler {
+			return ec.marshalOExecution2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecution(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCase_execution(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchCase",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Execution(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchCaseConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
+			return ec.marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchCaseConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchCaseEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchCaseConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Case) graphql.Marshaler {
+			return ec.marshalNBatchCase2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchCaseConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchCase(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchCaseConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchCaseConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchCaseConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchCaseConnection", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BatchCaseEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchCaseEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _BatchCaseEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchCaseEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Case) graphql.Marshaler {
+			return ec.marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchCaseEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchCaseEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchCase(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
+			return ec.marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Batch) graphql.Marshaler {
+			return ec.marshalNBatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchConnection", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BatchEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _BatchEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
+			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchExecutionEvent_cursor(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchExecutionEvent_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchExecutionEvent_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _BatchExecutionEvent_caseIndex(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchExecutionEvent_caseIndex(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CaseIndex, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BatchExecutionEvent_caseIndex(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BatchExecutionEvent_executionId(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchExecutionEvent_executionId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExecutionID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchExecutionEvent_executionId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchExecutionEvent", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _BatchExecutionEvent_event(ctx context.Context, field graphql.CollectedField, obj *model.BatchExecutionEvent) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchExecutionEvent_event(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Event, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ExecutionEvent) graphql.Marshaler {
+			return ec.marshalNExecutionEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐExecutionEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchExecutionEvent_event(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchExecutionEvent",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BatchFinished_cursor(ctx context.Context, field graphql.CollectedField, obj *model.BatchFinished) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchFinished_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchFinished_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BatchFinished", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _BatchFinished_batch(ctx context.Context, field graphql.CollectedField, obj *model.BatchFinished) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BatchFinished_batch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Batch, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
+			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BatchFinished_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BatchFinished",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelBatchPayload_batch(ctx context.Context, field graphql.CollectedField, obj *CancelBatchPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelBatchPayload_batch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Batch, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
+			return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CancelBatchPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelBatchPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _CancelExecutionPayload_execution(ctx context.Context, field graphql.CollectedField, obj *CancelExecutionPayload) (ret graphql.Marshaler) {
@@ -8938,6 +10874,52 @@ func (ec *executionContext) _Execution_environmentId(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_Execution_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_batchId(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_batchId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().BatchID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_batchId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_caseIndex(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_caseIndex(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().CaseIndex(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_caseIndex(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_command(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -11216,6 +13198,50 @@ func (ec *executionContext) fieldContext_Mutation_cancelExecution(ctx context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_cancelBatch(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_cancelBatch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CancelBatch(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v CancelBatchPayload) graphql.Marshaler {
+			return ec.marshalNCancelBatchPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelBatchPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_cancelBatch(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CancelBatchPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_cancelBatch_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_run(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12641,6 +14667,94 @@ func (ec *executionContext) fieldContext_Query_execution(ctx context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_batches(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_batches(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Batches(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
+			return ec.marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_batches(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BatchConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_batches_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_batch(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_batch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Batch(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
+			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_batch(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_batch_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13042,6 +15156,38 @@ func (ec *executionContext) fieldContext_RunPayload_execution(_ context.Context,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Execution(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RunPayload_batch(ctx context.Context, field graphql.CollectedField, obj *RunPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunPayload_batch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Batch, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
+			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RunPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RunPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
 		},
 	}
 	return fc, nil
@@ -13832,6 +15978,38 @@ func (ec *executionContext) fieldContext_StartExecutionPayload_execution(_ conte
 	return fc, nil
 }
 
+func (ec *executionContext) _StartExecutionPayload_batch(ctx context.Context, field graphql.CollectedField, obj *StartExecutionPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StartExecutionPayload_batch(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Batch, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
+			return ec.marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_StartExecutionPayload_batch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "StartExecutionPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Batch(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Subscription_executionEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -13870,6 +16048,50 @@ func (ec *executionContext) fieldContext_Subscription_executionEvents(ctx contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_executionEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_batchEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_batchEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().BatchEvents(ctx, fc.Args["batchId"].(string), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.BatchEvent) graphql.Marshaler {
+			return ec.marshalNBatchEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐBatchEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_batchEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_batchEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -15545,6 +17767,115 @@ func (ec *executionContext) fieldContext___Type_isOneOf(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputBuildInput(ctx context.Context, obj any) (BuildInput, error) {
+	var it BuildInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"command", "shell", "timeLimit", "limits"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "command":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("command"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Command = data
+		case "shell":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shell"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Shell = data
+		case "timeLimit":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TimeLimit = data
+		case "limits":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("limits"))
+			data, err := ec.unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐLimitsInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Limits = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any) (CaseInput, error) {
+	var it CaseInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "timeLimit", "limits"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "args":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("args"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Args = data
+		case "stdin":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stdin"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Stdin = data
+		case "stdinBase64":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stdinBase64"))
+			data, err := ec.unmarshalOBase642ᚕbyte(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StdinBase64 = data
+		case "timeLimit":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TimeLimit = data
+		case "limits":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("limits"))
+			data, err := ec.unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐLimitsInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Limits = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, obj any) (ClaimRunnerInput, error) {
 	var it ClaimRunnerInput
 	if obj == nil {
@@ -16094,7 +18425,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -16164,6 +18495,34 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "cases":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
+			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Cases = data
+		case "build":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("build"))
+			data, err := ec.unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Build = data
+		case "stopOnFailure":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stopOnFailure"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StopOnFailure = data
+		case "freshRunners":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("freshRunners"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.FreshRunners = data
 		}
 	}
 	return it, nil
@@ -16217,7 +18576,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -16301,6 +18660,27 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "cases":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
+			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Cases = data
+		case "build":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("build"))
+			data, err := ec.unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Build = data
+		case "stopOnFailure":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stopOnFailure"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StopOnFailure = data
 		}
 	}
 	return it, nil
@@ -16522,6 +18902,33 @@ func (ec *executionContext) unmarshalInputWriteStdinInput(ctx context.Context, o
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
+
+func (ec *executionContext) _BatchEvent(ctx context.Context, sel ast.SelectionSet, obj model.BatchEvent) graphql.Marshaler {
+	switch obj := (obj).(type) {
+	case nil:
+		return graphql.Null
+	case model.BatchFinished:
+		return ec._BatchFinished(ctx, sel, &obj)
+	case *model.BatchFinished:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._BatchFinished(ctx, sel, obj)
+	case model.BatchExecutionEvent:
+		return ec._BatchExecutionEvent(ctx, sel, &obj)
+	case *model.BatchExecutionEvent:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._BatchExecutionEvent(ctx, sel, obj)
+	default:
+		if typedObj, ok := obj.(graphql.Marshaler); ok {
+			return typedObj
+		} else {
+			panic(fmt.Errorf("unexpected type %T; non-generated variants of BatchEvent must implement graphql.Marshaler", obj))
+		}
+	}
+}
 
 func (ec *executionContext) _ExecutionEvent(ctx context.Context, sel ast.SelectionSet, obj model.ExecutionEvent) graphql.Marshaler {
 	switch obj := (obj).(type) {
@@ -16864,6 +19271,729 @@ func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "failed":
 			out.Values[i] = ec._Attacks_failed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchImplementors = []string{"Batch"}
+
+func (ec *executionContext) _Batch(ctx context.Context, sel ast.SelectionSet, obj *runtime.Batch) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Batch")
+		case "id":
+			out.Values[i] = ec._Batch_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "runnerId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_runnerId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "environmentId":
+			out.Values[i] = ec._Batch_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._Batch_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "outcome":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_outcome(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "message":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_message(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "stopOnFailure":
+			out.Values[i] = ec._Batch_stopOnFailure(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "freshRunners":
+			out.Values[i] = ec._Batch_freshRunners(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "hasBuild":
+			out.Values[i] = ec._Batch_hasBuild(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "build":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_build(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "caseCount":
+			out.Values[i] = ec._Batch_caseCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "endedCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_endedCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "failedCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_failedCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "skippedCount":
+			out.Values[i] = ec._Batch_skippedCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "cases":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Batch_cases(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "queuedAt":
+			out.Values[i] = ec._Batch_queuedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "finishedAt":
+			out.Values[i] = ec._Batch_finishedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchCaseImplementors = []string{"BatchCase"}
+
+func (ec *executionContext) _BatchCase(ctx context.Context, sel ast.SelectionSet, obj *runtime.Case) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchCase")
+		case "index":
+			out.Values[i] = ec._BatchCase_index(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "state":
+			out.Values[i] = ec._BatchCase_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "execution":
+			out.Values[i] = ec._BatchCase_execution(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchCaseConnectionImplementors = []string{"BatchCaseConnection"}
+
+func (ec *executionContext) _BatchCaseConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Case]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchCaseConnection")
+		case "edges":
+			out.Values[i] = ec._BatchCaseConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._BatchCaseConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._BatchCaseConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._BatchCaseConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchCaseEdgeImplementors = []string{"BatchCaseEdge"}
+
+func (ec *executionContext) _BatchCaseEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Case]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchCaseEdge")
+		case "cursor":
+			out.Values[i] = ec._BatchCaseEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._BatchCaseEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchConnectionImplementors = []string{"BatchConnection"}
+
+func (ec *executionContext) _BatchConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Batch]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchConnection")
+		case "edges":
+			out.Values[i] = ec._BatchConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._BatchConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._BatchConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._BatchConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchEdgeImplementors = []string{"BatchEdge"}
+
+func (ec *executionContext) _BatchEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Batch]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchEdge")
+		case "cursor":
+			out.Values[i] = ec._BatchEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._BatchEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchExecutionEventImplementors = []string{"BatchExecutionEvent", "BatchEvent"}
+
+func (ec *executionContext) _BatchExecutionEvent(ctx context.Context, sel ast.SelectionSet, obj *model.BatchExecutionEvent) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchExecutionEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchExecutionEvent")
+		case "cursor":
+			out.Values[i] = ec._BatchExecutionEvent_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "caseIndex":
+			out.Values[i] = ec._BatchExecutionEvent_caseIndex(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "executionId":
+			out.Values[i] = ec._BatchExecutionEvent_executionId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "event":
+			out.Values[i] = ec._BatchExecutionEvent_event(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var batchFinishedImplementors = []string{"BatchFinished", "BatchEvent"}
+
+func (ec *executionContext) _BatchFinished(ctx context.Context, sel ast.SelectionSet, obj *model.BatchFinished) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, batchFinishedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BatchFinished")
+		case "cursor":
+			out.Values[i] = ec._BatchFinished_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "batch":
+			out.Values[i] = ec._BatchFinished_batch(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var cancelBatchPayloadImplementors = []string{"CancelBatchPayload"}
+
+func (ec *executionContext) _CancelBatchPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelBatchPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cancelBatchPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CancelBatchPayload")
+		case "batch":
+			out.Values[i] = ec._CancelBatchPayload_batch(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -18361,6 +21491,82 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "batchId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_batchId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "caseIndex":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_caseIndex(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -19760,6 +22966,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "cancelBatch":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_cancelBatch(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "run":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_run(ctx, field)
@@ -20540,6 +23753,50 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "batches":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_batches(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "batch":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_batch(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "poolAlerts":
 			field := field
 
@@ -20845,6 +24102,11 @@ func (ec *executionContext) _RunPayload(ctx context.Context, sel ast.SelectionSe
 		case "execution":
 			out.Values[i] = ec._RunPayload_execution(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "batch":
+			out.Values[i] = ec._RunPayload_batch(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -21482,6 +24744,11 @@ func (ec *executionContext) _StartExecutionPayload(ctx context.Context, sel ast.
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "batch":
+			out.Values[i] = ec._StartExecutionPayload_batch(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -21518,6 +24785,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	switch fields[0].Name {
 	case "executionEvents":
 		return ec._Subscription_executionEvents(ctx, fields[0])
+	case "batchEvents":
+		return ec._Subscription_batchEvents(ctx, fields[0])
 	case "poolAlerts":
 		return ec._Subscription_poolAlerts(ctx, fields[0])
 	case "poolStatus":
@@ -22500,6 +25769,138 @@ func (ec *executionContext) marshalNBase642ᚕbyte(ctx context.Context, sel ast.
 	return res
 }
 
+func (ec *executionContext) marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx context.Context, sel ast.SelectionSet, v runtime.Batch) graphql.Marshaler {
+	return ec._Batch(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Batch) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx context.Context, sel ast.SelectionSet, v runtime.Case) graphql.Marshaler {
+	return ec._BatchCase(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatchCase2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Case) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBatchCase2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCase(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
+	return ec._BatchCaseConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Case]) graphql.Marshaler {
+	return ec._BatchCaseEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx context.Context, v any) (runtime.CaseState, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.CaseState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBatchCaseState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCaseState(ctx context.Context, sel ast.SelectionSet, v runtime.CaseState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
+	return ec._BatchConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Batch]) graphql.Marshaler {
+	return ec._BatchEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBatchEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐBatchEvent(ctx context.Context, sel ast.SelectionSet, v model.BatchEvent) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._BatchEvent(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx context.Context, v any) (runtime.BatchState, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.BatchState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBatchState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchState(ctx context.Context, sel ast.SelectionSet, v runtime.BatchState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -22516,12 +25917,21 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 	return res
 }
 
+func (ec *executionContext) marshalNCancelBatchPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelBatchPayload(ctx context.Context, sel ast.SelectionSet, v CancelBatchPayload) graphql.Marshaler {
+	return ec._CancelBatchPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNCancelExecutionPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelExecutionPayload(ctx context.Context, sel ast.SelectionSet, v CancelExecutionPayload) graphql.Marshaler {
 	return ec._CancelExecutionPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNCapacity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCapacity(ctx context.Context, sel ast.SelectionSet, v runtime.Capacity) graphql.Marshaler {
 	return ec._Capacity(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNCaseInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInput(ctx context.Context, v any) (CaseInput, error) {
+	res, err := ec.unmarshalInputCaseInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalNClaimRunnerInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimRunnerInput(ctx context.Context, v any) (ClaimRunnerInput, error) {
@@ -22950,6 +26360,22 @@ func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋru
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, sel ast.SelectionSet, v runtime.AllocationID) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalAllocationID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, v any) (runtime.BatchID, error) {
+	res, err := model.UnmarshalBatchID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, sel ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalBatchID(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -23825,6 +27251,32 @@ func (ec *executionContext) marshalOBase642ᚕbyte(ctx context.Context, sel ast.
 	return res
 }
 
+func (ec *executionContext) marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatch(ctx context.Context, sel ast.SelectionSet, v *runtime.Batch) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Batch(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, v any) (*runtime.BatchOutcome, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.BatchOutcome(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -23853,6 +27305,31 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	_ = ctx
 	res := graphql.MarshalBoolean(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOBuildInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐBuildInput(ctx context.Context, v any) (*BuildInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputBuildInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx context.Context, v any) ([]CaseInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]CaseInput, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNCaseInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInput(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
 func (ec *executionContext) marshalOClaim2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClaim(ctx context.Context, sel ast.SelectionSet, v *runtime.Claim) graphql.Marshaler {

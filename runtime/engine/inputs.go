@@ -258,7 +258,7 @@ func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput
 
 // validateBounds checks what can be checked without the environment.
 func validateBounds(bounds batch.Bounds) error {
-	in := StartInput{Command: []string{shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
+	in := StartInput{Command: []string{runtime.Shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
 		Processes: bounds.Processes, OpenFiles: bounds.OpenFiles, FileSize: bounds.FileSize}
 	_, err := in.execution()
 	return err
