@@ -157,7 +157,7 @@ var mayImport = map[string][]string{
 	"test/bench/rows/onnomad":    {"test/bench/bare", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
 	"test/bench/rows/runners":    {"client", "local/scheduler", "runtime", "test/bench/bed", "test/bench/floors", "test/bench/measure", "test/bench/rows", "test/bench/socket", "test/bench/usage"},
 	"test/bench/rows/servers":    {"runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
-	"test/bench/rows/sustained":  {"client", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
+	"test/bench/rows/sustained":  {"client", "runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
 	"test/bench/socket":          {},
 	"test/bench/usage":           {},
 	"test/chaos":                 {"cli", "client", "config", "test/chaos/clients", "test/chaos/house", "test/chaos/ledger", "test/chaos/moment", "test/chaos/schedule", "test/commandline"},
