@@ -26,8 +26,9 @@ const ZygoteUser = 59999
 // user namespace.
 var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
 
-// Apply confines this process. It returns the thread that starts commands of the user, the one that
-// starts zygotes, nil where there can be none, and what is unavailable. With forks the agent keeps for itself the calls that package launch needs.
+// Apply confines this process. It returns the thread that starts commands of the user, the one
+// that starts zygotes (nil where there can be none), and what is unavailable. With forks the agent
+// keeps for itself the calls that package launch needs.
 // With ownNetwork its network is this runner's alone, and it counts netlink sockets there.
 func Apply(forks, ownNetwork bool) (t, zygotes *Thread, gaps []error) {
 	try := func(what string, err error) {

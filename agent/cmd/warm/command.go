@@ -17,8 +17,8 @@ type Command struct {
 	file string // the interpreter, as it was found
 }
 
-// Command returns a command for the zygote, or why it is started cold, for people. It is cold where the runner has
-// no zygote; then there is no reason.
+// Command returns a command for the zygote, or why it is started cold, for people. Where the
+// runner has no zygote it returns neither.
 func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
