@@ -126,7 +126,7 @@ var likeCold = []struct {
 	{name: "what the kernel says", argv: []string{"-c", "import re; print(re.findall('(?m)^(?:Cap|NoNew|Secc|Sig|Shd|Threads|Tracer|Umask|CoreDump|Speculation).*', open('/proc/self/status').read()))"}},
 	{name: "limits", argv: []string{"-c", "import resource; print([(n, resource.getrlimit(getattr(resource, n))) for n in sorted(dir(resource)) if n.startswith('RLIMIT')])"}},
 	{name: "descriptors", argv: []string{"-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"}},
-	{name: "own files of proc", argv: []string{"-c", "import os; print(os.stat('/proc/self/fd').st_uid, os.access('/proc/self/mem', os.W_OK), open('/proc/self/oom_score_adj').read(), open('/proc/self/comm').read())"}},
+	{name: "own files of proc", argv: []string{"-c", "import os; print(os.stat('/proc/self/fd').st_uid, os.access('/proc/self/mem', os.W_OK), open('/proc/self/comm').read())"}},
 	{name: "standard output by its path", argv: []string{"-c", "open('/dev/fd/1' if __import__('os').path.exists('/dev/fd') else '/proc/self/fd/1', 'w').write('again\\n')"}},
 	{name: "signals", argv: []string{"-c", "import signal; print([(s, signal.getsignal(s)) for s in sorted(signal.valid_signals())], signal.pthread_sigmask(0, []))"}},
 	{name: "children", argv: []string{"-c", "import os, subprocess; print(subprocess.run(['sh', '-c', 'id -u; exit 3']).returncode)"}},
