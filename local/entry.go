@@ -58,12 +58,10 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 		turn:        make(turns.Slots, 1),
 		runner:      r,
 	}
-	own := &owner{c, e}
 	e.driver = driver.New(driver.Config{
 		ID: r.ID, Environment: r.Environment, Group: p.Group, Host: c.host, Images: c.images,
-		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, own),
+		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e}),
 		Counters: evidence.New(c.config.Logger.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
-		Loaded:   own.Loaded,
 	})
 	e.place = c.placer.Place(r, priority, func(ctx context.Context) (bool, error) { return c.held(ctx, e) })
 	e.task = c.newTask(e, p.Task)
@@ -93,7 +91,7 @@ func (c *Cluster) held(ctx context.Context, e *entry) (held bool, err error) {
 	return held, err
 }
 
-// An owner shows in a runner what becomes of its network and its interpreter.
+// An owner shows in a runner what becomes of its network.
 type owner struct {
 	c *Cluster
 	e *entry
@@ -105,13 +103,6 @@ func (o *owner) Reached(at []runtime.PortMapping) {
 	o.e.runner.Ports = at
 	o.c.mu.Unlock()
 	o.c.changes.Send(o.e.environment)
-}
-
-// Loaded notes what the runner has loaded.
-func (o *owner) Loaded(what runtime.Loaded) {
-	o.c.mu.Lock()
-	o.e.runner.Loaded = &what
-	o.c.mu.Unlock()
 }
 
 // Leaving implements access.Owner.

@@ -82,21 +82,17 @@ func overlay(input any, named map[string]any) error {
 	return json.Unmarshal(text, input)
 }
 
-// environmentOf returns the environment of an attack's runners, and makes it the first time.
-func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
-	input := client.PutEnvironmentInput{PoolSize: new(1)}
-	switch {
-	case a.Warm:
-		input.Id, input.Warm = c.environment+"-warm", warmInput()
-	case a.Reach != Offline:
-		input.Id, input.Network = c.environment+"-"+string(a.Reach), a.Reach.input()
-	default:
+// environmentOf returns the environment of runners with a network, and makes it
+// the first time.
+func (c *crew) environmentOf(ctx context.Context, r Reach) (string, error) {
+	if r == Offline {
 		return c.environment, nil
 	}
-	if slices.Contains(c.environments, input.Id) {
-		return input.Id, nil
+	id := c.environment + "-" + string(r)
+	if slices.Contains(c.environments, id) {
+		return id, nil
 	}
-	return input.Id, c.put(ctx, input)
+	return id, c.put(ctx, client.PutEnvironmentInput{Id: id, PoolSize: new(1), Network: r.input()})
 }
 
 // leave deletes what the crew made.

@@ -34,8 +34,7 @@ type PutEnvironmentInput struct {
 	Isolation        *runtime.Isolation
 	Runtime          *string
 	Variables        []runtime.Variable
-	Warm             *runtime.Warm // with InterpreterNone: none
-	DefaultTimeLimit *int          // seconds
+	DefaultTimeLimit *int // seconds
 	OutputLimit      *int64
 
 	pin runtime.ImagePin // with Image: what that is now
@@ -258,7 +257,7 @@ func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput
 
 // validateBounds checks what can be checked without the environment.
 func validateBounds(bounds batch.Bounds) error {
-	in := StartInput{Command: []string{runtime.Shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
+	in := StartInput{Command: []string{shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
 		Processes: bounds.Processes, OpenFiles: bounds.OpenFiles, FileSize: bounds.FileSize}
 	_, err := in.execution()
 	return err

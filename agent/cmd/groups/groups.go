@@ -36,8 +36,6 @@ type Groups struct {
 	// open opens a group. In version 1 a thread joins it (joinThread), so a group is opened when it
 	// is needed.
 	open func(name string, root bool) (*Group, error)
-	// zygote returns what starts a program of a thread in the shared group.
-	zygote func(t *confinement.Thread) (launch.Func, error)
 
 	mu   sync.Mutex // guards what is below; held while a thread joins
 	free []*Group   // by name
@@ -62,10 +60,6 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	if names == unified {
 		together := &refusals{by: map[string]int64{}}
 		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
-		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
-			dir, err := openIn(first, restGroups, unix.O_RDONLY|unix.O_DIRECTORY)
-			return fork(dir).On(t), err
-		}
 	} else {
 		trees := map[string]int{}
 		for i, name := range strings.Split(names, ",") {
@@ -76,9 +70,6 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 			one := spare
 			spare = nil // the first group's only
 			return joinThread(trees, name, root, one, fork(launch.NoGroup))
-		}
-		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
-			return fork(launch.NoGroup).On(t), join(t, trees, restGroups)
 		}
 	}
 	one, err := g.open(groupName(0), false)
@@ -135,14 +126,6 @@ func (g *Groups) Give(one *Group) {
 	slices.SortFunc(g.free, func(a, b *Group) int { return strings.Compare(a.name, b.name) })
 }
 
-// Zygote returns what starts programs on t in the group that further commands share: what a
-// zygote holds is charged to the runner's commands, not to the agent.
-func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.zygote(t)
-}
-
 // Own reports whether the group is one command's.
 func (g *Group) Own() bool { return g.name != restGroups }
 
@@ -169,7 +152,7 @@ func (g *Group) Members() (found []int) {
 		if err != nil || pid == self {
 			continue
 		}
-		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead && (s.Mark != 0 || int64(pid) != g.keeps.Load()) {
+		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead {
 			found = append(found, pid)
 		}
 	}
@@ -190,17 +173,7 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 			return nil, err
 		}
 	}
-	if err := join(t, trees, name); err != nil {
-		if own {
-			t.End()
-		}
-		return nil, err
-	}
-	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
-}
-
-// join puts a thread into a group.
-func join(t *confinement.Thread, trees map[string]int, name string) (err error) {
+	var err error
 	t.Do(func() {
 		for controller, tree := range trees {
 			if err = write(tree, name+"/tasks", "0"); err != nil {
@@ -209,7 +182,13 @@ func join(t *confinement.Thread, trees map[string]int, name string) (err error) 
 			}
 		}
 	})
-	return err
+	if err != nil {
+		if own {
+			t.End()
+		}
+		return nil, err
+	}
+	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }
 
 // write writes to a file of a group.

@@ -22,7 +22,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/memory"
 	"github.com/rockpool/rockpool/agent/cmd/process"
-	"github.com/rockpool/rockpool/agent/cmd/warm"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -117,7 +116,7 @@ func newHost(o Options) (*host, error) {
 			return nil, err
 		}
 	}
-	thread, zygotes, gaps := confinement.Apply(forks, ownNetwork)
+	thread, gaps := confinement.Apply(forks, ownNetwork)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.Task) && !o.Degraded {
@@ -155,9 +154,6 @@ func newHost(o Options) (*host, error) {
 		if c.Groups, err = groups.Open(o.Groups, firstGroups, thread, fork); err != nil {
 			return nil, err
 		}
-	}
-	if o.Inner == nil {
-		c.Warm = warm.New(zygoteLauncher(c, zygotes, fork))
 	}
 	starter, err := process.NewStarter(c)
 	if err != nil {

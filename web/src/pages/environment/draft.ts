@@ -25,10 +25,6 @@ export const EnvironmentFragment = graphql(`
       name
       value
     }
-    warm {
-      interpreter
-      modules
-    }
     defaultTimeLimit
     outputLimit
   }
@@ -67,8 +63,6 @@ export interface Draft {
   isolation: NonNullable<PutInput["isolation"]>;
   runtime: string;
   variables: { name: string; value: string }[];
-  interpreter: NonNullable<PutInput["warm"]>["interpreter"];
-  modules: string;
   defaultTimeLimit: string;
   outputLimit: string;
 }
@@ -90,8 +84,6 @@ export const blank: Draft = {
   isolation: "NAMESPACES",
   runtime: "",
   variables: [],
-  interpreter: "NONE",
-  modules: "",
   defaultTimeLimit: "60",
   outputLimit: "16777216",
 };
@@ -114,8 +106,6 @@ export function draftOf(parts: Parts): Draft {
     isolation: parts.isolation,
     runtime: parts.runtime,
     variables: parts.variables.map(({ name, value }) => ({ name, value })),
-    interpreter: parts.warm?.interpreter ?? "NONE",
-    modules: parts.warm?.modules.join(", ") ?? "",
     defaultTimeLimit: String(parts.defaultTimeLimit),
     outputLimit: String(parts.outputLimit),
   };
@@ -157,7 +147,6 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
     isolation: draft.isolation,
     runtime: draft.runtime.trim(),
     variables: draft.variables,
-    warm: { interpreter: draft.interpreter, modules: draft.interpreter === "NONE" ? [] : listed(draft.modules) },
     defaultTimeLimit: whole("defaultTimeLimit", draft.defaultTimeLimit),
     outputLimit: whole("outputLimit", draft.outputLimit),
   };

@@ -15,7 +15,6 @@ const stored: Parts = {
   isolation: "NAMESPACES",
   runtime: "",
   variables: [],
-  warm: null,
   defaultTimeLimit: 60,
   outputLimit: 16777216,
 };
