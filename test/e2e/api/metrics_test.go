@@ -195,7 +195,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		p.Full(t, "shell", 2) // all have ended
+		wait.For(t, "no runner is left that was claimed", func() bool { return len(p.Full(t, "shell", 2)) == 2 })
 	}
 	runs(10)
 	before := scrape(t, p.Bed).Series()
