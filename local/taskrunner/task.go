@@ -93,14 +93,14 @@ func (t *Task) Stop(end End) {
 	if t.stop == nil {
 		t.stop = &end
 	}
+	select {
+	case t.again <- struct{}{}: // first: the try that this Stop leads to takes it
+	default:
+	}
 	cancel := t.cancel
 	t.mu.Unlock()
 	if cancel != nil {
 		cancel(errStopped)
-	}
-	select {
-	case t.again <- struct{}{}:
-	default:
 	}
 }
 
