@@ -28,6 +28,20 @@ func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
 	return response, nil
 }
 
+// WarmAgent has an agent load an interpreter. It returns when that is loaded, and closes conn. An
+// error that the agent answered is an [*Error]: ErrIncompatible says that the agent is too old.
+func WarmAgent(ctx context.Context, conn net.Conn, warm Warm) (Warmed, error) {
+	x, response, err := open(ctx, conn, Request{Warm: &warm})
+	if err != nil {
+		return Warmed{}, err
+	}
+	x.close()
+	if response.Warmed == nil {
+		return Warmed{}, fmt.Errorf("%w: no answer about the interpreter", ErrProtocol)
+	}
+	return *response.Warmed, nil
+}
+
 // StartExecution starts a command, or attaches to the one that was started
 // with this id before, from output offset 0. Ctx bounds the opening only. Conn
 // belongs to the session, and is closed on an error, which is an [*Error] if
@@ -92,6 +106,9 @@ func (x *exchange) ask(request Request) (Response, error) {
 
 // version returns the oldest version that has all that is asked for.
 func (r Request) version() int {
+	if r.Warm != nil {
+		return 4
+	}
 	if s := r.Start; s != nil && (s.Terminal != nil || s.Limits != nil || s.Privileged) {
 		return 2
 	}
@@ -110,7 +127,7 @@ func parseResponse(body []byte) (Response, error) {
 		return Response{}, err
 	}
 	if response.Error != nil {
-		response.Error.Message = shorten(response.Error.Message)
+		response.Error.Message = Shorten(response.Error.Message)
 		return Response{}, response.Error
 	}
 	if response.Protocol < Oldest || response.Protocol > Protocol {
@@ -121,8 +138,8 @@ func parseResponse(body []byte) (Response, error) {
 	return response, nil
 }
 
-// shorten bounds a text that a hostile agent may have made.
-func shorten(s string) string {
+// Shorten bounds a text that a hostile agent may have made.
+func Shorten(s string) string {
 	const most = 1 << 10
 	if len(s) <= most {
 		return s

@@ -52,6 +52,16 @@
 // says so in Start.Resizes or Attach.Resizes, which older agents ignore as they do
 // every member that they don't know; an agent sends it to no other client.
 //
+// Version 4 adds Warm and Started.Warm. A client without them is unaffected.
+//
+// # An interpreter that is loaded
+//
+// A Warm request has the agent load an interpreter with modules, before the runner is used. It then
+// starts each command of that interpreter from it, as far as nothing distinguishes it from one
+// that is executed. Started.Warm and Started.Cold report which it was. A module that can't be loaded
+// is ErrInvalid, with the field "modules", the module as its path and the interpreter's own
+// error as its message.
+//
 // # An execution
 //
 // After a start or attach request that was answered without an error:

@@ -221,7 +221,7 @@ func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func
 		}
 	}
 	for i := range updated.Failed {
-		updated.Failed[i].Message = shorten(updated.Failed[i].Message)
+		updated.Failed[i].Message = Shorten(updated.Failed[i].Message)
 	}
 	x.close()
 	return updated, nil

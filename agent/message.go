@@ -6,7 +6,7 @@ import "time"
 // Protocol, in the request's own version; a client asks in the oldest version
 // that has what it asks for, so that it can talk to agents older than itself.
 const (
-	Protocol = 3
+	Protocol = 4
 	Oldest   = 1
 )
 
@@ -52,6 +52,7 @@ type Request struct {
 	List     *ListDir  `json:"list,omitempty"`
 	Read     *ReadFile `json:"read,omitempty"`
 	Update   *Update   `json:"update,omitempty"`
+	Warm     *Warm     `json:"warm,omitempty"` // since version 4
 }
 
 // A Response answers a Request.
@@ -60,11 +61,29 @@ type Response struct {
 	Speaks     int         `json:"speaks,omitempty"`     // the newest version that the agent speaks; version 1 didn't tell
 	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
 	Executions []Execution `json:"executions,omitempty"` // to a Ping
+	Warmed     *Warmed     `json:"warmed,omitempty"`     // to a Warm, once all is loaded
 	Error      *Error      `json:"error,omitempty"`
 }
 
 // Ping asks whether the agent is ready, and what it runs.
 type Ping struct{}
+
+// Warm asks for an interpreter that has modules loaded, from which commands start. It is answered
+// once they are. A second one that asks for the same is answered at once.
+type Warm struct {
+	Interpreter string   `json:"interpreter"` // InterpreterPython
+	Modules     []string `json:"modules,omitempty"`
+	Env         []string `json:"env,omitempty"` // of commands that name no variables of their own
+}
+
+// InterpreterPython is the first of python3 and python in PATH.
+const InterpreterPython = "python"
+
+// Warmed says what was loaded.
+type Warmed struct {
+	Version string `json:"version"` // of the interpreter: "3.11"
+	Memory  int64  `json:"memory"`  // bytes that it holds and no file backs, as it says itself
+}
 
 // An Execution is one that the agent knows and that wasn't settled.
 type Execution struct {
@@ -129,6 +148,10 @@ type Attach struct {
 // Started says that the command runs.
 type Started struct {
 	At time.Time `json:"at"`
+
+	// What an agent tells that has an interpreter loaded (Warm); others leave it out.
+	Warm bool   `json:"warm,omitempty"` // the command was started from it
+	Cold string `json:"cold,omitempty"` // why it wasn't, for people
 }
 
 // A Cause says who ended an execution.

@@ -33,6 +33,10 @@ type envPut struct {
 	Runtime   *string            `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
 	Variable  []string           `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
 
+	WarmPython bool     `help:"Have each runner load python3 before it is idle: python commands then start in a few milliseconds."`
+	WarmModule []string `placeholder:"MODULE" help:"A module that python has imported then, for example numpy; implies --warm-python. Can be given more than once; replaces those that are stored."`
+	NoWarm     bool     `help:"Load no interpreter."`
+
 	NoPorts     bool `help:"Map no port; --port adds to that."`
 	NoVariables bool `help:"Set no variable; --variable adds to that."`
 
@@ -147,6 +151,14 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	}
 	if c.Port != nil {
 		input.Network.ExposedPorts = c.Port
+	}
+	switch {
+	case c.NoWarm && (c.WarmPython || c.WarmModule != nil):
+		return errors.New("--no-warm contradicts --warm-python and --warm-module")
+	case c.NoWarm:
+		input.Warm = &client.WarmInput{Interpreter: runtime.InterpreterNone}
+	case c.WarmPython || c.WarmModule != nil:
+		input.Warm = &client.WarmInput{Interpreter: runtime.InterpreterPython, Modules: c.WarmModule}
 	}
 	if c.NoVariables || c.Variable != nil {
 		input.Variables = []client.VariableInput{}

@@ -659,6 +659,8 @@ type Environment struct {
 	Runtime string `json:"runtime"`
 	// Environment variables of every command, unless the command sets them itself.
 	Variables []EnvironmentVariablesVariable `json:"variables"`
+	// The interpreter that each runner has loaded before it is idle; null: none.
+	Warm *EnvironmentWarm `json:"warm"`
 	// Seconds that an execution may run if it names no limit itself. 0: without limit.
 	DefaultTimeLimit int `json:"defaultTimeLimit"`
 	// Bytes that an execution may print, standard output and standard error together, before it ends with OUTPUT_LIMIT.
@@ -693,6 +695,9 @@ func (v *Environment) GetRuntime() string { return v.Runtime }
 
 // GetVariables returns Environment.Variables, and is useful for accessing the field via an interface.
 func (v *Environment) GetVariables() []EnvironmentVariablesVariable { return v.Variables }
+
+// GetWarm returns Environment.Warm, and is useful for accessing the field via an interface.
+func (v *Environment) GetWarm() *EnvironmentWarm { return v.Warm }
 
 // GetDefaultTimeLimit returns Environment.DefaultTimeLimit, and is useful for accessing the field via an interface.
 func (v *Environment) GetDefaultTimeLimit() int { return v.DefaultTimeLimit }
@@ -820,6 +825,23 @@ func (v *EnvironmentVariablesVariable) GetName() string { return v.Name }
 
 // GetValue returns EnvironmentVariablesVariable.Value, and is useful for accessing the field via an interface.
 func (v *EnvironmentVariablesVariable) GetValue() string { return v.Value }
+
+// EnvironmentWarm includes the requested fields of the GraphQL type Warm.
+// The GraphQL type's documentation follows.
+//
+// The interpreter that runners have loaded.
+type EnvironmentWarm struct {
+	// The interpreter.
+	Interpreter runtime.Interpreter `json:"interpreter"`
+	// The modules that it has imported.
+	Modules []string `json:"modules"`
+}
+
+// GetInterpreter returns EnvironmentWarm.Interpreter, and is useful for accessing the field via an interface.
+func (v *EnvironmentWarm) GetInterpreter() runtime.Interpreter { return v.Interpreter }
+
+// GetModules returns EnvironmentWarm.Modules, and is useful for accessing the field via an interface.
+func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
 // File includes the GraphQL fields of File requested by the fragment File.
 // The GraphQL type's documentation follows.
@@ -2023,6 +2045,9 @@ type PutEnvironmentInput struct {
 	Runtime *string `json:"runtime"`
 	// Environment variables of every command, at most 256; they replace the stored ones. Default: none.
 	Variables []VariableInput `json:"variables"`
+	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; `startedWarm` and `coldReason` of an execution report which did.
+	// Only with the isolation NAMESPACES, without `runtime`, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+	Warm *WarmInput `json:"warm"`
 	// Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit"`
 	// Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
@@ -2055,6 +2080,9 @@ func (v *PutEnvironmentInput) GetRuntime() *string { return v.Runtime }
 
 // GetVariables returns PutEnvironmentInput.Variables, and is useful for accessing the field via an interface.
 func (v *PutEnvironmentInput) GetVariables() []VariableInput { return v.Variables }
+
+// GetWarm returns PutEnvironmentInput.Warm, and is useful for accessing the field via an interface.
+func (v *PutEnvironmentInput) GetWarm() *WarmInput { return v.Warm }
 
 // GetDefaultTimeLimit returns PutEnvironmentInput.DefaultTimeLimit, and is useful for accessing the field via an interface.
 func (v *PutEnvironmentInput) GetDefaultTimeLimit() *int { return v.DefaultTimeLimit }
@@ -2729,6 +2757,20 @@ func (v *VariableInput) GetName() string { return v.Name }
 
 // GetValue returns VariableInput.Value, and is useful for accessing the field via an interface.
 func (v *VariableInput) GetValue() string { return v.Value }
+
+// Which interpreter runners load, and what it has imported. It replaces the stored one.
+type WarmInput struct {
+	// The interpreter. NONE: nothing is loaded.
+	Interpreter runtime.Interpreter `json:"interpreter"`
+	// Modules that it has imported, in this order: at most 64 names such as `numpy`, none twice. Where one can't be imported, no runner gets ready, and `pool.reason` has the interpreter's error. Default: none.
+	Modules []string `json:"modules"`
+}
+
+// GetInterpreter returns WarmInput.Interpreter, and is useful for accessing the field via an interface.
+func (v *WarmInput) GetInterpreter() runtime.Interpreter { return v.Interpreter }
+
+// GetModules returns WarmInput.Modules, and is useful for accessing the field via an interface.
+func (v *WarmInput) GetModules() []string { return v.Modules }
 
 // Bytes for an execution's standard input. At most one of `text` and `base64` is given; neither only with `close`.
 type WriteStdinInput struct {
@@ -4731,6 +4773,10 @@ fragment Environment on Environment {
 		name
 		value
 	}
+	warm {
+		interpreter
+		modules
+	}
 	defaultTimeLimit
 	outputLimit
 	pool {
@@ -4800,6 +4846,10 @@ fragment Environment on Environment {
 	variables {
 		name
 		value
+	}
+	warm {
+		interpreter
+		modules
 	}
 	defaultTimeLimit
 	outputLimit
@@ -5344,6 +5394,10 @@ fragment Environment on Environment {
 	variables {
 		name
 		value
+	}
+	warm {
+		interpreter
+		modules
 	}
 	defaultTimeLimit
 	outputLimit

@@ -143,6 +143,9 @@ func AttackServer(ctx context.Context, settings config.Config, target *client.Cl
 	}
 	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
 	place.Server, place.Tier, place.Outside, place.Bait, place.Images = target, tier, machine, machine.bait, settings.Images.Files
+	if _, err := os.Stat("/usr/bin/python3"); err != nil {
+		place.NoPython = "this machine has no /usr/bin/python3"
+	}
 	if around == nil && place.NoNetwork == "" {
 		place.NoNetwork = "there is no world around them"
 	}

@@ -36,6 +36,7 @@ func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
 		Isolation:        in.Isolation,
 		Runtime:          in.Runtime,
 		Variables:        in.Variables,
+		Warm:             in.Warm,
 		DefaultTimeLimit: in.DefaultTimeLimit,
 		OutputLimit:      in.OutputLimit,
 	}

@@ -58,10 +58,12 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 		turn:        make(turns.Slots, 1),
 		runner:      r,
 	}
+	own := &owner{c, e}
 	e.driver = driver.New(driver.Config{
 		ID: r.ID, Environment: r.Environment, Group: p.Group, Host: c.host, Images: c.images,
-		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, &owner{c, e}),
+		Network:  c.network.Runner(r.ID, p.Group, r.Environment.Network, r.Ports, own),
 		Counters: evidence.New(c.config.Logger.With(zap.String("runner", string(r.ID))), r.Environment.Isolation == runtime.IsolationGVisor),
+		Loaded:   own.Loaded,
 	})
 	e.place = c.placer.Place(r, priority, func(ctx context.Context) (bool, error) { return c.held(ctx, e) })
 	e.task = c.newTask(e, p.Task)
@@ -91,7 +93,7 @@ func (c *Cluster) held(ctx context.Context, e *entry) (held bool, err error) {
 	return held, err
 }
 
-// An owner shows in a runner what becomes of its network.
+// An owner shows in a runner what becomes of its network and its interpreter.
 type owner struct {
 	c *Cluster
 	e *entry
@@ -103,6 +105,13 @@ func (o *owner) Reached(at []runtime.PortMapping) {
 	o.e.runner.Ports = at
 	o.c.mu.Unlock()
 	o.c.changes.Send(o.e.environment)
+}
+
+// Loaded notes what the runner has loaded.
+func (o *owner) Loaded(what runtime.Loaded) {
+	o.c.mu.Lock()
+	o.e.runner.Loaded = &what
+	o.c.mu.Unlock()
 }
 
 // Leaving implements access.Owner.

@@ -26,6 +26,7 @@ type Environment struct {
 	Isolation        Isolation     `json:"isolation"`
 	Runtime          string        `json:"runtime,omitempty"` // of those that the server's settings name; "": the isolation's own
 	Variables        []Variable    `json:"variables,omitempty"`
+	Warm             *Warm         `json:"warm,omitempty"`   // nil: each execution starts its own interpreter
 	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution that names none; 0: none
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
 	// Previous is what runners are made from until the cluster has the pinned
@@ -119,6 +120,9 @@ func (e Environment) Validate() error {
 	if e.Runtime != "" && !ValidRuntime(e.Runtime) {
 		return Invalid("runtime", "must be 1 to 32 small letters, digits and '-', beginning with a letter, or empty")
 	}
+	if err := e.Warm.validate(e.Isolation, e.Runtime); err != nil {
+		return err
+	}
 	return ValidateVariables("variables", e.Variables)
 }
 
@@ -141,6 +145,7 @@ func (e Environment) SameRunners(other Environment) bool {
 		e.Network.equal(other.Network) &&
 		e.Isolation == other.Isolation && e.Runtime == other.Runtime &&
 		slices.Equal(e.Variables, other.Variables) &&
+		e.Warm.equal(other.Warm) &&
 		e.DefaultTimeLimit == other.DefaultTimeLimit &&
 		e.OutputLimit == other.OutputLimit
 }

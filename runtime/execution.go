@@ -21,6 +21,8 @@ type Execution struct {
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
+	StartedWarm   *bool          `json:"startedWarm,omitempty"` // from its runner's interpreter (Warm); nil: the runner has none, or it hasn't started
+	ColdReason    *string        `json:"coldReason,omitempty"`  // why not, for people
 	Marks         Marks          `json:"marks"`
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // by their offset

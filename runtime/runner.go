@@ -15,6 +15,7 @@ type Runner struct {
 	Message     string        `json:"message,omitempty"`    // why it is gone, or what its start waits for
 	Claim       Claim         `json:"claim"`                // zero until it is claimed
 	Ports       []PortMapping `json:"ports,omitempty"`
+	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: it has no interpreter loaded
 	CreatedAt   time.Time     `json:"createdAt"`
 	URL         string        `json:"-"` // where the cluster's own pages show it; "": nowhere
 }

@@ -24,6 +24,18 @@ type Host interface {
 	Files
 }
 
+// A Warmer is a Host that can load an interpreter.
+type Warmer interface {
+	// Warm returns when all is loaded.
+	Warm(warm agent.Warm) (agent.Warmed, error)
+}
+
+// A Temperate is a Process that says whether it was started from an interpreter that was loaded,
+// and if not why; "" where there is none.
+type Temperate interface {
+	StartedWarm() (warm bool, cold string)
+}
+
 // Files are a host's files.
 type Files interface {
 	// List calls each with every entry, and ends with each's error.

@@ -169,6 +169,8 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 			return err
 		}
 		return s.follow(x, conn, frames, *request.Attach, hello)
+	case request.Warm != nil:
+		return s.visible(s.warm(conn, *request.Warm))
 	case request.List != nil, request.Read != nil, request.Update != nil:
 		if !s.admit() {
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
@@ -179,6 +181,31 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 	default:
 		return &agent.Error{Code: agent.ErrInvalid, Message: "the request asks for nothing"}
 	}
+}
+
+// warm has the host load an interpreter, and answers.
+func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
+	host, ok := s.host.(Warmer)
+	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
+	switch {
+	case !ok:
+		return &agent.Error{Code: agent.ErrInvalid, Message: "no interpreter can be loaded here"}
+	case warm.Interpreter != agent.InterpreterPython:
+		return &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Message: "isn't known to this agent"}
+	case slices.ContainsFunc(warm.Modules, nul), slices.ContainsFunc(warm.Env, nul):
+		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must be without NUL"}
+	}
+	warmed, err := host.Warm(warm)
+	if err != nil {
+		return err
+	}
+	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{
+		Protocol: agent.Protocol, Speaks: agent.Protocol, Version: s.config.Version, Warmed: &warmed,
+	})
+	if err == nil {
+		_, err = conn.Write(frame)
+	}
+	return err
 }
 
 // admit takes a place for a transfer, or returns false when none came free.

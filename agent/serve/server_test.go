@@ -375,7 +375,9 @@ func TestRequests(t *testing.T) {
 		want agent.ErrorCode
 	}{
 		{`{"protocol":0,"ping":{}}`, agent.ErrIncompatible},
-		{`{"protocol":4,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":5,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":4,"ping":{}}`, ""},
+		{`{"protocol":4,"warm":{"interpreter":"python"}}`, agent.ErrInvalid},
 		{`{"protocol":2,"ping":{}}`, ""},
 		{`{"protocol":2,"start":{"id":"a","argv":["a"],"terminal":{"columns":0,"rows":24}}}`, agent.ErrInvalid},
 		{`{"protocol":2,"start":{"id":"a","argv":["a"],"limits":{"processes":-1}}}`, agent.ErrInvalid},

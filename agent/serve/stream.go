@@ -41,7 +41,7 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	if err != nil {
 		return false, err
 	}
-	if hello, err = agent.AppendJSON(hello, agent.KindStarted, agent.Started{At: x.at}); err != nil {
+	if hello, err = agent.AppendJSON(hello, agent.KindStarted, x.began()); err != nil {
 		return false, err
 	}
 	hello = append(hello, x.in.window(true)...)
@@ -57,6 +57,15 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	x.mu.Unlock()
 	<-sending
 	return settled, err
+}
+
+// began says how x was started.
+func (x *execution) began() agent.Started {
+	started := agent.Started{At: x.at}
+	if t, ok := x.process.(Temperate); ok {
+		started.Warm, started.Cold = t.StartedWarm()
+	}
+	return started
 }
 
 // attach displaces the stream that there is, and returns the position to send

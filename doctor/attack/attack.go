@@ -106,6 +106,11 @@ const (
 	NoNeighbours Defence = "no way to places beside its own"
 	Bandwidth    Defence = "the bandwidth"
 
+	ZygoteUser Defence = "a loaded interpreter is another user than commands"
+	Checked    Defence = "what starts from a loaded interpreter is checked before it runs"
+	Fallback   Defence = "what can't start from a loaded interpreter is executed"
+	Forked     Defence = "a loaded interpreter forks for each command, with new random state"
+
 	Inputs Defence = "checks of what the API takes"
 	Layers Defence = "images are unpacked beneath their directory"
 )
@@ -131,6 +136,7 @@ type Attack struct {
 	Anywhere bool
 
 	Reach Reach // what its runners have of the network
+	Warm  bool  // its runners have python loaded (warm.go)
 
 	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
 	// tried only after the limits were read back, from a runner that is in them.
@@ -173,7 +179,7 @@ func (a Attack) heldIn(tier runtime.Isolation) string {
 // Corpus returns all attacks, class by class.
 func Corpus() []Attack {
 	var all []Attack
-	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), processes(), resources(), accounts()} {
+	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), warm(), processes(), resources(), accounts()} {
 		all = append(all, rows...)
 	}
 	slices.SortStableFunc(all, func(a, b Attack) int {

@@ -82,17 +82,21 @@ func overlay(input any, named map[string]any) error {
 	return json.Unmarshal(text, input)
 }
 
-// environmentOf returns the environment of runners with a network, and makes it
-// the first time.
-func (c *crew) environmentOf(ctx context.Context, r Reach) (string, error) {
-	if r == Offline {
+// environmentOf returns the environment of an attack's runners, and makes it the first time.
+func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
+	input := client.PutEnvironmentInput{PoolSize: new(1)}
+	switch {
+	case a.Warm:
+		input.Id, input.Warm = c.environment+"-warm", warmInput()
+	case a.Reach != Offline:
+		input.Id, input.Network = c.environment+"-"+string(a.Reach), a.Reach.input()
+	default:
 		return c.environment, nil
 	}
-	id := c.environment + "-" + string(r)
-	if slices.Contains(c.environments, id) {
-		return id, nil
+	if slices.Contains(c.environments, input.Id) {
+		return input.Id, nil
 	}
-	return id, c.put(ctx, client.PutEnvironmentInput{Id: id, PoolSize: new(1), Network: r.input()})
+	return input.Id, c.put(ctx, input)
 }
 
 // leave deletes what the crew made.

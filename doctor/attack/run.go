@@ -63,6 +63,7 @@ type Place struct {
 	Unlimited bool
 	Networks  map[string]any // of the environments with a network
 
+	NoPython  string // why runners can't load python; "": they can
 	NoNetwork string // why attackers aren't given any; "": package world's is around them
 }
 
@@ -146,6 +147,10 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	}
 	if a.Reach != Offline && c.NoNetwork != "" {
 		result.Skipped = "it is for runners with network access, which is unavailable here: " + c.NoNetwork
+		return result
+	}
+	if a.Warm && c.NoPython != "" {
+		result.Skipped = "it is for runners that have python loaded: " + c.NoPython
 		return result
 	}
 	if a.Disk && c.Bait.Reads == "" {

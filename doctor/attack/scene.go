@@ -72,9 +72,9 @@ func (s *scene) stays() bool { return s.attack.Gentle || s.Sparing }
 
 // take claims a runner and arms it. Before a bomb its limits are read back.
 func (s *scene) take(ctx context.Context) (string, error) {
-	environment, err := s.environmentOf(ctx, s.attack.Reach)
+	environment, err := s.environmentOf(ctx, s.attack)
 	if err != nil {
-		return "", fmt.Errorf("an environment with a network: %w", err)
+		return "", fmt.Errorf("an environment for it: %w", err)
 	}
 	runner, err := s.claim(ctx, environment)
 	if err != nil {

@@ -243,6 +243,7 @@ type ComplexityRoot struct {
 		Runtime          func(childComplexity int) int
 		StartDurations   func(childComplexity int) int
 		Variables        func(childComplexity int) int
+		Warm             func(childComplexity int) int
 	}
 
 	Evaluation struct {
@@ -282,6 +283,7 @@ type ComplexityRoot struct {
 	Execution struct {
 		BatchID       func(childComplexity int) int
 		CaseIndex     func(childComplexity int) int
+		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
@@ -295,6 +297,7 @@ type ComplexityRoot struct {
 		Runner        func(childComplexity int) int
 		RunnerID      func(childComplexity int) int
 		Signal        func(childComplexity int) int
+		StartedWarm   func(childComplexity int) int
 		State         func(childComplexity int) int
 		Usage         func(childComplexity int) int
 	}
@@ -390,6 +393,11 @@ type ComplexityRoot struct {
 	Label struct {
 		Name  func(childComplexity int) int
 		Value func(childComplexity int) int
+	}
+
+	Loaded struct {
+		Memory  func(childComplexity int) int
+		Version func(childComplexity int) int
 	}
 
 	Marks struct {
@@ -539,6 +547,7 @@ type ComplexityRoot struct {
 		Files         func(childComplexity int, path *string, recursive *bool, first *int, after *string) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
+		Loaded        func(childComplexity int) int
 		Ports         func(childComplexity int) int
 		Revision      func(childComplexity int) int
 		State         func(childComplexity int) int
@@ -616,6 +625,11 @@ type ComplexityRoot struct {
 	Variable struct {
 		Name  func(childComplexity int) int
 		Value func(childComplexity int) int
+	}
+
+	Warm struct {
+		Interpreter func(childComplexity int) int
+		Modules     func(childComplexity int) int
 	}
 
 	WriteStdinPayload struct {
@@ -1499,6 +1513,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Variables(childComplexity), true
+	case "Environment.warm":
+		if e.ComplexityRoot.Environment.Warm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Warm(childComplexity), true
 
 	case "Evaluation.clusterUrl":
 		if e.ComplexityRoot.Evaluation.ClusterURL == nil {
@@ -1665,6 +1685,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.CaseIndex(childComplexity), true
+	case "Execution.coldReason":
+		if e.ComplexityRoot.Execution.ColdReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.ColdReason(childComplexity), true
 	case "Execution.command":
 		if e.ComplexityRoot.Execution.Command == nil {
 			break
@@ -1748,6 +1774,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Signal(childComplexity), true
+	case "Execution.startedWarm":
+		if e.ComplexityRoot.Execution.StartedWarm == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.StartedWarm(childComplexity), true
 	case "Execution.state":
 		if e.ComplexityRoot.Execution.State == nil {
 			break
@@ -2080,6 +2112,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Label.Value(childComplexity), true
+
+	case "Loaded.memory":
+		if e.ComplexityRoot.Loaded.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Loaded.Memory(childComplexity), true
+	case "Loaded.version":
+		if e.ComplexityRoot.Loaded.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Loaded.Version(childComplexity), true
 
 	case "Marks.finishedAt":
 		if e.ComplexityRoot.Marks.FinishedAt == nil {
@@ -2789,6 +2834,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.ID(childComplexity), true
+	case "Runner.loaded":
+		if e.ComplexityRoot.Runner.Loaded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Loaded(childComplexity), true
 	case "Runner.ports":
 		if e.ComplexityRoot.Runner.Ports == nil {
 			break
@@ -3073,6 +3124,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Variable.Value(childComplexity), true
 
+	case "Warm.interpreter":
+		if e.ComplexityRoot.Warm.Interpreter == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warm.Interpreter(childComplexity), true
+	case "Warm.modules":
+		if e.ComplexityRoot.Warm.Modules == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warm.Modules(childComplexity), true
+
 	case "WriteStdinPayload.offset":
 		if e.ComplexityRoot.WriteStdinPayload.Offset == nil {
 			break
@@ -3106,6 +3170,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputTerminalInput,
 		ec.unmarshalInputUpdateFilesInput,
 		ec.unmarshalInputVariableInput,
+		ec.unmarshalInputWarmInput,
 		ec.unmarshalInputWriteStdinInput,
 	)
 	first := true
@@ -3512,6 +3577,8 @@ type Environment {
   runtime: String!
   "Environment variables of every command, unless the command sets them itself."
   variables: [Variable!]!
+  "The interpreter that each runner has loaded before it is idle; null: none."
+  warm: Warm
   "Seconds that an execution may run if it names no limit itself. 0: without limit."
   defaultTimeLimit: Int!
   "Bytes that an execution may print, standard output and standard error together, before it ends with OUTPUT_LIMIT."
@@ -3524,6 +3591,22 @@ type Environment {
   claimStats: ClaimStats!
   "What its pool was like in the last hour, as far as this server saw it."
   poolHistory: PoolHistory!
+}
+
+"The interpreter that runners have loaded."
+type Warm {
+  "The interpreter."
+  interpreter: Interpreter!
+  "The modules that it has imported."
+  modules: [String!]!
+}
+
+"An interpreter that runners can load."
+enum Interpreter {
+  "None: each execution starts its own."
+  NONE
+  "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH, 3.8 or later, with the module ctypes."
+  PYTHON
 }
 
 "Claims of an environment, counted."
@@ -4016,6 +4099,8 @@ type Runner {
   claim: Claim
   "Where its exposed ports are reached from outside."
   ports: [PortMapping!]!
+  "The interpreter that it has loaded; null: none."
+  loaded: Loaded
   "When its start was asked for."
   createdAt: Time!
   "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
@@ -4106,6 +4191,14 @@ type Label {
   value: String!
 }
 
+"An interpreter that a runner has loaded. Its memory is part of the runner's."
+type Loaded {
+  "Its version, for example ` + "`" + `3.11` + "`" + `."
+  version: String!
+  "Bytes that it held when it was loaded and that no file backs."
+  memory: Int64!
+}
+
 "Where a port of a runner is reached from outside."
 type PortMapping {
   "The port inside, 1 to 65535."
@@ -4181,6 +4274,10 @@ type Execution {
   message: String
   "What it used; null until it is FINISHED."
   usage: Usage
+  "Whether it was started from the interpreter that its runner has loaded (` + "`" + `warm` + "`" + ` of the environment). Null until it has started, and where the runner has none."
+  startedWarm: Boolean
+  "Why it was started cold where ` + "`" + `startedWarm` + "`" + ` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise."
+  coldReason: String
   "When what happened."
   marks: Marks!
   "What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a ` + "`" + `maxBytes` + "`" + ` out of its range."
@@ -4523,6 +4620,11 @@ input PutEnvironmentInput {
   runtime: String
   "Environment variables of every command, at most 256; they replace the stored ones. Default: none."
   variables: [VariableInput!]
+  """
+  An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; ` + "`" + `startedWarm` + "`" + ` and ` + "`" + `coldReason` + "`" + ` of an execution report which did.
+  Only with the isolation NAMESPACES, without ` + "`" + `runtime` + "`" + `, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+  """
+  warm: WarmInput
   "Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60."
   defaultTimeLimit: Int
   "Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216."
@@ -4564,6 +4666,14 @@ input VariableInput {
   name: String!
   "At most 32768 bytes without NUL."
   value: String!
+}
+
+"Which interpreter runners load, and what it has imported. It replaces the stored one."
+input WarmInput {
+  "The interpreter. NONE: nothing is loaded."
+  interpreter: Interpreter!
+  "Modules that it has imported, in this order: at most 64 names such as ` + "`" + `numpy` + "`" + `, none twice. Where one can't be imported, no runner gets ready, and ` + "`" + `pool.reason` + "`" + ` has the interpreter's error. Default: none."
+  modules: [String!]
 }
 
 "Which environment to delete, and how."
@@ -5452,6 +5562,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_runtime(ctx, field)
 	case "variables":
 		return ec.fieldContext_Environment_variables(ctx, field)
+	case "warm":
+		return ec.fieldContext_Environment_warm(ctx, field)
 	case "defaultTimeLimit":
 		return ec.fieldContext_Environment_defaultTimeLimit(ctx, field)
 	case "outputLimit":
@@ -5566,6 +5678,10 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_message(ctx, field)
 	case "usage":
 		return ec.fieldContext_Execution_usage(ctx, field)
+	case "startedWarm":
+		return ec.fieldContext_Execution_startedWarm(ctx, field)
+	case "coldReason":
+		return ec.fieldContext_Execution_coldReason(ctx, field)
 	case "marks":
 		return ec.fieldContext_Execution_marks(ctx, field)
 	case "output":
@@ -5696,6 +5812,16 @@ func (ec *executionContext) childFields_Label(ctx context.Context, field graphql
 		return ec.fieldContext_Label_value(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Label", field.Name)
+}
+
+func (ec *executionContext) childFields_Loaded(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_Loaded_version(ctx, field)
+	case "memory":
+		return ec.fieldContext_Loaded_memory(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Loaded", field.Name)
 }
 
 func (ec *executionContext) childFields_Marks(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5922,6 +6048,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_claim(ctx, field)
 	case "ports":
 		return ec.fieldContext_Runner_ports(ctx, field)
+	case "loaded":
+		return ec.fieldContext_Runner_loaded(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Runner_createdAt(ctx, field)
 	case "clusterUrl":
@@ -6066,6 +6194,16 @@ func (ec *executionContext) childFields_Variable(ctx context.Context, field grap
 		return ec.fieldContext_Variable_value(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Variable", field.Name)
+}
+
+func (ec *executionContext) childFields_Warm(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "interpreter":
+		return ec.fieldContext_Warm_interpreter(ctx, field)
+	case "modules":
+		return ec.fieldContext_Warm_modules(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Warm", field.Name)
 }
 
 func (ec *executionContext) childFields_WriteStdinPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9811,6 +9949,38 @@ func (ec *executionContext) fieldContext_Environment_variables(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _Environment_warm(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_warm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Warm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Warm) graphql.Marshaler {
+			return ec.marshalOWarm2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_warm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Environment",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Warm(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Environment_defaultTimeLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10943,6 +11113,52 @@ func (ec *executionContext) fieldContext_Execution_usage(_ context.Context, fiel
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Execution_startedWarm(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_startedWarm(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedWarm, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_startedWarm(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_coldReason(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_coldReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ColdReason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_coldReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_marks(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -12314,6 +12530,52 @@ func (ec *executionContext) _Label_value(ctx context.Context, field graphql.Coll
 }
 func (ec *executionContext) fieldContext_Label_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Label", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Loaded_version(ctx context.Context, field graphql.CollectedField, obj *runtime.Loaded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Loaded_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Loaded_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Loaded_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.Loaded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Loaded_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Memory, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Loaded_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Marks_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
@@ -15110,6 +15372,38 @@ func (ec *executionContext) fieldContext_Runner_ports(_ context.Context, field g
 	return fc, nil
 }
 
+func (ec *executionContext) _Runner_loaded(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_loaded(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Loaded, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Loaded) graphql.Marshaler {
+			return ec.marshalOLoaded2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLoaded(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_loaded(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Runner",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Loaded(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Runner_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16343,6 +16637,52 @@ func (ec *executionContext) _Variable_value(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Warm_interpreter(ctx context.Context, field graphql.CollectedField, obj *runtime.Warm) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warm_interpreter(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Interpreter, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Interpreter) graphql.Marshaler {
+			return ec.marshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warm_interpreter(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warm", field, false, false, errors.New("field of type Interpreter does not have child fields"))
+}
+
+func (ec *executionContext) _Warm_modules(ctx context.Context, field graphql.CollectedField, obj *runtime.Warm) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warm_modules(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Modules, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warm_modules(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warm", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _WriteStdinPayload_offset(ctx context.Context, field graphql.CollectedField, obj *WriteStdinPayload) (ret graphql.Marshaler) {
@@ -17883,7 +18223,7 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "defaultTimeLimit", "outputLimit"}
+	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "warm", "defaultTimeLimit", "outputLimit"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -17953,6 +18293,13 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 				return it, err
 			}
 			it.Variables = data
+		case "warm":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("warm"))
+			data, err := ec.unmarshalOWarmInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Warm = data
 		case "defaultTimeLimit":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("defaultTimeLimit"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -18452,6 +18799,43 @@ func (ec *executionContext) unmarshalInputVariableInput(ctx context.Context, obj
 				return it, err
 			}
 			it.Value = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputWarmInput(ctx context.Context, obj any) (runtime.Warm, error) {
+	var it runtime.Warm
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"interpreter", "modules"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "interpreter":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("interpreter"))
+			data, err := ec.unmarshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Interpreter = data
+		case "modules":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("modules"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Modules = data
 		}
 	}
 	return it, nil
@@ -20333,6 +20717,11 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "warm":
+			out.Values[i] = ec._Environment_warm(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "defaultTimeLimit":
 			field := field
 
@@ -21416,6 +21805,16 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "startedWarm":
+			out.Values[i] = ec._Execution_startedWarm(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "coldReason":
+			out.Values[i] = ec._Execution_coldReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "marks":
 			out.Values[i] = ec._Execution_marks(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -22343,6 +22742,49 @@ func (ec *executionContext) _Label(ctx context.Context, sel ast.SelectionSet, ob
 			}
 		case "value":
 			out.Values[i] = ec._Label_value(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var loadedImplementors = []string{"Loaded"}
+
+func (ec *executionContext) _Loaded(ctx context.Context, sel ast.SelectionSet, obj *runtime.Loaded) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, loadedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Loaded")
+		case "version":
+			out.Values[i] = ec._Loaded_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memory":
+			out.Values[i] = ec._Loaded_memory(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -23867,6 +24309,11 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "loaded":
+			out.Values[i] = ec._Runner_loaded(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "createdAt":
 			out.Values[i] = ec._Runner_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -24742,6 +25189,49 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "value":
 			out.Values[i] = ec._Variable_value(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var warmImplementors = []string{"Warm"}
+
+func (ec *executionContext) _Warm(ctx context.Context, sel ast.SelectionSet, obj *runtime.Warm) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, warmImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Warm")
+		case "interpreter":
+			out.Values[i] = ec._Warm_interpreter(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "modules":
+			out.Values[i] = ec._Warm_modules(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -26052,6 +26542,23 @@ func (ec *executionContext) marshalNInt642int64(ctx context.Context, sel ast.Sel
 	return res
 }
 
+func (ec *executionContext) unmarshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx context.Context, v any) (runtime.Interpreter, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Interpreter(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNInterpreter2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐInterpreter(ctx context.Context, sel ast.SelectionSet, v runtime.Interpreter) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNIsolation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐIsolation(ctx context.Context, v any) (runtime.Isolation, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.Isolation(tmp)
@@ -27143,6 +27650,13 @@ func (ec *executionContext) unmarshalOLimitsInput2ᚖgithubᚗcomᚋrockpoolᚋr
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) marshalOLoaded2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLoaded(ctx context.Context, sel ast.SelectionSet, v *runtime.Loaded) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Loaded(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalONetworkInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐNetworkInput(ctx context.Context, v any) (*NetworkInput, error) {
 	if v == nil {
 		return nil, nil
@@ -27353,6 +27867,21 @@ func (ec *executionContext) unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpool�
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) marshalOWarm2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx context.Context, sel ast.SelectionSet, v *runtime.Warm) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Warm(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOWarmInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐWarm(ctx context.Context, v any) (*runtime.Warm, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputWarmInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalO__EnumValue2ᚕgithubᚗcomᚋ99designsᚋgqlgenᚋgraphqlᚋintrospectionᚐEnumValueᚄ(ctx context.Context, sel ast.SelectionSet, v []introspection.EnumValue) graphql.Marshaler {

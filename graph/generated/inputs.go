@@ -159,6 +159,9 @@ type PutEnvironmentInput struct {
 	Runtime *string `json:"runtime,omitempty"`
 	// Environment variables of every command, at most 256; they replace the stored ones. Default: none.
 	Variables []runtime.Variable `json:"variables,omitempty"`
+	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; `startedWarm` and `coldReason` of an execution report which did.
+	// Only with the isolation NAMESPACES, without `runtime`, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+	Warm *runtime.Warm `json:"warm,omitempty"`
 	// Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit,omitempty"`
 	// Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.

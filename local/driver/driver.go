@@ -44,6 +44,7 @@ type Config struct {
 	Images      Images
 	Network     *access.Runner
 	Counters    *evidence.Counters
+	Loaded      func(runtime.Loaded) // notes what the runner has loaded
 }
 
 // A Driver starts one runner: a sandbox with the agent as its first process.

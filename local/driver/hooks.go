@@ -16,7 +16,7 @@ import (
 
 // Hooks are the runner's, in their order.
 func (d *Driver) Hooks() []taskrunner.Hook {
-	return []taskrunner.Hook{&placeHook{d}, &rootHook{d}, d.Network, &agentHook{d}, &countHook{d}}
+	return []taskrunner.Hook{&placeHook{d}, &rootHook{d}, d.Network, &agentHook{d}, &warmHook{d}, &countHook{d}}
 }
 
 // slotValue is the number of a runner's range of user ids.

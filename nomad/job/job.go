@@ -80,6 +80,9 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	if env.Runtime != "" {
 		return nil, runtime.Invalid("runtime", "must be empty: on Nomad the driver's own configuration says what makes runners")
 	}
+	if env.Warm != nil {
+		return nil, runtime.Invalid("warm", "must be empty: runners on Nomad load no interpreter")
+	}
 	if err := d.supports(env); err != nil {
 		return nil, err
 	}

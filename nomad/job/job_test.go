@@ -256,6 +256,9 @@ func TestWhatADriverCantDoIsRefused(t *testing.T) {
 		"gVisor with exec":          {Exec, func(e *runtime.Environment) { e.Image, e.Isolation = "host", runtime.IsolationGVisor }, "isolation"},
 		"raw_exec isn't namespaces": {RawExec, func(e *runtime.Environment) { e.Image, e.Isolation = "host", runtime.IsolationNamespaces }, "isolation"},
 		"raw_exec has no ports":     {RawExec, func(e *runtime.Environment) { e.Image = "host" }, "network.exposedPorts"},
+		"a warm interpreter": {Docker, func(e *runtime.Environment) {
+			e.Warm = &runtime.Warm{Interpreter: runtime.InterpreterPython}
+		}, "warm"},
 		"too much to say": {Docker, func(e *runtime.Environment) {
 			for _, name := range []string{"A", "B", "C"} {
 				e.Variables = append(e.Variables, runtime.Variable{Name: name, Value: strings.Repeat("x", runtime.MaxValueBytes)})

@@ -157,6 +157,11 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	if in.Variables != nil {
 		env.Variables = in.Variables
 	}
+	if in.Warm != nil {
+		if env.Warm = in.Warm; in.Warm.Interpreter == runtime.InterpreterNone {
+			env.Warm = nil
+		}
+	}
 	if in.DefaultTimeLimit != nil {
 		limit, err := seconds("defaultTimeLimit", *in.DefaultTimeLimit, runtime.MaxTimeLimit)
 		if err != nil {

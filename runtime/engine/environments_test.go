@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -71,4 +73,62 @@ func TestEnvironments(t *testing.T) {
 	}
 	_, _, err = b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "../x"})
 	wantCode(t, err, runtime.CodeInvalidInput, "id")
+}
+
+func TestEnvironmentsNameAnInterpreter(t *testing.T) {
+	b := newBed(t)
+	put := func(in PutEnvironmentInput) (runtime.Environment, error) {
+		in.ID = "a"
+		env, _, err := b.PutEnvironment(t.Context(), in)
+		return env, err
+	}
+	python := func(modules ...string) *runtime.Warm {
+		return &runtime.Warm{Interpreter: runtime.InterpreterPython, Modules: modules}
+	}
+	env, err := put(PutEnvironmentInput{Warm: python("json", "os.path")})
+	if err != nil || env.Warm == nil || !slices.Equal(env.Warm.Modules, []string{"json", "os.path"}) {
+		t.Fatalf("%+v, %v", env, err)
+	}
+	numbered := make([]string, runtime.MaxWarmModules+1)
+	for i := range numbered {
+		numbered[i] = "m" + strings.Repeat("x", i)
+	}
+	for name, test := range map[string]struct {
+		field string
+		in    PutEnvironmentInput
+	}{
+		"another interpreter":   {"warm.interpreter", PutEnvironmentInput{Warm: &runtime.Warm{Interpreter: "RUBY"}}},
+		"no interpreter":        {"warm.interpreter", PutEnvironmentInput{Warm: &runtime.Warm{}}},
+		"too many modules":      {"warm.modules", PutEnvironmentInput{Warm: python(numbered...)}},
+		"an empty name":         {"warm.modules", PutEnvironmentInput{Warm: python("")}},
+		"a path":                {"warm.modules", PutEnvironmentInput{Warm: python("../json")}},
+		"code":                  {"warm.modules", PutEnvironmentInput{Warm: python("os;x")}},
+		"a line":                {"warm.modules", PutEnvironmentInput{Warm: python("json\n")}},
+		"a NUL":                 {"warm.modules", PutEnvironmentInput{Warm: python("json\x00os")}},
+		"a dot at the end":      {"warm.modules", PutEnvironmentInput{Warm: python("json.")}},
+		"a relative module":     {"warm.modules", PutEnvironmentInput{Warm: python(".json")}},
+		"a digit first":         {"warm.modules", PutEnvironmentInput{Warm: python("3d")}},
+		"a long name":           {"warm.modules", PutEnvironmentInput{Warm: python(strings.Repeat("m", 129))}},
+		"one twice":             {"warm.modules", PutEnvironmentInput{Warm: python("json", "os", "json")}},
+		"without isolation":     {"warm", PutEnvironmentInput{Isolation: ptr(runtime.IsolationNone)}},
+		"a kernel of their own": {"warm", PutEnvironmentInput{Isolation: ptr(runtime.IsolationGVisor)}},
+		"a runtime":             {"warm", PutEnvironmentInput{Runtime: ptr("other")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := put(test.in)
+			wantCode(t, err, runtime.CodeInvalidInput, test.field)
+		})
+	}
+	if now, _ := b.Environment("a"); now.Revision != 1 {
+		t.Errorf("a refused put changed it: %+v", now)
+	}
+	if env, err = put(PutEnvironmentInput{PoolSize: ptr(4)}); err != nil || env.Warm == nil || env.RunnerRevision != 1 {
+		t.Errorf("a put without it: %+v, %v", env, err)
+	}
+	if env, err = put(PutEnvironmentInput{Warm: python("json")}); err != nil || len(env.Warm.Modules) != 1 || env.RunnerRevision != 3 {
+		t.Errorf("other modules: %+v, %v", env, err)
+	}
+	if env, err = put(PutEnvironmentInput{Warm: &runtime.Warm{Interpreter: runtime.InterpreterNone}}); err != nil || env.Warm != nil || env.RunnerRevision != 4 {
+		t.Errorf("NONE: %+v, %v", env, err)
+	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -20,9 +19,6 @@ const (
 	maxCommandArgs  = 4096
 	maxPathBytes    = 4096
 )
-
-// shell is what a shell string is handed to, as one argument.
-const shell = "/bin/sh"
 
 // Start records an execution and has it started; it returns at once, with the
 // execution PENDING. What goes wrong from then on is the execution's outcome.
@@ -69,7 +65,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := session.Begin{Env: commandEnvironment(x, env, in.Variables), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
+	begin := session.Begin{Env: env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	if begin.Dir == "" && !x.Release { // what brings files with it runs beside them
 		begin.Dir = env.Pin.WorkingDirectory
 	}
@@ -266,7 +262,7 @@ func command(argv []string, script *string) ([]string, error) {
 		if err := argument("shell", *script); err != nil {
 			return nil, err
 		}
-		return []string{shell, "-c", *script}, nil
+		return []string{runtime.Shell, "-c", *script}, nil
 	}
 	if len(argv) > maxCommandArgs {
 		return nil, runtime.Invalid("command", "must be at most %d arguments, not %d", maxCommandArgs, len(argv))
@@ -289,37 +285,4 @@ func argument(field, arg string) error {
 		return runtime.Invalid(field, "must be at most %d bytes without NUL", maxArgBytes)
 	}
 	return nil
-}
-
-// commandEnvironment returns a command's whole environment: ours, then the
-// image's, then the environment's, then the execution's; later ones win. But who
-// runs it, and where that user is at home, isn't the image's to say.
-func commandEnvironment(x runtime.Execution, env runtime.Environment, own []runtime.Variable) []string {
-	user := cmp.Or(env.Pin.User, "runner")
-	if x.Privileged {
-		user = "root"
-	}
-	base := []runtime.Variable{
-		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		{Name: "SHELL", Value: shell},
-		{Name: "LANG", Value: "C.UTF-8"},
-	}
-	who := []runtime.Variable{{Name: "HOME", Value: "/workspace"}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user}}
-	if x.Terminal != nil {
-		base = append(base, runtime.Variable{Name: "TERM", Value: "xterm-256color"})
-	}
-	at := map[string]int{}
-	var all []string
-	for _, list := range [][]runtime.Variable{base, env.Pin.Variables, who, env.Variables, own} {
-		for _, v := range list {
-			entry := v.Name + "=" + v.Value
-			if i, ok := at[v.Name]; ok {
-				all[i] = entry
-				continue
-			}
-			at[v.Name] = len(all)
-			all = append(all, entry)
-		}
-	}
-	return all
 }

@@ -34,7 +34,8 @@ type PutEnvironmentInput struct {
 	Isolation        *runtime.Isolation
 	Runtime          *string
 	Variables        []runtime.Variable
-	DefaultTimeLimit *int // seconds
+	Warm             *runtime.Warm // with InterpreterNone: none
+	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
 	pin runtime.ImagePin // with Image: what that is now
@@ -257,7 +258,7 @@ func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput
 
 // validateBounds checks what can be checked without the environment.
 func validateBounds(bounds batch.Bounds) error {
-	in := StartInput{Command: []string{shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
+	in := StartInput{Command: []string{runtime.Shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
 		Processes: bounds.Processes, OpenFiles: bounds.OpenFiles, FileSize: bounds.FileSize}
 	_, err := in.execution()
 	return err

@@ -78,7 +78,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 			o.pool.starts.Add(time.Since(e.wished))
 		}
 		next := e.Runner
-		next.State, next.Ports, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.URL, ""
+		next.State, next.Ports, next.Loaded, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.Loaded, r.URL, ""
 		o.advance(e, next)
 	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL):
 		e.Message, e.URL = r.Message, r.URL

@@ -89,7 +89,7 @@ func (a *attempt) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 		}
 		switch event.Kind {
 		case agent.KindStarted:
-			a.record.began(event.Started.At)
+			a.record.began(event.Started)
 		case agent.KindOutput:
 			a.record.output(ctx, stream, event)
 		case agent.KindResized:

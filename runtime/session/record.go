@@ -26,16 +26,22 @@ type record struct {
 	guessed   bool  // when it started is not known exactly yet
 }
 
-// began takes in that the command runs, since at.
-func (r *record) began(at time.Time) {
+// began takes in that the command runs, since when, and whether it was started warm.
+func (r *record) began(started agent.Started) {
 	s := r.session
-	at = r.plausible(at)
+	at := r.plausible(started.At)
 	x := s.change(func(x runtime.Execution) runtime.Execution {
 		if r.guessed {
 			if first := x.Marks.FirstOutputAt; !first.IsZero() {
 				x.Marks.FirstOutputAt = first.Add(at.Sub(x.Marks.StartedAt))
 			}
 			x.Marks.StartedAt = at
+		}
+		if started.Warm || started.Cold != "" {
+			x.StartedWarm = &started.Warm
+			if !started.Warm {
+				x.ColdReason = new(agent.Shorten(started.Cold))
+			}
 		}
 		return execution.Started(x, at)
 	})

@@ -31,7 +31,7 @@ func TestSelect(t *testing.T) {
 		{[]string{"claim"}, []string{"claim"}},
 		{[]string{"flat/cl"}, []string{"flat/claim/runners", "flat/claim/history"}},
 		{[]string{"true/graphql/*"}, []string{"true/graphql/1", "true/graphql/2", "true/graphql/8", "true/graphql/32"}},
-		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls", "run/sustained/true", "run/sustained/python", "run/sustained/c"}},
+		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls", "run/sustained/true", "run/sustained/python", "run/sustained/python-warm", "run/sustained/c"}},
 		{[]string{"lag", "lag/1"}, []string{"lag/1", "lag/100", "lag/1000"}},
 	} {
 		rows, err := rows.Select(Rows(), test.names)

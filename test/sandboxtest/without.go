@@ -121,6 +121,37 @@ func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
 	{"agent/cmd/host/without.go", "", asksWithout("host")},
 	{"agent/cmd/launch/without.go", "", asksWithout("launch")},
 	{"agent/cmd/process/without.go", "", asksWithout("process")},
+	{"agent/cmd/warm/without.go", "", strings.Replace(asksWithout("warm"), "import ", `import "strings"
+
+import `, 1) + `
+// weakened is the zygote's script without what is missing.
+func weakened(script string) string {
+	for defence, line := range map[string]string{
+		"checked": "os.setresuid(user, user, user)", "descriptors": "os.closerange(4, 1 << 20)", "forked": "r.python.PyOS_AfterFork_Child()",
+	} {
+		if isWithout(defence) {
+			script = strings.Replace(script, line, "pass", 1)
+		}
+	}
+	if isWithout("checked") {
+		script = strings.Replace(script, "r.libc.syscall(*no_capabilities) != 0", "False", 1)
+	}
+	return script
+}
+`},
+	{"agent/cmd/warm/warm.go", `"-c", script}`, `"-c", weakened(script)}`},
+	{"agent/cmd/warm/warm.go", `	const user = confinement.ZygoteUser`, `	user := uint32(confinement.ZygoteUser)
+	if isWithout("zygote") {
+		user = confinement.User
+	}`},
+	{"agent/cmd/warm/check.go", `func check(pid int, who *syscall.Credential) error {`, `func check(pid int, who *syscall.Credential) error {
+	if isWithout("checked") {
+		return nil
+	}`},
+	{"agent/cmd/process/warm.go", `		p.how.cold = "the zygote: " + err.Error()`, `		if isWithout("fallback") {
+			return true
+		}
+		p.how.cold = "the zygote: " + err.Error()`},
 	{"agent/cmd/confinement/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
 	{"agent/cmd/confinement/filter.go", `	return unix.SockFprog{Len: uint16(len(commandFilter))`, `	if unfiltered() {
 		return unix.SockFprog{}

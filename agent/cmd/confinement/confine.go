@@ -16,16 +16,21 @@ import (
 // User is the user, and the group, of commands, if the agent may choose.
 const User = 1000
 
+// ZygoteUser is the user, and the group, of interpreters that fork for commands (package warm):
+// none that commands could signal, trace or read.
+const ZygoteUser = 59999
+
 // rootCapabilities are all that a privileged command can have: what root needs to work with the
 // runner's files and processes. Without CAP_SETGID it can't leave its execution's group. Without
 // CAP_SYS_PTRACE it can't read the agent, which isn't dumpable. All are those of the runner's
 // user namespace.
 var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
 
-// Apply confines this process. It returns the thread that starts commands of the user, and what
-// is unavailable. With forks the agent keeps for itself the calls that package launch needs.
+// Apply confines this process. It returns the thread that starts commands of the user, the one
+// that starts zygotes (nil where there can be none), and what is unavailable. With forks the agent
+// keeps for itself the calls that package launch needs.
 // With ownNetwork its network is this runner's alone, and it counts netlink sockets there.
-func Apply(forks, ownNetwork bool) (t *Thread, gaps []error) {
+func Apply(forks, ownNetwork bool) (t, zygotes *Thread, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
@@ -42,13 +47,20 @@ func Apply(forks, ownNetwork bool) (t *Thread, gaps []error) {
 	try("ambient capabilities", clearAmbient())
 	try("capabilities", keepCapabilities())
 	t, err := NewThread(false)
+	if Can(unix.CAP_SETUID) && Can(unix.CAP_SETGID) && Can(unix.CAP_SETPCAP) {
+		if thread, err := newZygoteThread(); err == nil {
+			zygotes = thread
+		} else {
+			thread.End()
+		}
+	}
 	if Can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)
 	}
 	try("no new privileges", refusePrivileges())
 	try("seccomp", loadFilters(forks, ownNetwork))
-	return t, gaps
+	return t, zygotes, gaps
 }
 
 // A call on all threads stops the program for each of them. What starts the agent in a local

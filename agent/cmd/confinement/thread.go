@@ -1,6 +1,11 @@
 package confinement
 
-import "runtime"
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // A Thread is one of the agent's threads on which user code is started, with an empty bounding
 // set: that can't be changed for a child alone. The other threads keep rootCapabilities in
@@ -24,6 +29,42 @@ func NewThread(root bool) (*Thread, error) {
 		}
 	}()
 	return t, <-ready
+}
+
+// zygoteCapabilities are what a zygote needs to give its children a user and a mark.
+var zygoteCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
+
+// newZygoteThread returns a thread whose programs can have the zygotes' capabilities as ambient
+// ones, and no others. Afterwards no thread can: what isn't in the bounding set any more can't be
+// made inheritable.
+func newZygoteThread() (*Thread, error) {
+	t := &Thread{calls: make(chan func())}
+	ready := make(chan error)
+	go func() { // for as long as the program runs
+		runtime.LockOSThread()
+		err := inherit(zygoteCapabilities)
+		if err == nil {
+			err = dropBounding(thisThread)
+		}
+		ready <- err
+		for call := range t.calls {
+			call()
+		}
+	}()
+	return t, <-ready
+}
+
+// inherit makes capabilities inheritable for this thread.
+func inherit(capabilities []uintptr) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	for _, c := range capabilities {
+		data[c/32].Inheritable |= 1 << (c % 32)
+	}
+	return thisThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 
 // End ends a thread that is not used any more.

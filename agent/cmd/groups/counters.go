@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,8 @@ type Counters struct {
 	name  string
 	kept  *keptFiles
 	start counts
-	peak  int64 // the most processes that were seen
+	peak  int64        // the most processes that were seen
+	keeps atomic.Int64 // a process that waits in the group for its commands; 0: none
 
 	// Version 2 forgets a peak of memory for a descriptor of the file only.
 	memoryPeak *os.File
@@ -104,10 +106,13 @@ func (c *Counters) tree(controller string) int {
 	return -1
 }
 
-// launchers is how many of the agent's threads are in the group.
+// launchers is how many of the agent's threads, and processes that wait, are in the group.
 func (c *Counters) launchers() int64 {
 	if c.isUnified() {
 		return 0
+	}
+	if c.keeps.Load() != 0 {
+		return 2
 	}
 	return 1
 }

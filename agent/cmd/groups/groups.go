@@ -36,6 +36,8 @@ type Groups struct {
 	// open opens a group. In version 1 a thread joins it (joinThread), so a group is opened when it
 	// is needed.
 	open func(name string, root bool) (*Group, error)
+	// zygote returns what starts a program of a thread in the shared group.
+	zygote func(t *confinement.Thread) (launch.Func, error)
 
 	mu   sync.Mutex // guards what is below; held while a thread joins
 	free []*Group   // by name
@@ -60,6 +62,10 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	if names == unified {
 		together := &refusals{by: map[string]int64{}}
 		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
+		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
+			dir, err := openIn(first, restGroups, unix.O_RDONLY|unix.O_DIRECTORY)
+			return fork(dir).On(t), err
+		}
 	} else {
 		trees := map[string]int{}
 		for i, name := range strings.Split(names, ",") {
@@ -70,6 +76,9 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 			one := spare
 			spare = nil // the first group's only
 			return joinThread(trees, name, root, one, fork(launch.NoGroup))
+		}
+		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
+			return fork(launch.NoGroup).On(t), join(t, trees, restGroups)
 		}
 	}
 	one, err := g.open(groupName(0), false)
@@ -126,6 +135,14 @@ func (g *Groups) Give(one *Group) {
 	slices.SortFunc(g.free, func(a, b *Group) int { return strings.Compare(a.name, b.name) })
 }
 
+// Zygote returns what starts programs on t in the group that further commands share: what a
+// zygote holds is charged to the runner's commands, not to the agent.
+func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.zygote(t)
+}
+
 // Own reports whether the group is one command's.
 func (g *Group) Own() bool { return g.name != restGroups }
 
@@ -152,7 +169,7 @@ func (g *Group) Members() (found []int) {
 		if err != nil || pid == self {
 			continue
 		}
-		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead {
+		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead && (s.Mark != 0 || int64(pid) != g.keeps.Load()) {
 			found = append(found, pid)
 		}
 	}
@@ -173,7 +190,17 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 			return nil, err
 		}
 	}
-	var err error
+	if err := join(t, trees, name); err != nil {
+		if own {
+			t.End()
+		}
+		return nil, err
+	}
+	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
+}
+
+// join puts a thread into a group.
+func join(t *confinement.Thread, trees map[string]int, name string) (err error) {
 	t.Do(func() {
 		for controller, tree := range trees {
 			if err = write(tree, name+"/tasks", "0"); err != nil {
@@ -182,13 +209,7 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 			}
 		}
 	})
-	if err != nil {
-		if own {
-			t.End()
-		}
-		return nil, err
-	}
-	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
+	return err
 }
 
 // write writes to a file of a group.

@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/memory"
 	"github.com/rockpool/rockpool/agent/cmd/process"
+	"github.com/rockpool/rockpool/agent/cmd/warm"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -116,7 +117,7 @@ func newHost(o Options) (*host, error) {
 			return nil, err
 		}
 	}
-	thread, gaps := confinement.Apply(forks, ownNetwork)
+	thread, zygotes, gaps := confinement.Apply(forks, ownNetwork)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.Task) && !o.Degraded {
@@ -154,6 +155,9 @@ func newHost(o Options) (*host, error) {
 		if c.Groups, err = groups.Open(o.Groups, firstGroups, thread, fork); err != nil {
 			return nil, err
 		}
+	}
+	if o.Inner == nil {
+		c.Warm = warm.New(zygoteLauncher(c, zygotes, fork))
 	}
 	starter, err := process.NewStarter(c)
 	if err != nil {

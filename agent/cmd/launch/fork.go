@@ -52,6 +52,7 @@ type child struct {
 	report    uintptr // where an errno goes
 	terminal  bool    // descriptor 0 becomes the controlling terminal
 	who       *syscall.Credential
+	ambient   []uintptr // capabilities that it keeps
 	nofile    unix.Rlimit
 	filter    unix.SockFprog
 	errno     uintptr
@@ -117,6 +118,7 @@ func newChild(group, files int, file string, argv []string, attr *syscall.ProcAt
 		above:    uintptr(len(attr.Files)),
 		terminal: attr.Sys.Setctty,
 		who:      attr.Sys.Credential,
+		ambient:  attr.Sys.AmbientCaps,
 		filter:   confinement.CommandFilter(),
 	}
 	if group != NoGroup {
@@ -228,6 +230,11 @@ func (c *child) become() uintptr {
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
 		return uintptr(errno)
 	}
+	if len(c.ambient) > 0 {
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
 	// Last: from then on others of the same user can stop it.
 	if c.who != nil {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(c.who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(c.who.Groups))), 0); errno != 0 {
@@ -237,6 +244,11 @@ func (c *child) become() uintptr {
 			return uintptr(errno)
 		}
 		if _, _, errno = syscall.RawSyscall(unix.SYS_SETUID, uintptr(c.who.Uid), 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
+	}
+	for _, capability := range c.ambient {
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, capability, 0, 0, 0); errno != 0 {
 			return uintptr(errno)
 		}
 	}

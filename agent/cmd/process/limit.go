@@ -40,22 +40,9 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	_ = unix.SetNonblock(fds[0], true)
 	report := os.NewFile(uintptr(fds[0]), "report")
 	defer func() { _ = report.Close() }()
-	limits := *start.Limits
-	if s.sharing {
-		// The kernel counts a user's in all such runners: only the watch enforces the limit.
-		limits.Processes = 0
-	}
-	if limits.Processes > 0 {
-		// The kernel counts a user's. It allows one more, so that the watch sees a command that
-		// wants more.
-		limits.Processes += running(start.Privileged) + 1
-	}
-	seconds := (limits.CPU + time.Second - 1) / time.Second
-	if seconds > 0 {
-		seconds++ // the kernel's limit is each process's: it is for what the watch can't see
-	}
 	argv := []string{"agent", Limited}
-	for _, n := range []int64{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes), int64(len(candidates)), int64(len(start.Env))} {
+	limits := s.kernelLimits(start)
+	for _, n := range append(limits[:], int64(len(candidates)), int64(len(start.Env))) {
 		argv = append(argv, strconv.FormatInt(n, 10))
 	}
 	argv = slices.Concat(argv, candidates, start.Env, start.Argv)
@@ -70,6 +57,29 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 		return err
 	}
 	return nil
+}
+
+// kernelLimits are the limits of a command that the kernel keeps: of processor time in seconds,
+// the size of files, open files, and processes. 0 is none.
+func (s *Starter) kernelLimits(start agent.Start) [4]int64 {
+	if start.Limits == nil {
+		return [4]int64{}
+	}
+	limits := *start.Limits
+	if s.sharing {
+		// The kernel counts a user's in all such runners: only the watch enforces the limit.
+		limits.Processes = 0
+	}
+	if limits.Processes > 0 {
+		// The kernel counts a user's. It allows one more, so that the watch sees a command that
+		// wants more.
+		limits.Processes += running(start.Privileged) + 1
+	}
+	seconds := (limits.CPU + time.Second - 1) / time.Second
+	if seconds > 0 {
+		seconds++ // the kernel's limit is each process's: it is for what the watch can't see
+	}
+	return [4]int64{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes)}
 }
 
 // readReport returns nil once the command runs within its limits.

@@ -26,11 +26,21 @@ type process struct {
 	refusedBefore int64 // by the runner's own kernel, when it began
 	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
 	heldUp        bool  // its start took so long that it was killed
+	how           temperature
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
 	usage  serve.Usage // guarded by the reaper's mutex
 }
+
+// A temperature is how a process was started.
+type temperature struct {
+	warm bool   // by a zygote
+	cold string // why not; "": the runner has none
+}
+
+// StartedWarm implements serve.Temperate.
+func (p *process) StartedWarm() (warm bool, cold string) { return p.how.warm, p.how.cold }
 
 // Pipes implements serve.Process.
 func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/streams"
+	"github.com/rockpool/rockpool/agent/cmd/warm"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	Inner  *groups.Inner       // of the runner's own kernel; nil: it has none
 	OwnIPC bool                // objects of System V here are this runner's alone
 	NoRoot bool                // no command may be root
+	Warm   *warm.Warmer        // may start commands of an interpreter; nil: none does
 
 	// Connections of the runner's network, and locks of its files.
 	Connections interface{ Excessive() (bool, error) }
@@ -115,6 +117,9 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	}
 	if s.marking {
 		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: who, Groups: []uint32{who, mark}}
+	}
+	if s.executeWarm(p, start, dir, candidates, attr) {
+		return p, nil
 	}
 	if err = s.execute(p, start, candidates, attr); err == nil {
 		return p, nil

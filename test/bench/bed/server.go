@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/bench/socket"
 	"github.com/rockpool/rockpool/test/bench/usage"
 	"github.com/rockpool/rockpool/test/commandline"
@@ -163,6 +164,11 @@ func (s *Server) Keep(ctx context.Context, runners int) error {
 		return err
 	}
 	return s.Settle(ctx, runners)
+}
+
+// Load has the runners that Keep makes from now on load an interpreter.
+func (s *Server) Load(which runtime.Interpreter) {
+	s.env.Warm = &client.WarmInput{Interpreter: which}
 }
 
 // Settle waits until so many runners are idle, and none starts or stops.

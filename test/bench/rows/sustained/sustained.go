@@ -4,10 +4,12 @@ package sustained
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/bench/bed"
 	"github.com/rockpool/rockpool/test/bench/measure"
 	"github.com/rockpool/rockpool/test/bench/rows"
@@ -32,7 +34,7 @@ func Rows() []rows.Row {
 			What: fmt.Sprintf("Runs of %s per second over HTTP, to the known end, each in a fresh runner, by %d clients, while the pool of %d makes new runners; "+
 				"what the pool held beforehand doesn't count.", job.what, clients, pool),
 			Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts the program in it and removes it; two at a time.",
-			Unit:  measure.PerSecond, Per: "run", Peer: true,
+			Unit:  measure.PerSecond, Per: "run", Peer: !job.warm,
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) { return openJob(ctx, b, job) },
 		}
 		if job.goal > 0 {
@@ -48,8 +50,14 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 	if err != nil {
 		return rows.Pair{}, err
 	}
-	s, err := b.Serve(ctx, pool, 0)
+	s, err := b.Serve(ctx, 0, 0)
 	if err != nil {
+		return rows.Pair{}, err
+	}
+	if j.warm {
+		s.Load(runtime.InterpreterPython)
+	}
+	if err := s.Keep(ctx, pool); err != nil {
 		return rows.Pair{}, err
 	}
 	input := map[string]any{"environmentId": bed.Environment, "waitFor": 60, "command": j.argv, "files": files.input()}
@@ -62,6 +70,11 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 			return err
 		}
 		return s.Await(ctx, out.Run.Execution.ID)
+	}
+	if j.warm {
+		if err := startsWarm(ctx, s, j.argv); err != nil {
+			return rows.Pair{}, err
+		}
 	}
 	p := rows.Pair{Rounds: 5, Row: func(ctx context.Context, r *measure.Round) error {
 		if err := load(b).Measure(ctx, r, run); err != nil {
@@ -78,6 +91,31 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 		return rows.Pair{}, err
 	}
 	return p, rows.Warm(ctx, p.Probes()...)
+}
+
+// startsWarm returns an error where a command doesn't start from what the runner has loaded.
+func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
+	runner, err := s.Claim(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := s.Start(ctx, runner, argv...)
+	if err == nil {
+		err = s.Await(ctx, id)
+	}
+	var out struct {
+		Execution struct {
+			StartedWarm bool
+			ColdReason  string
+		}
+	}
+	if err == nil {
+		err = s.Ask(ctx, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &out)
+	}
+	if err == nil && !out.Execution.StartedWarm {
+		err = fmt.Errorf("%q was started cold: %s", argv, out.Execution.ColdReason)
+	}
+	return errors.Join(err, s.Release(ctx, runner))
 }
 
 // atPeer returns the same job at the go-judge beside the server.

@@ -17,6 +17,11 @@ test("an input has what the form has", () => {
   expect(inputOf(draft, 3)).toMatchObject({ id: "x", ifRevision: 3, poolSize: 2, network: { exposedPorts: [80, 443, 8080] }, variables: [{ name: "A", value: " b " }] });
 });
 
+test("an interpreter is loaded with its modules, or none", () => {
+  expect(inputOf({ ...blank, interpreter: "PYTHON", modules: " numpy,os.path json" }, 0)).toMatchObject({ warm: { interpreter: "PYTHON", modules: ["numpy", "os.path", "json"] } });
+  expect(inputOf({ ...blank, modules: "numpy" }, 0)).toMatchObject({ warm: { interpreter: "NONE", modules: [] } });
+});
+
 test("a copy is kept apart, and from the network, as what it was made from", () => {
   const parts: Parts = {
     id: "a",
@@ -28,6 +33,7 @@ test("a copy is kept apart, and from the network, as what it was made from", () 
     isolation: "NAMESPACES",
     runtime: "runc",
     variables: [],
+    warm: { interpreter: "PYTHON", modules: ["numpy", "os.path"] },
     defaultTimeLimit: 60,
     outputLimit: 1024,
   };

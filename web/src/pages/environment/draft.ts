@@ -25,6 +25,10 @@ export const EnvironmentFragment = graphql(`
       name
       value
     }
+    warm {
+      interpreter
+      modules
+    }
     defaultTimeLimit
     outputLimit
   }
@@ -63,6 +67,8 @@ export interface Draft {
   isolation: NonNullable<PutInput["isolation"]>;
   runtime: string;
   variables: { name: string; value: string }[];
+  interpreter: NonNullable<PutInput["warm"]>["interpreter"];
+  modules: string;
   defaultTimeLimit: string;
   outputLimit: string;
 }
@@ -84,6 +90,8 @@ export const blank: Draft = {
   isolation: "NAMESPACES",
   runtime: "",
   variables: [],
+  interpreter: "NONE",
+  modules: "",
   defaultTimeLimit: "60",
   outputLimit: "16777216",
 };
@@ -106,6 +114,8 @@ export function draftOf(parts: Parts): Draft {
     isolation: parts.isolation,
     runtime: parts.runtime,
     variables: parts.variables.map(({ name, value }) => ({ name, value })),
+    interpreter: parts.warm?.interpreter ?? "NONE",
+    modules: parts.warm?.modules.join(", ") ?? "",
     defaultTimeLimit: String(parts.defaultTimeLimit),
     outputLimit: String(parts.outputLimit),
   };
@@ -147,6 +157,7 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
     isolation: draft.isolation,
     runtime: draft.runtime.trim(),
     variables: draft.variables,
+    warm: { interpreter: draft.interpreter, modules: draft.interpreter === "NONE" ? [] : listed(draft.modules) },
     defaultTimeLimit: whole("defaultTimeLimit", draft.defaultTimeLimit),
     outputLimit: whole("outputLimit", draft.outputLimit),
   };

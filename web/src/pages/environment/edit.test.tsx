@@ -15,6 +15,7 @@ const stored: Parts = {
   isolation: "NAMESPACES",
   runtime: "",
   variables: [],
+  warm: null,
   defaultTimeLimit: 60,
   outputLimit: 16777216,
 };

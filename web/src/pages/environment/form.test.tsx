@@ -22,6 +22,21 @@ test("a variable that is wrong is the one that is marked", () => {
   expect(screen.getByRole("alert").textContent).toBe("must be letters");
 });
 
+test("modules are asked for with an interpreter only", () => {
+  let draft: Draft = blank;
+  const fields = (wrong?: { field: string; message: string }) => <EnvironmentFields draft={draft} isNew={false} wrong={wrong} onChange={(next) => (draft = next)} />;
+  const { rerender } = render(fields());
+  expect(screen.queryByLabelText("Modules")).toBeNull();
+  fireEvent.change(screen.getByLabelText("Interpreter"), { target: { value: "PYTHON" } });
+  rerender(fields({ field: "warm.modules", message: "must not name os twice" }));
+  fireEvent.change(screen.getByLabelText("Modules"), { target: { value: "os, os" } });
+  expect(draft).toMatchObject({ interpreter: "PYTHON", modules: "os, os" });
+  expect(screen.getByLabelText("Modules").getAttribute("aria-invalid")).toBe("true");
+  expect(screen.getByLabelText("Interpreter").getAttribute("aria-invalid")).toBeNull();
+  rerender(fields({ field: "warm", message: "needs the isolation NAMESPACES" }));
+  expect(screen.getByLabelText("Interpreter").getAttribute("aria-invalid")).toBe("true");
+});
+
 test("the slider and the number are one", () => {
   let draft: Draft = blank;
   render(<EnvironmentFields draft={draft} isNew={false} wrong={undefined} onChange={(next) => (draft = next)} />);

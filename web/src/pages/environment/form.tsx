@@ -15,7 +15,7 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
   const set = <Key extends keyof Draft>(key: Key, value: Draft[Key]) => onChange({ ...draft, [key]: value });
   const wrongAt = (field: string) => (wrong && (wrong.field === field || wrong.field.startsWith(`${field}.`)) ? wrong.message : undefined);
 
-  const text = (key: "id" | "image" | "runtime" | "allow" | "allowNames" | "exposedPorts", field: string, label: string, hint: ReactNode) => (
+  const text = (key: "id" | "image" | "runtime" | "modules" | "allow" | "allowNames" | "exposedPorts", field: string, label: string, hint: ReactNode) => (
     <Field label={label} hint={hint} error={wrongAt(field)}>
       {(tie) => <input {...tie} className="input" value={draft[key]} spellCheck={false} autoComplete="off" onChange={(event) => set(key, event.target.value)} />}
     </Field>
@@ -69,6 +69,15 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
         )}
       </Field>
       {text("runtime", "runtime", "Runtime", "The name of another OCI runtime, from the server's settings. Empty: the built-in one.")}
+      <Field label="Interpreter" hint="What each runner loads before it is idle. Its programs then start in a few milliseconds." error={wrongAt("warm.interpreter") ?? (wrong?.field === "warm" ? wrong.message : undefined)}>
+        {(tie) => (
+          <select {...tie} className="select" value={draft.interpreter} onChange={(event) => set("interpreter", event.target.value as Draft["interpreter"])}>
+            <option value="NONE">None: each program starts its own</option>
+            <option value="PYTHON">Python 3</option>
+          </select>
+        )}
+      </Field>
+      {draft.interpreter !== "NONE" && text("modules", "warm.modules", "Modules", "That the interpreter has imported then: numpy, pandas. Their memory is part of the runner's.")}
       <Field label="Network" error={wrongAt("network.access")} hint="Whether programs reach what is public. Private networks, the machine and other runners they never do.">
         {(tie) => (
           <span className="check">

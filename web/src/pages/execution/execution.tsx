@@ -23,6 +23,8 @@ const ExecutionQuery = graphql(
         batchId
         caseIndex
         command
+        startedWarm
+        coldReason
         ...OutcomeParts
         usage {
           wallMs
@@ -134,6 +136,7 @@ function Details({ of }: { of: Details }) {
         ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(of.environmentId)}`}>{of.environmentId}</Link>],
         ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
         ...batch,
+        ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
         ["Took", usage ? duration(usage.wallMs) : "–"],
         ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
         ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],

@@ -1,0 +1,175 @@
+package warm
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A Command is one that a zygote can start.
+type Command struct {
+	form string // how the interpreter gets its program: c, m, stdin or file
+	file string // the interpreter, as it was found
+}
+
+// Command returns a command for the zygote, or why it is started cold, for people. Where the
+// runner has no zygote it returns neither.
+func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.zygote == nil {
+		return c, ""
+	}
+	if len(candidates) == 0 || !sameFile(candidates[0], w.path) {
+		return c, "another program than the interpreter"
+	}
+	if start.Privileged {
+		return c, "a privileged command"
+	}
+	c.file = candidates[0]
+	var script string
+	if c.form, script, cold = form(start); cold != "" {
+		return c, cold
+	}
+	if cold = w.variables(start.Env); cold != "" {
+		return c, cold
+	}
+	if cold = w.userSite(start.Env); cold != "" {
+		return c, cold
+	}
+	if c.form == "file" {
+		if !filepath.IsAbs(script) {
+			script = filepath.Join(dir, script)
+		}
+		file, err := filepath.EvalSymlinks(script)
+		if err != nil {
+			return c, "a program that can't be read"
+		}
+		var stat unix.Stat_t
+		if unix.Stat(file, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+			return c, "a program that is no regular file"
+		}
+		dir = filepath.Dir(file)
+	}
+	return c, w.shadowed(dir)
+}
+
+// form returns how the interpreter gets its program.
+func form(start agent.Start) (form, script, cold string) {
+	argv := start.Argv[1:]
+	switch {
+	case len(argv) == 0 || argv[0] == "-":
+		if start.Terminal != nil {
+			return "", "", "an interactive interpreter"
+		}
+		return "stdin", "", ""
+	case argv[0] == "-c" || argv[0] == "-m":
+		if len(argv) < 2 {
+			return "", "", "an option without its argument"
+		}
+		return argv[0][1:], "", ""
+	case strings.HasPrefix(argv[0], "-"):
+		return "", "", "the interpreter's option " + shorten(argv[0])
+	case !strings.HasSuffix(argv[0], ".py"):
+		return "", "", "a program whose name doesn't end in .py" // it could be an archive, or compiled
+	}
+	return "file", argv[0], ""
+}
+
+func shorten(s string) string {
+	const most = 32
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// threadVariables say how many threads libraries start as they are loaded.
+var threadVariables = []string{"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "GOTO_NUM_THREADS"}
+
+func threads(name string) bool { return slices.Contains(threadVariables, name) }
+
+// loading reports whether a variable is read when an interpreter, its libraries or its modules
+// are loaded.
+func loading(name string) bool {
+	for _, prefix := range []string{"PYTHON", "LC_", "LD_", "MALLOC_", "GLIBC_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == "LANG" || name == "LANGUAGE"
+}
+
+// variables says which variable keeps a command from the zygote: one that was read already, with
+// another value.
+func (w *Warmer) variables(env []string) string {
+	of := func(list []string) map[string]string {
+		m := map[string]string{}
+		for _, v := range list {
+			name, value, _ := strings.Cut(v, "=")
+			m[name] = value
+		}
+		return m
+	}
+	its, ours := of(env), of(w.wanted.Env)
+	for name, value := range its {
+		switch {
+		case threads(name) && value != "1":
+			return "the variable " + name + " isn't 1"
+		case name == "PYTHONPATH":
+			return "the variable PYTHONPATH"
+		case loading(name):
+			if had, ok := ours[name]; !ok || had != value {
+				return "the variable " + name
+			}
+		}
+	}
+	for name := range ours {
+		if _, ok := its[name]; loading(name) && !ok {
+			return "without the variable " + name
+		}
+	}
+	return ""
+}
+
+// userSite says whether the user has packages of their own, which are found before others.
+func (w *Warmer) userSite(env []string) string {
+	for _, v := range env {
+		if home, ok := strings.CutPrefix(v, "HOME="); ok {
+			if _, err := os.Lstat(filepath.Join(home, ".local/lib/python"+w.zygote.version+"/site-packages")); err == nil {
+				return "packages below the home directory"
+			}
+		}
+	}
+	return ""
+}
+
+// mostEntries bounds the look into the directory of a program.
+const mostEntries = 4096
+
+// shadowed says whether the directory of a program, where modules are looked up first, has one of
+// the name of one that is loaded.
+func (w *Warmer) shadowed(dir string) string {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "a directory that can't be read"
+	}
+	d := os.NewFile(uintptr(fd), dir)
+	defer func() { _ = d.Close() }()
+	names, _ := d.Readdirnames(mostEntries + 1)
+	if len(names) > mostEntries {
+		return "too many files in the program's directory"
+	}
+	for _, name := range names {
+		module, _, _ := strings.Cut(name, ".")
+		if w.zygote.modules[module] {
+			return "the file " + shorten(name) + " in the program's directory, whose name is a loaded module's"
+		}
+	}
+	return ""
+}

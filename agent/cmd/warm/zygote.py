@@ -1,0 +1,321 @@
+# The zygote: an interpreter that has modules loaded, and forks for each command that it is asked
+# for. It is run by the image's own interpreter, with -c, as a user that commands can't reach, with
+# the capabilities to change users and groups. It never runs user code: a child does, once it
+# has given up all that and the agent has checked that.
+#
+# The socket is descriptor 3. A message is its length (4 bytes, big endian) and fields that are
+# separated by NUL. zygote.go is the other side.
+import _socket, os, sys, time
+
+rockpool = type(sys)('rockpool')
+
+def _setup(r):
+    import atexit, ctypes, fcntl, gc, resource
+    atexit.register(_finish, r)
+    r.status = r.trace = None
+    r.control = _socket.socket(fileno=3)
+    r.libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
+    r.python = ctypes.pythonapi
+    x86 = os.uname().machine == 'x86_64'
+    SYS_clone, SYS_capset = (56, 126) if x86 else (220, 91)
+    no_capabilities = ctypes.c_long(SYS_capset), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    r.base = dict(os.environb)
+
+    def prctl(option, a=0, b=0):
+        word = ctypes.c_ulong
+        return r.libc.prctl(ctypes.c_int(option), word(a), word(b), word(0), word(0))
+
+    def send(*fields):
+        body = b'\0'.join(f if isinstance(f, bytes) else str(f).encode('utf-8', 'backslashreplace') for f in fields)
+        r.control.sendall(len(body).to_bytes(4, 'big') + body)
+
+    def receive():
+        data, fds = b'', []
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], 'big'):
+            more, extra, _, _ = r.control.recvmsg(1 << 16, _socket.CMSG_SPACE(5 * 4))
+            if not more:
+                os._exit(0)  # the agent has ended
+            for level, kind, rights in extra:
+                if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                    fds += memoryview(rights[:len(rights) // 4 * 4]).cast('i').tolist()
+            data += more
+        return data[4:].split(b'\0'), fds
+
+    # What glibc keeps as its thread's number, which its own fork would write.
+    address = ctypes.c_void_p()
+    thread = 0
+    if prctl(40, ctypes.addressof(address)) == 0 and address.value:  # PR_GET_TID_ADDRESS
+        thread = address.value
+
+    def fork():
+        # A sibling (CLONE_PARENT): the agent waits for it, not the zygote.
+        flags = 0x8000 | 17 | (0x01000000 | 0x00200000 if thread else 0)
+        word = ctypes.c_ulong
+        last = (word(thread), word(0)) if x86 else (word(0), word(thread))
+        r.python.PyOS_BeforeFork()
+        pid = r.libc.syscall(ctypes.c_long(SYS_clone), word(flags), word(0), word(0), *last)
+        if pid == 0:
+            r.python.PyOS_AfterFork_Child()
+        else:
+            r.python.PyOS_AfterFork_Parent()
+        return pid if pid >= 0 else -ctypes.get_errno()
+
+    def become():
+        # Waits for a command, and takes everything that one has from its first instruction on. The
+        # order is that of package launch: once it has the user, commands of that user can stop it.
+        os.setsid()
+        _rehearse(r)
+        send('waits')
+        request, fds = receive()
+        try:
+            directory, user, mark, terminal = request.pop(0), int(request.pop(0)), int(request.pop(0)), request.pop(0)
+            for fd in range(3):
+                os.dup2(fds[fd], fd)
+            if terminal == b'1':
+                fcntl.ioctl(0, 0x540E, 1)  # TIOCSCTTY
+            for which, extra in ((resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 0), (resource.RLIMIT_NPROC, 0)):
+                limit = int(request.pop(0))
+                if limit > 0:
+                    soft, hard = resource.getrlimit(which)
+                    least = lambda a: a if hard == resource.RLIM_INFINITY else min(a, hard)
+                    resource.setrlimit(which, (least(limit), least(limit + extra)))
+            os.setgroups([user, mark])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)  # its saved one was root: this drops permitted, effective and ambient capabilities
+            if r.libc.syscall(*no_capabilities) != 0:
+                raise OSError(ctypes.get_errno(), 'capset')
+            os.chdir(directory)
+            os.closerange(4, 1 << 20)
+            prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
+        except BaseException as e:
+            send('failed', repr(e)[:200])
+            os._exit(253)
+        send('ready')
+        receive()  # it goes once the agent has checked it
+        r.control.close()
+        return request
+
+    def serve():
+        # Returns in a child only.
+        while True:
+            _, (link,) = receive()
+            pid = fork()
+            if pid == 0:
+                os.dup2(link, 3)
+                os.close(link)
+                return
+            os.close(link)
+            send('forked', pid)
+
+    def load(modules):
+        if sys.path[:1] == ['']:  # the directory of -c
+            del sys.path[0]
+        for name in modules:
+            try:
+                __import__(name)
+            except BaseException as e:
+                send('failed', name, type(e).__name__ + ': ' + str(e))
+                os._exit(1)
+            if len(os.listdir('/proc/self/task')) != 1:
+                send('failed', name, 'it starts threads when it is imported, and a process with threads cannot be forked')
+                os._exit(1)
+        r.modules, r.loaded = modules, set(sys.modules)
+        packages = sorted({m.partition('.')[0] for m in r.loaded} - {'__main__', 'sys', 'builtins'})
+        gc.collect()
+        gc.freeze()
+        with open('/proc/self/statm') as f:
+            _, resident, shared = f.read().split()[:3]
+        os.setresuid(-1, -1, 0)  # version 1 of cgroups: root may move those that have it as a saved one
+        send('ready', '%d.%d' % sys.version_info[:2], (int(resident) - int(shared)) * os.sysconf('SC_PAGE_SIZE'), *packages)
+
+    r.serve, r.become, r.load, r.receive = serve, become, load, receive
+
+def _rehearse(r):
+    # Does what a start does, with a program of ours, so that a command finds the pages copied and
+    # mapped that it needs.
+    path = sys.path[:]
+    program = 'import ' + ', '.join(['os', 'sys'] + r.modules) + _usual
+    env = [k + b'=' + v for k, v in r.base.items()]
+    main, source, name, _ = _adopt(r, [b'c', os.fsencode(sys.executable), b'3', b'', b'-c', program.encode()] + env)
+    exec(compile(source, name, 'exec', dont_inherit=True), main.__dict__)
+    sys.path[:] = path
+    _reseed()
+    os.setgroups(os.getgroups())
+    os.setresgid(-1, -1, -1)
+    os.setresuid(-1, -1, -1)
+
+# What many programs do.
+_usual = """
+class A:
+    def __init__(self, n=1, *a, **k): self.n = n
+    def __repr__(self): return f'{self.n:>3}{2.5:.1f}{"a"!r}'
+def f(x, y=2):
+    with open('/dev/null') as file:
+        for line in file: pass
+    return [i ** 2 for i in range(x) if i % y], {str(i): float(i) for i in (1, 2)}, sorted({3, 1}), 'a b'.split()
+try: raise ValueError(f(3), A(4), '%s %d %.2f %r' % (A(), 1, round(2 / 3, 2), [b'x', None, True]))
+except ValueError as e: print('', str(e)[:0], sep='', end='', flush=True)
+"""
+
+def _environ(r, pairs):
+    names = {p[0] for p in pairs}
+    if b'LC_CTYPE' in r.base and b'LC_CTYPE' not in names:
+        pairs.append((b'LC_CTYPE', r.base[b'LC_CTYPE']))  # the interpreter has set it itself (PEP 538)
+    os.environb.clear()
+    os.environb.update(pairs)
+    if hasattr(sys.modules.get('posix'), 'environ'):
+        sys.modules['posix'].environ.clear()
+        sys.modules['posix'].environ.update(pairs)
+    time.tzset()
+
+def _finish(r):
+    # The last function that runs at the end, where the interpreter would free all that the zygote has
+    # loaded, and copy it for that. This frees what the program has made, and ends as it would.
+    status = r.status
+    if status is None:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        return  # the interpreter itself reports it
+    import gc, io, _weakref
+    own = {'__main__': sys.modules.get('__main__')}
+    for name in reversed(sys.modules):  # those that the program has added are the last ones
+        if name in r.loaded:
+            break
+        own[name] = sys.modules[name]
+    for name in own:
+        sys.modules.pop(name, None)
+    left = [_weakref.ref(m) for m in own.values() if isinstance(m, type(sys))]
+    r.main = r.trace = m = own = sys.last_value = sys.last_traceback = sys.last_exc = None
+    gc.collect()
+    for module in left:
+        names = getattr(module(), '__dict__', {})
+        for name in list(names):
+            if name != '__builtins__':
+                names[name] = None
+    gc.collect()
+    for o in gc.get_objects():
+        if isinstance(o, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            try:
+                o.flush()
+            except BaseException:
+                pass
+    r.libc.exit(status)
+
+def _adopt(r, request):
+    # What a cold start would have set from its arguments and its environment.
+    decode = os.fsdecode
+    form, executable, count = request.pop(0), decode(request.pop(0)), int(request.pop(0))
+    argv = [decode(a) for a in request[:count]]
+    _environ(r, [v.split(b'=', 1) for v in request[count:] if v])
+    sys.executable = executable
+    if hasattr(sys, '_base_executable'):
+        sys._base_executable = executable
+    if hasattr(sys, 'orig_argv'):
+        sys.orig_argv = argv[:]
+    main = type(sys)('__main__')
+    main.__builtins__, main.__annotations__ = sys.modules['builtins'], {}
+    main.__loader__ = sys.modules['_frozen_importlib'].BuiltinImporter
+    sys.modules['__main__'] = main
+    site = sys.modules.get('site')
+    if site is not None and getattr(site, 'ENABLE_USER_SITE', None):
+        site.USER_BASE = site.USER_SITE = None
+        site.getusersitepackages()
+    _streams()
+    logging = sys.modules.get('logging')
+    if logging is not None:
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
+    safe = getattr(sys.flags, 'safe_path', False)
+    source, name, first = None, '<string>', ''
+    if form == b'c':
+        sys.argv, source = ['-c'] + argv[3:], argv[2]
+    elif form == b'stdin':
+        sys.argv, name = argv[1:] or [''], '<stdin>'
+        source = b''
+        while True:
+            part = os.read(0, 1 << 16)
+            if not part:
+                break
+            source += part
+    elif form == b'm':
+        sys.argv, source, first = ['-m'] + argv[3:], None, os.getcwd()
+    else:
+        sys.argv, path = argv[1:], argv[1]
+        name = path if path[:1] == '/' or sys.version_info < (3, 9) else os.getcwd() + '/' + path
+        first = os.path.dirname(os.path.realpath(path))
+        try:
+            with open(path, 'rb') as f:
+                source = f.read()
+        except OSError as e:
+            sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (argv[0], name, e.errno, e.strerror))
+            raise SystemExit(2)
+        import _frozen_importlib_external as external
+        main.__file__, main.__cached__ = name, None
+        main.__loader__ = external.SourceFileLoader('__main__', name)
+    if not safe:
+        sys.path.insert(0, first)
+    return main, source, name, argv[2] if form == b'm' else None
+
+def _streams():
+    import io
+    for fd, name, mode in ((0, 'stdin', 'r'), (1, 'stdout', 'w'), (2, 'stderr', 'w')):
+        old = getattr(sys, name)
+        unbuffered = mode == 'w' and old.write_through
+        buffer = io.open(fd, mode + 'b', 0 if unbuffered else -1, closefd=False)
+        raw = buffer if unbuffered else buffer.raw
+        raw.name = '<' + name + '>'
+        lines = not unbuffered and (raw.isatty() or fd == 2)
+        stream = io.TextIOWrapper(buffer, old.encoding, old.errors, '\n', lines, bool(unbuffered))
+        stream.mode = mode
+        setattr(sys, name, stream)
+        setattr(sys, '__' + name + '__', stream)
+
+def _reseed():
+    # random has done it itself, after the fork.
+    numpy = sys.modules.get('numpy.random')
+    if numpy is not None:
+        numpy.seed()
+    process = sys.modules.get('multiprocessing.process')
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+
+_setup(rockpool)
+rockpool.load([m.decode() for m in rockpool.receive()[0] if m])
+rockpool.serve()
+rockpool.request = rockpool.become()
+try:
+    rockpool.main, rockpool.source, rockpool.name, rockpool.module = _adopt(rockpool, rockpool.request)
+    del _setup, _rehearse, _usual, _finish, _environ, _adopt, _streams, _reseed
+    if rockpool.module is not None:
+        import runpy
+        runpy._run_module_as_main(rockpool.module)
+    else:
+        exec(compile(rockpool.source, rockpool.name, 'exec', dont_inherit=True), rockpool.main.__dict__)
+    rockpool.status = 0
+except SystemExit as error:
+    if error.code is None:
+        rockpool.status = 0
+    elif isinstance(error.code, int) and 0 <= error.code < 256:
+        rockpool.status = int(error.code)
+    raise
+except BaseException as error:
+    # Without our own frame, which is the first. To raise it again adds none.
+    rockpool.trace = error.__traceback__
+    while rockpool.trace is not None and rockpool.trace.tb_frame.f_globals is globals():
+        rockpool.trace = rockpool.trace.tb_next
+    error.__traceback__ = rockpool.trace
+    if sys.excepthook is sys.__excepthook__ and not isinstance(error, KeyboardInterrupt):
+        rockpool.status = 1
+    if sys.version_info >= (3, 11):
+        raise
+    rockpool.hook = sys.excepthook
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, rockpool.trace
+    rockpool.hook(type(error), error, rockpool.trace)
+    if isinstance(error, KeyboardInterrupt):
+        import signal
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    raise SystemExit(1)

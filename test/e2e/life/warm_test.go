@@ -1,0 +1,167 @@
+package life
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// started is how an execution was started.
+type started struct {
+	Execution struct {
+		StartedWarm *bool
+		ColdReason  *string
+		Usage       struct{ PeakProcesses *int }
+		Marks       struct{ QueuedAt, FirstOutputAt time.Time }
+	}
+}
+
+// A runner of an environment with an interpreter starts python commands from it, several at once
+// too, and each execution reports how it was started. A module that can't be loaded is in the pool's
+// reason.
+func TestE2EWarmInterpreter(t *testing.T) {
+	b := bed.Open(t)
+	modules := []string{"json", "decimal"}
+	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // to measure
+		modules = strings.Split(more, ",")
+	}
+	b.Put(t, map[string]any{"id": "warm", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": modules}})
+	runner := b.Claim(t, "warm")
+	how := func(command ...string) (started, string) {
+		t.Helper()
+		id := b.Start(t, map[string]any{"runnerId": runner, "command": command})
+		result := b.Await(t, id)
+		var s started
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } marks { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
+		return s, result.Stream("STDOUT")
+	}
+	var loaded struct {
+		Runner struct{ Loaded *runtime.Loaded }
+	}
+	b.Call(t, `query($id: ID!) { runner(id: $id) { loaded { version memory } } }`, map[string]any{"id": runner}, &loaded)
+	if l := loaded.Runner.Loaded; l == nil || !strings.HasPrefix(l.Version, "3.") || l.Memory < 1<<20 {
+		t.Errorf("it has loaded %+v", l)
+	}
+	for range 3 {
+		s, out := how("python3", "-c", "print(6*7)")
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm || s.Execution.ColdReason != nil || out != "42\n" {
+			reason := s.Execution.ColdReason
+			if reason == nil {
+				reason = new("none")
+			}
+			t.Fatalf("it printed %q; why it was started cold: %s", out, *reason)
+		}
+		if p := s.Execution.Usage.PeakProcesses; p != nil && *p > 1 {
+			t.Errorf("%d processes: the zygote counts, too", *p)
+		}
+	}
+	s, _ := how("python3", "-B", "-c", "1")
+	if s.Execution.StartedWarm == nil || *s.Execution.StartedWarm || s.Execution.ColdReason == nil || !strings.Contains(*s.Execution.ColdReason, "-B") {
+		t.Errorf("started %+v", s.Execution)
+	}
+	var ids []string
+	for range 4 { // more than there are groups for one command each
+		ids = append(ids, b.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", "import time; time.sleep(.3); print(open('/proc/self/cgroup').read() != '')"}}))
+	}
+	for _, id := range ids {
+		if r := b.Await(t, id); r.Stream("STDOUT") != "True\n" {
+			t.Errorf("%+v", r)
+		}
+		var s started
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &s)
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm {
+			t.Errorf("started %+v", s.Execution)
+		}
+	}
+	if os.Getenv("ROCKPOOL_WARM_MODULES") != "" {
+		measure(t, how)
+	}
+}
+
+// What can't be loaded is in the pool's reason.
+func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
+	b := bed.Open(t)
+	for name, test := range map[string]struct {
+		modules []string
+		path    string
+		says    []string
+	}{
+		"no-module":      {[]string{"json", "nosuchmodule"}, "/usr/bin", []string{"warm.modules", "nosuchmodule", "ModuleNotFoundError"}},
+		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in PATH"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.Put(t, map[string]any{
+				"id": name, "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": test.modules},
+				"variables": []map[string]any{{"name": "PATH", "value": test.path}},
+			})
+			wait.For(t, "the pool's reason says it", func() bool {
+				var pool struct {
+					Environment struct{ Pool struct{ Reason *string } }
+				}
+				b.Call(t, `query($id: ID!) { environment(id: $id) { pool { reason } } }`, map[string]any{"id": name}, &pool)
+				reason := pool.Environment.Pool.Reason
+				return reason != nil && !slices.ContainsFunc(test.says, func(part string) bool { return !strings.Contains(*reason, part) })
+			})
+		})
+	}
+}
+
+// Runners that a server finds again still have their interpreter, those that were claimed and those
+// that weren't.
+func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	p := bed.ServeBinary(t, bed.DataDir(t))
+	p.Call(t, `mutation { putEnvironment(input: {id: "warm", poolSize: 1, warm: {interpreter: PYTHON, modules: ["decimal"]}}) { created } }`, nil, nil)
+	claimed := p.ClaimLoosely(t, "warm")
+	const code = "import sys; print('decimal' in sys.modules)"
+	wantWarm := func(id string) {
+		t.Helper()
+		var s started
+		if got := p.Await(t, id); got.Stream("STDOUT") != "True\n" {
+			t.Errorf("it printed %q", got.Stream("STDOUT"))
+		}
+		p.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &s)
+		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm || s.Execution.ColdReason != nil {
+			t.Errorf("started %+v", s.Execution)
+		}
+	}
+	start := func(runner, code string) string {
+		t.Helper()
+		return p.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", code}})
+	}
+	before := start(claimed, code)
+	wantWarm(before)
+	p.Full(t, "warm", 1)
+	during := start(claimed, "import subprocess; subprocess.run(['sleep', '1000']); "+code)
+	wait.For(t, "it runs", func() bool { return len(bed.Running(p.Cgroups, "sleep")) == 1 })
+	p = p.Killed(t)
+	p.Wake(t, 1)
+	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimLoosely(t, "warm"), code)} {
+		wantWarm(id)
+	}
+	p.Finish(t)
+}
+
+// measure logs how long it took until the first output, warm and cold: one command after the other, and
+// each a while after the last.
+func measure(t *testing.T, how func(command ...string) (started, string)) {
+	code := "import os, " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1, flush=True); os._exit(0)"
+	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {
+		for _, command := range [][]string{{"python3", "-c", code}, {"python3", "-B", "-c", code}, {"python3", "-B", "-c", "print(1)"}, {"echo", "1"}} {
+			var took []time.Duration
+			for range 20 {
+				time.Sleep(pause)
+				s, _ := how(command...)
+				took = append(took, s.Execution.Marks.FirstOutputAt.Sub(s.Execution.Marks.QueuedAt))
+			}
+			slices.Sort(took)
+			t.Logf("%v apart, %.40q: until its first output: p50 %v, least %v, most %v", pause, command, took[10], took[0], took[19])
+		}
+	}
+}
