@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/task"
 )
 
-const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N]
+const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N] [--zygote]
                                                              serve the inherited listening socket N (3)
        agent serve --outside PATH [--processes N] [--workspace DIR]
                                                              serve, in a runner with a kernel of its own, on a
@@ -60,6 +60,7 @@ func run(args []string) error {
 		flags.BoolVar(&o.SharedIPC, "shared-ipc", false, "leave shared memory, semaphores and queues of System V: other tasks have the same")
 		outside := flags.String("outside", "", "make a listening socket here instead, for peers that aren't of this kernel")
 		flags.IntVar(&o.OpenFiles, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
+		flags.BoolVar(&o.Zygote, "zygote", false, "be able to load an interpreter that forks for commands")
 		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err

@@ -30,9 +30,9 @@ type Warmer interface {
 	Warm(warm agent.Warm) (agent.Warmed, error)
 }
 
-// A Temperate is a Process that says whether it was started from an interpreter that was loaded,
+// A WarmStarter is a Process that says whether it was started from an interpreter that was loaded,
 // and if not why; "" where there is none.
-type Temperate interface {
+type WarmStarter interface {
 	StartedWarm() (warm bool, cold string)
 }
 

@@ -31,7 +31,7 @@ func Request(id string, env runtime.Environment, slot int) helper.Request {
 	resources := spec.Resources(env.Resources)
 	return helper.Request{
 		Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources,
-		Runtime: Runtime(env), Network: Wish(env.Network),
+		Runtime: Runtime(env), Zygote: env.Warm != nil, Network: Wish(env.Network),
 	}
 }
 

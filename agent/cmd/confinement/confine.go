@@ -27,10 +27,10 @@ const ZygoteUser = 59999
 var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
 
 // Apply confines this process. It returns the thread that starts commands of the user, the one
-// that starts zygotes (nil where there can be none), and what is unavailable. With forks the agent
-// keeps for itself the calls that package launch needs.
-// With ownNetwork its network is this runner's alone, and it counts netlink sockets there.
-func Apply(forks, ownNetwork bool) (t, zygotes *Thread, gaps []error) {
+// that starts a zygote where that is wanted (nil where there can be none), and what is unavailable.
+// With forks the agent keeps for itself the calls that package launch needs. With ownNetwork its
+// network is this runner's alone, and it counts netlink sockets there.
+func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
@@ -47,7 +47,7 @@ func Apply(forks, ownNetwork bool) (t, zygotes *Thread, gaps []error) {
 	try("ambient capabilities", clearAmbient())
 	try("capabilities", keepCapabilities())
 	t, err := NewThread(false)
-	if Can(unix.CAP_SETUID) && Can(unix.CAP_SETGID) && Can(unix.CAP_SETPCAP) {
+	if zygote && Can(unix.CAP_SETUID) && Can(unix.CAP_SETGID) && Can(unix.CAP_SETPCAP) {
 		if thread, err := newZygoteThread(); err == nil {
 			zygotes = thread
 		} else {

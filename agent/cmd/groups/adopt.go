@@ -8,9 +8,9 @@ import (
 // Name is the group's, one of its own within the runner.
 func (g *Group) Name() string { return g.name }
 
-// HasProcesses reports whether a process can wait in the group for its commands: in version 1. In
+// CanHold reports whether a process can wait in the group for its commands: in version 1. In
 // version 2 the kernel ends a group's processes together.
-func (g *Group) HasProcesses() bool { return !g.isUnified() }
+func (g *Group) CanHold() bool { return !g.isUnified() }
 
 // Adopt moves a process of one thread into the group. In version 1 its saved user must be the
 // agent's. It may take 12 ms, for the kernel's lock against forks.

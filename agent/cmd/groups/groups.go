@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -63,8 +64,14 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 		together := &refusals{by: map[string]int64{}}
 		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
 		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
-			dir, err := openIn(first, restGroups, unix.O_RDONLY|unix.O_DIRECTORY)
-			return fork(dir).On(t), err
+			return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+				dir, err := openIn(first, restGroups, unix.O_RDONLY|unix.O_DIRECTORY)
+				if err != nil {
+					return 0, err
+				}
+				defer func() { _ = unix.Close(dir) }()
+				return fork(dir).On(t)(file, argv, attr)
+			}, nil
 		}
 	} else {
 		trees := map[string]int{}

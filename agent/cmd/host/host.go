@@ -22,7 +22,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/memory"
 	"github.com/rockpool/rockpool/agent/cmd/process"
-	"github.com/rockpool/rockpool/agent/cmd/warm"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -39,6 +38,7 @@ type Options struct {
 	NoRoot        bool   // no command may be root, since root is the machine's
 	SharedNetwork bool   // the network is the machine's
 	SharedIPC     bool   // other tasks have the same namespace of System V objects
+	Zygote        bool   // an interpreter can be loaded (package warm)
 	Task          bool   // a task of Nomad's, where the confinement must hold although the agent isn't PID 1
 
 	Inner *groups.Inner // nil: the runner has no kernel of its own
@@ -117,7 +117,7 @@ func newHost(o Options) (*host, error) {
 			return nil, err
 		}
 	}
-	thread, zygotes, gaps := confinement.Apply(forks, ownNetwork)
+	thread, zygotes, gaps := confinement.Apply(forks, ownNetwork, o.Zygote)
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.Task) && !o.Degraded {
@@ -156,9 +156,7 @@ func newHost(o Options) (*host, error) {
 			return nil, err
 		}
 	}
-	if o.Inner == nil {
-		c.Warm = warm.New(zygoteLauncher(c, zygotes, fork))
-	}
+	c.Zygote = zygoteLauncher(c, zygotes, fork)
 	starter, err := process.NewStarter(c)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ type temperature struct {
 	cold string // why not; "": the runner has none
 }
 
-// StartedWarm implements serve.Temperate.
+// StartedWarm implements serve.WarmStarter.
 func (p *process) StartedWarm() (warm bool, cold string) { return p.how.warm, p.how.cold }
 
 // Pipes implements serve.Process.

@@ -124,6 +124,13 @@ func (r *reaper) alone(p *process) bool {
 	return len(r.marked) == 1 && r.marked[p.mark] == p
 }
 
+// unreaped calls do. No child is reaped before that returns.
+func (r *reaper) unreaped(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
 // ifUnreaped calls do if p's leader wasn't reaped. It isn't before do returns.
 func (r *reaper) ifUnreaped(p *process, do func()) {
 	r.mu.Lock()

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,13 +21,13 @@ import (
 
 // Config says where and how a [Starter] starts commands.
 type Config struct {
-	Thread *confinement.Thread // starts commands of the user where Groups is nil
-	Launch launch.Func         // starts commands where Groups is nil
-	Groups *groups.Groups      // nil: commands are in the agent's own
-	Inner  *groups.Inner       // of the runner's own kernel; nil: it has none
-	OwnIPC bool                // objects of System V here are this runner's alone
-	NoRoot bool                // no command may be root
-	Warm   *warm.Warmer        // may start commands of an interpreter; nil: none does
+	Thread *confinement.Thread         // starts commands of the user where Groups is nil
+	Launch launch.Func                 // starts commands where Groups is nil
+	Groups *groups.Groups              // nil: commands are in the agent's own
+	Inner  *groups.Inner               // of the runner's own kernel; nil: it has none
+	OwnIPC bool                        // objects of System V here are this runner's alone
+	NoRoot bool                        // no command may be root
+	Zygote func() (launch.Func, error) // starts a zygote, with what it gets as ambient capabilities; nil: none can be
 
 	// Connections of the runner's network, and locks of its files.
 	Connections interface{ Excessive() (bool, error) }
@@ -43,6 +44,7 @@ type Starter struct {
 	sharing bool // the kernel counts other runners' processes as this one's
 	reaper  *reaper
 	marks   marks
+	warm    *warm.Warmer
 }
 
 // NewStarter returns a starter. [Starter.Reap] must run from then on.
@@ -52,6 +54,7 @@ func NewStarter(c Config) (*Starter, error) {
 		return nil, fmt.Errorf("/dev/null: %w", err)
 	}
 	s := &Starter{Config: c, reaper: newReaper(), null: null, marking: canMark()}
+	s.warm = warm.New(c.Zygote, s.reaper.unreaped)
 	s.sharing = s.marking && ofMachine()
 	return s, nil
 }
@@ -118,10 +121,11 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.marking {
 		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: who, Groups: []uint32{who, mark}}
 	}
-	if s.executeWarm(p, start, dir, candidates, attr) {
-		return p, nil
+	done, err := s.executeWarm(p, start, dir, candidates, attr)
+	if !done {
+		err = s.execute(p, start, candidates, attr)
 	}
-	if err = s.execute(p, start, candidates, attr); err == nil {
+	if err == nil {
 		return p, nil
 	}
 	p.leaveGroup()
@@ -153,11 +157,16 @@ func (s *Starter) execute(p *process, start agent.Start, candidates []string, at
 			break
 		}
 	}
-	if p.heldUp {
-		s.giveUp(p)
-		return &agent.Error{Code: agent.ErrTooMany, Message: "the start was held up: the runner is too busy, or another of its programs stops what starts"}
+	return cmp.Or(s.ifHeldUp(p), err)
+}
+
+// ifHeldUp ends a process whose start was held up, and returns the error that says so.
+func (s *Starter) ifHeldUp(p *process) error {
+	if !p.heldUp {
+		return nil
 	}
-	return err
+	s.giveUp(p)
+	return &agent.Error{Code: agent.ErrTooMany, Message: "the start was held up: the runner is too busy, or another of its programs stops what starts"}
 }
 
 // giveUp ends a process whose start failed after its fork.

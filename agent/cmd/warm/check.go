@@ -12,12 +12,11 @@ import (
 
 // check reads back what a child is: the zygote runs the image's modules, and isn't believed.
 func check(pid int, who *syscall.Credential) error {
-	var own, its [4096]byte
-	mine, err := read(unix.Getpid(), own[:])
+	mine, err := read(unix.Getpid(), make([]byte, statusBytes))
 	if err != nil {
 		return err
 	}
-	is, err := read(pid, its[:])
+	is, err := read(pid, make([]byte, statusBytes))
 	if err != nil {
 		return err
 	}
@@ -44,6 +43,9 @@ func check(pid int, who *syscall.Credential) error {
 	}
 	return nil
 }
+
+// statusBytes is more than /proc/PID/status has.
+const statusBytes = 4096
 
 // read returns the fields of /proc/PID/status.
 func read(pid int, buf []byte) (map[string][]byte, error) {

@@ -20,12 +20,11 @@ type Command struct {
 // Command returns a command for the zygote, or why it is started cold, for people. Where the
 // runner has no zygote it returns neither.
 func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.zygote == nil {
+	z := w.zygote.Load()
+	if z == nil {
 		return c, ""
 	}
-	if len(candidates) == 0 || !sameFile(candidates[0], w.path) {
+	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
 		return c, "another program than the interpreter"
 	}
 	if start.Privileged {
@@ -36,10 +35,10 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 	if c.form, script, cold = form(start); cold != "" {
 		return c, cold
 	}
-	if cold = w.variables(start.Env); cold != "" {
+	if cold = z.variables(start.Env); cold != "" {
 		return c, cold
 	}
-	if cold = w.userSite(start.Env); cold != "" {
+	if cold = z.userSite(start.Env); cold != "" {
 		return c, cold
 	}
 	if c.form == "file" {
@@ -56,7 +55,7 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 		}
 		dir = filepath.Dir(file)
 	}
-	return c, w.shadowed(dir)
+	return c, z.shadowed(dir)
 }
 
 // form returns how the interpreter gets its program.
@@ -107,7 +106,7 @@ func loading(name string) bool {
 
 // variables says which variable keeps a command from the zygote: one that was read already, with
 // another value.
-func (w *Warmer) variables(env []string) string {
+func (z *zygote) variables(env []string) string {
 	of := func(list []string) map[string]string {
 		m := map[string]string{}
 		for _, v := range list {
@@ -116,13 +115,13 @@ func (w *Warmer) variables(env []string) string {
 		}
 		return m
 	}
-	its, ours := of(env), of(w.wanted.Env)
+	its, ours := of(env), of(z.wanted.Env)
 	for name, value := range its {
 		switch {
 		case threads(name) && value != "1":
 			return "the variable " + name + " isn't 1"
-		case name == "PYTHONPATH":
-			return "the variable PYTHONPATH"
+		case name == "PYTHONPATH" || name == "PYTHONUSERBASE": // what is there may change
+			return "the variable " + name
 		case loading(name):
 			if had, ok := ours[name]; !ok || had != value {
 				return "the variable " + name
@@ -138,10 +137,10 @@ func (w *Warmer) variables(env []string) string {
 }
 
 // userSite says whether the user has packages of their own, which are found before others.
-func (w *Warmer) userSite(env []string) string {
+func (z *zygote) userSite(env []string) string {
 	for _, v := range env {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok {
-			if _, err := os.Lstat(filepath.Join(home, ".local/lib/python"+w.zygote.version+"/site-packages")); err == nil {
+			if _, err := os.Lstat(filepath.Join(home, ".local/lib/python"+z.version+"/site-packages")); err == nil {
 				return "packages below the home directory"
 			}
 		}
@@ -154,7 +153,7 @@ const mostEntries = 4096
 
 // shadowed says whether the directory of a program, where modules are looked up first, has one of
 // the name of one that is loaded.
-func (w *Warmer) shadowed(dir string) string {
+func (z *zygote) shadowed(dir string) string {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "a directory that can't be read"
@@ -167,7 +166,7 @@ func (w *Warmer) shadowed(dir string) string {
 	}
 	for _, name := range names {
 		module, _, _ := strings.Cut(name, ".")
-		if w.zygote.modules[module] {
+		if z.modules[module] {
 			return "the file " + shorten(name) + " in the program's directory, whose name is a loaded module's"
 		}
 	}

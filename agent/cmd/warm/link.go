@@ -14,14 +14,7 @@ import (
 )
 
 // errZygote says that a zygote, or its child, has ended, or doesn't do what it should.
-var errZygote = errors.New("the zygote failed")
-
-// answersWithin is how long a zygote may take to fork, and becomesWithin its child to become a command:
-// meanwhile no ended process is waited for.
-const (
-	answersWithin = 5 * time.Second
-	becomesWithin = 2 * time.Second
-)
+var errZygote = errors.New("the interpreter, or its child, failed")
 
 // maxMessage bounds a message of a zygote, whose modules are the image's.
 const maxMessage = 1 << 20
@@ -39,16 +32,16 @@ func (l link) close() { _ = unix.Close(int(l)) }
 
 // ask sends a message, and returns the rest of the answer, which must begin with this. An answer
 // that begins with "failed" is an error of the one who answered.
-func (l link) ask(want string, fields []string, files []int, within time.Duration) ([]string, error) {
-	if err := l.send(fields, files, within); err != nil {
+func (l link) ask(want string, fields []string, files []int, until time.Time) ([]string, error) {
+	if err := l.send(fields, files, until); err != nil {
 		return nil, err
 	}
-	return l.hear(want, within)
+	return l.hear(want, until)
 }
 
 // hear waits for a message that begins with want, and returns the rest of it.
-func (l link) hear(want string, within time.Duration) ([]string, error) {
-	answer, err := l.receive(within)
+func (l link) hear(want string, until time.Time) ([]string, error) {
+	answer, err := l.receive(until)
 	switch {
 	case err != nil:
 		return nil, err
@@ -66,9 +59,7 @@ type failure struct{ fields []string }
 func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
 
 // send sends a message, and descriptors with its beginning.
-func (l link) send(fields []string, files []int, within time.Duration) error {
-	timeout := unix.NsecToTimeval(int64(within))
-	_ = unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout)
+func (l link) send(fields []string, files []int, until time.Time) error {
 	body := strings.Join(fields, "\x00")
 	message := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 	var rights []byte
@@ -76,6 +67,9 @@ func (l link) send(fields []string, files []int, within time.Duration) error {
 		rights = unix.UnixRights(files...)
 	}
 	for len(message) > 0 {
+		if err := l.limit(unix.SO_SNDTIMEO, until); err != nil {
+			return err
+		}
 		n, err := unix.SendmsgN(int(l), message, rights, nil, unix.MSG_NOSIGNAL)
 		if err == unix.EINTR {
 			continue
@@ -89,11 +83,9 @@ func (l link) send(fields []string, files []int, within time.Duration) error {
 }
 
 // receive reads a message, of at least one field.
-func (l link) receive(within time.Duration) ([]string, error) {
-	timeout := unix.NsecToTimeval(int64(within))
-	_ = unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout)
+func (l link) receive(until time.Time) ([]string, error) {
 	var head [4]byte
-	if err := l.read(head[:]); err != nil {
+	if err := l.read(head[:], until); err != nil {
 		return nil, err
 	}
 	size := binary.BigEndian.Uint32(head[:])
@@ -101,14 +93,17 @@ func (l link) receive(within time.Duration) ([]string, error) {
 		return nil, errZygote
 	}
 	body := make([]byte, size)
-	if err := l.read(body); err != nil {
+	if err := l.read(body, until); err != nil {
 		return nil, err
 	}
 	return strings.Split(string(bytes.ToValidUTF8(body, []byte("�"))), "\x00"), nil
 }
 
-func (l link) read(b []byte) error {
+func (l link) read(b []byte, until time.Time) error {
 	for len(b) > 0 {
+		if err := l.limit(unix.SO_RCVTIMEO, until); err != nil {
+			return err
+		}
 		n, err := unix.Read(int(l), b)
 		switch {
 		case err == unix.EINTR:
@@ -121,4 +116,14 @@ func (l link) read(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// limit has the next call of a kind wait until a time at most.
+func (l link) limit(option int, until time.Time) error {
+	left := time.Until(until)
+	if left < time.Millisecond { // a timeout of 0 would be none
+		return fmt.Errorf("%w: it took too long", errZygote)
+	}
+	timeout := unix.NsecToTimeval(int64(left))
+	return unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, option, &timeout)
 }

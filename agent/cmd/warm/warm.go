@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,76 +34,77 @@ var script string
 // loadsWithin is how long a zygote may take to load its modules.
 const loadsWithin = 5 * time.Minute
 
-// restartPause is how long a zygote that has ended isn't started again.
-const restartPause = time.Second
+// takesWithin is how long a start waits for a child of the zygote before it is a cold one.
+const takesWithin = time.Second
 
 // A Warmer has the zygote of a runner, and children of it that wait to become commands: a fork takes
-// longer than all else. Its methods are safe for concurrent use.
+// longer than all else. A zygote that has ended isn't replaced: commands start cold from then on.
+// Its methods are safe for concurrent use.
 type Warmer struct {
 	launcher func() (launch.Func, error) // nil: no zygote can be started here
+	unreaped func(do func())             // calls do; no child of the agent is reaped before do returns
 
-	mu     sync.Mutex // guards what is below; held while a zygote is started or forks
-	wanted agent.Warm
-	path   string            // the interpreter
-	zygote *zygote           // nil: none was asked for
-	ended  bool              // it isn't there any more
-	until  time.Time         // when it may be started again
+	loading sync.Mutex             // held while a zygote loads
+	zygote  atomic.Pointer[zygote] // nil: none was loaded
+
+	mu     sync.Mutex        // guards spares; held while one is moved, which takes up to 12 ms
 	spares map[string]*Spare // by the group that they wait in
 }
 
 // New returns a warmer without a zygote. Launcher returns what starts one, with what it gets as
-// ambient capabilities; nil: none can be started here.
-func New(launcher func() (launch.Func, error)) *Warmer {
-	return &Warmer{launcher: launcher, spares: map[string]*Spare{}}
+// ambient capabilities; nil: none can be started here. Unreaped calls a function, and has no child
+// of the agent be reaped before that returns.
+func New(launcher func() (launch.Func, error), unreaped func(do func())) *Warmer {
+	return &Warmer{launcher: launcher, unreaped: unreaped, spares: map[string]*Spare{}}
 }
 
 // Prepare starts a zygote of the interpreter at path, and returns when it has loaded its modules.
 // A second call for the same returns what the first did. An error of a module is an
 // [*agent.Error] that names it, and holds the interpreter's own.
 func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.loading.Lock()
+	defer w.loading.Unlock()
 	if w.launcher == nil {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "the agent can't give a zygote a user of its own here"}
 	}
-	if w.zygote != nil {
-		if slices.Equal(w.wanted.Modules, want.Modules) && slices.Equal(w.wanted.Env, want.Env) && w.path == path {
-			return w.zygote.warmed(), nil
+	z := w.zygote.Load()
+	if z == nil {
+		var err error
+		if z, err = w.start(want, path); err != nil {
+			return agent.Warmed{}, err
 		}
+		w.zygote.Store(z)
+	}
+	if !slices.Equal(z.wanted.Modules, want.Modules) || !slices.Equal(z.wanted.Env, want.Env) || z.path != path {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "the runner has another zygote"}
 	}
-	w.wanted, w.path = want, path
-	if err := w.start(); err != nil {
-		return agent.Warmed{}, err
-	}
-	return w.zygote.warmed(), nil
+	return agent.Warmed{Version: z.version, Memory: z.memory}, nil
 }
 
-// start starts the zygote. w.mu is held.
-func (w *Warmer) start() error {
+// start starts a zygote, and returns it when it has loaded its modules.
+func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	f, err := w.launcher()
 	if err != nil {
-		return fmt.Errorf("start a zygote: %w", err)
+		return nil, fmt.Errorf("start a zygote: %w", err)
 	}
 	// What the interpreter says when it can't start.
 	says, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = unix.Close(says) }()
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = unix.Close(null) }()
 	ours, theirs, err := newLink()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	const user = confinement.ZygoteUser
-	z := &zygote{child: child{link: ours}}
-	z.pid, err = f(w.path, []string{w.path, "-c", script}, &syscall.ProcAttr{
-		Dir: "/", Env: environment(w.wanted.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(theirs)},
+	_, err = f(path, []string{path, "-c", script}, &syscall.ProcAttr{
+		Dir: "/", Env: environment(want.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(theirs)},
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{user}},
 			AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID},
@@ -110,19 +112,19 @@ func (w *Warmer) start() error {
 	})
 	_ = unix.Close(theirs)
 	if err != nil {
-		z.close()
-		return &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: w.path, Message: "could not be executed: " + err.Error()}
+		ours.close()
+		return nil, &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: path, Message: "could not be executed: " + err.Error()}
 	}
-	if err := z.load(w.wanted.Modules); err != nil {
-		z.end()
+	z := &zygote{link: ours, wanted: want, path: path, turn: make(chan struct{}, 1)}
+	if err := z.load(); err != nil {
+		z.close() // which it ends by
 		var known *agent.Error
 		if !errors.As(err, &known) {
-			return &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: w.path, Message: "ended while it was loaded: " + lastLine(says)}
+			return nil, &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: path, Message: "ended while it was loaded: " + lastLine(says)}
 		}
-		return err
+		return nil, err
 	}
-	w.zygote, w.ended = z, false
-	return nil
+	return z, nil
 }
 
 // lastLine returns the last line of what an interpreter said.
@@ -136,62 +138,67 @@ func lastLine(fd int) string {
 	return "it said nothing"
 }
 
-// Stock has a child of the zygote wait for the next command in group, and starts a zygote that has
-// ended again.
-func (w *Warmer) Stock(group *groups.Group) (err error) {
+// Stock has a child of the zygote wait for the next command in group, unless one does.
+func (w *Warmer) Stock(group *groups.Group) {
+	z := w.zygote.Load()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for range 2 { // the first fork may find that it has ended
-		if w.ended {
-			if time.Now().Before(w.until) {
-				return err
-			}
-			w.until = time.Now().Add(restartPause)
-			if err := w.start(); err != nil {
-				return err
-			}
-		}
-		if w.spares[place(group)] != nil {
-			return nil
-		}
-		s, failed := w.fork(group)
-		if failed == nil {
-			w.spares[place(group)] = s
-			return nil
-		}
-		if err = failed; !w.ended {
-			return err
-		}
+	waits := w.spares[place(group)] != nil
+	w.mu.Unlock()
+	if z == nil || waits {
+		return
 	}
-	return err
+	s, err := z.fork(forksWithin)
+	if err != nil {
+		return // the next start says why it is cold
+	}
+	w.unreaped(func() { err = w.keep(s, group) })
+	if err != nil {
+		s.close()
+	}
 }
 
-// Take returns a child that waits in the group, and is the caller's alone.
-func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
+// keep has a child wait for a command in group.
+func (w *Warmer) keep(s *Spare, group *groups.Group) error {
+	at := place(group)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, err := w.spares[place(group)], error(nil)
-	switch {
-	case s != nil:
-		delete(w.spares, place(group))
-	case w.ended:
-		return nil, errors.New("it has ended, and is started again")
-	default:
-		if s, err = w.fork(group); err != nil {
-			return nil, err
+	if w.spares[at] != nil {
+		return errors.New("another waits")
+	}
+	if at != shared {
+		if err := s.known(); err != nil {
+			return err
 		}
+		group.Keep(s.pid)
+		if err := group.Adopt(s.pid); err != nil {
+			group.Keep(0)
+			return err
+		}
+		s.moved = true
 	}
-	switch {
-	case place(group) != shared:
+	w.spares[at] = s
+	return nil
+}
+
+// Take returns a child that waits, in the group where it can. It is the caller's alone.
+func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
+	if s := w.waiting(group); s != nil {
+		return s, nil
+	}
+	return w.zygote.Load().fork(takesWithin)
+}
+
+// waiting returns the child that waits for a command in group; nil: none does.
+func (w *Warmer) waiting(group *groups.Group) *Spare {
+	at := place(group)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.spares[at]
+	delete(w.spares, at)
+	if at != shared {
 		group.Keep(0)
-	case group != nil && group.Own():
-		err = group.Adopt(s.pid)
 	}
-	if err != nil {
-		s.end()
-		return nil, err
-	}
-	return s, nil
+	return s
 }
 
 // shared is the place of all children that wait beside the zygote, in the group that commands
@@ -202,27 +209,10 @@ const shared = ""
 // group itself, for a move takes up to 12 ms. In version 2 the kernel ends a group's processes
 // together.
 func place(group *groups.Group) string {
-	if group == nil || !group.Own() || !group.HasProcesses() {
+	if group == nil || !group.Own() || !group.CanHold() {
 		return shared
 	}
 	return group.Name()
-}
-
-// fork returns a child that waits in its place. w.mu is held.
-func (w *Warmer) fork(group *groups.Group) (*Spare, error) {
-	s, err := w.zygote.fork()
-	if err == nil && place(group) != shared {
-		group.Keep(s.pid)
-		if err = group.Adopt(s.pid); err != nil {
-			group.Keep(0)
-			s.end()
-		}
-	}
-	if errors.Is(err, errZygote) {
-		w.zygote.end() // which state it is in is unknown
-		w.ended = true
-	}
-	return s, err
 }
 
 // environment is that of a zygote: what is read when an interpreter and its modules are loaded.

@@ -2,49 +2,46 @@ package warm
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 )
 
-// A child is a process of the zygotes' user: a zygote, or what it has forked.
-type child struct {
-	link
-	pid int
-}
-
-// end ends it.
-func (c child) end() {
-	c.close() // which it ends by, unless it was stopped
-	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
-	if is, err := read(c.pid, make([]byte, 4096)); err == nil && strings.HasPrefix(string(is["Uid"]), user) {
-		_ = unix.Kill(c.pid, unix.SIGKILL)
-	}
-}
-
-// A zygote has all loaded, and forks. One goroutine at a time uses it.
+// A zygote has all loaded, and forks. Its methods are safe for concurrent use.
 type zygote struct {
-	child
-	version string          // of the interpreter: "3.11"
+	link    // of the one who has the turn
+	wanted  agent.Warm
+	path    string          // of the interpreter
+	version string          // "3.11"
 	memory  int64           // bytes that no file backs
 	modules map[string]bool // the packages of all that are loaded
+
+	turn  chan struct{} // holds one element while somebody has it fork
+	ended atomic.Bool
 }
 
-func (z *zygote) warmed() agent.Warmed { return agent.Warmed{Version: z.version, Memory: z.memory} }
+// forksWithin is how long a zygote may take to fork. Then it is given up.
+const forksWithin = 30 * time.Second
 
 // load has it load modules, and returns when it has.
-func (z *zygote) load(modules []string) error {
-	answer, err := z.ask("ready", []string{strings.Join(modules, "\x00")}, nil, loadsWithin)
+func (z *zygote) load() error {
+	answer, err := z.ask("ready", []string{strings.Join(z.wanted.Modules, "\x00")}, nil, time.Now().Add(loadsWithin))
 	var f *failure
 	switch {
 	case errors.As(err, &f) && len(f.fields) == 2:
-		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Path: f.fields[0], Message: "can't be loaded: " + f.fields[1]}
+		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Path: f.fields[0], Message: f.fields[1]}
+	case errors.As(err, &f):
+		return &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: z.path, Message: f.Error()}
 	case err != nil:
 		return err
 	case len(answer) < 2:
@@ -59,22 +56,64 @@ func (z *zygote) load(modules []string) error {
 	return nil
 }
 
-// fork returns a child that waits to become a command.
-func (z *zygote) fork() (*Spare, error) {
+// fork returns a child that waits to become a command, or an error after patience. A fork that takes
+// longer goes on, and its child is ended.
+func (z *zygote) fork(patience time.Duration) (*Spare, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case z.turn <- struct{}{}:
+	case <-late.C:
+		return nil, errBusy
+	}
+	type result struct {
+		spare *Spare
+		err   error
+	}
+	forked := make(chan result, 1)
+	go func() { // which ends within forksWithin
+		s, err := z.forkOnce()
+		<-z.turn
+		forked <- result{s, err}
+	}()
+	select {
+	case r := <-forked:
+		return r.spare, r.err
+	case <-late.C:
+		go func() { // likewise
+			if r := <-forked; r.err == nil {
+				r.spare.close()
+			}
+		}()
+		return nil, errBusy
+	}
+}
+
+// forkOnce has it fork. The caller has the turn.
+func (z *zygote) forkOnce() (*Spare, error) {
+	if z.ended.Load() {
+		return nil, errEnded
+	}
 	ours, theirs, err := newLink()
 	if err != nil {
 		return nil, err
 	}
-	s := &Spare{child{link: ours}}
-	answer, err := z.ask("forked", nil, []int{theirs}, answersWithin)
+	until := time.Now().Add(forksWithin)
+	answer, err := z.ask("forked", nil, []int{theirs}, until)
 	_ = unix.Close(theirs)
+	s := &Spare{link: ours}
 	if err == nil {
-		if s.pid, err = strconv.Atoi(strings.Join(answer, "")); err == nil && s.pid < 0 {
-			err = syscall.Errno(-s.pid)
-		}
+		s.pid, err = strconv.Atoi(strings.Join(answer, ""))
 	}
-	if err == nil {
-		_, err = s.hear("waits", answersWithin)
+	switch {
+	case err != nil: // which state it is in is unknown
+		z.ended.Store(true)
+		z.close()
+		err = errEnded
+	case s.pid < 0:
+		err = fmt.Errorf("fork: %w", syscall.Errno(-s.pid))
+	default:
+		_, err = s.hear("waits", until)
 	}
 	if err != nil {
 		s.close()
@@ -83,21 +122,57 @@ func (z *zygote) fork() (*Spare, error) {
 	return s, nil
 }
 
+// Why no child was forked, for people.
+var (
+	errBusy  = fmt.Errorf("the interpreter didn't fork within %v", takesWithin)
+	errEnded = errors.New("the interpreter has ended")
+)
+
 // A Spare is a child of a zygote that waits to become a command, once. It ends when its link is
 // closed.
-type Spare struct{ child }
+type Spare struct {
+	link
+	pid   int
+	moved bool // into its command's group
+}
 
-// Launch returns what makes it a command. The kernel's limits are those of package process. An
-// error says that nothing of it runs. It must be called where no child is waited for.
-func (s *Spare) Launch(c Command, limits [4]int64) launch.Func {
+// becomesWithin is how long a child may take to become a command: meanwhile no ended process is
+// waited for. It is less than after what the reaper counts a start as held up.
+const becomesWithin = time.Second
+
+// Launch returns what makes it a command in a group. The kernel's limits are those of package
+// process. An error says that no instruction of the command has run. It must be called where no
+// child is reaped.
+func (s *Spare) Launch(c Command, limits [4]int64, group *groups.Group) launch.Func {
 	return launch.Preferred(func(_ string, argv []string, attr *syscall.ProcAttr) (int, error) {
 		defer s.close()
-		if err := s.become(c, argv, attr, limits); err != nil {
-			_ = unix.Kill(s.pid, unix.SIGKILL)
+		err := s.known()
+		if err != nil {
+			return 0, err
+		}
+		if !s.moved && group != nil && group.Own() {
+			err = group.Adopt(s.pid)
+		}
+		if err == nil {
+			err = s.become(c, argv, attr, limits)
+		}
+		if err != nil {
+			_ = unix.Kill(s.pid, unix.SIGKILL) // it is still the same: it isn't reaped
 			return 0, err
 		}
 		return s.pid, nil
 	})
+}
+
+// known returns an error unless the process with its id is a child of the agent that belongs to the
+// zygote's user. That can change once it is reaped.
+func (s *Spare) known() error {
+	is, err := read(s.pid, make([]byte, statusBytes))
+	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
+	if err != nil || !strings.HasPrefix(string(is["Uid"]), user+user) || string(is["PPid"]) != strconv.Itoa(unix.Getpid()) {
+		return errors.New("the interpreter's child has ended")
+	}
+	return nil
 }
 
 // become has it take all that a command has, checks that, and lets it go on.
@@ -118,11 +193,12 @@ func (s *Spare) become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 	for i, file := range attr.Files {
 		files[i] = int(file)
 	}
-	if _, err := s.ask("ready", fields, files, becomesWithin); err != nil {
+	until := time.Now().Add(becomesWithin)
+	if _, err := s.ask("ready", fields, files, until); err != nil {
 		return err
 	}
 	if err := check(s.pid, who); err != nil {
 		return err
 	}
-	return s.send([]string{"go"}, nil, becomesWithin)
+	return s.send([]string{"go"}, nil, until) // it goes on only once it has all of that
 }

@@ -1,7 +1,8 @@
 # The zygote: an interpreter that has modules loaded, and forks for each command that it is asked
 # for. It is run by the image's own interpreter, with -c, as a user that commands can't reach, with
 # the capabilities to change users and groups. It never runs user code: a child does, once it
-# has given up all that and the agent has checked that.
+# has given up all that and the agent has checked that. Until then nothing can be imported that isn't
+# loaded: the files of a runner are its user's.
 #
 # The socket is descriptor 3. A message is its length (4 bytes, big endian) and fields that are
 # separated by NUL. zygote.go is the other side.
@@ -63,11 +64,11 @@ def _setup(r):
     def become():
         # Waits for a command, and takes everything that one has from its first instruction on. The
         # order is that of package launch: once it has the user, commands of that user can stop it.
-        os.setsid()
-        _rehearse(r)
-        send('waits')
-        request, fds = receive()
         try:
+            os.setsid()
+            _rehearse(r)
+            send('waits')
+            request, fds = receive()
             directory, user, mark, terminal = request.pop(0), int(request.pop(0)), int(request.pop(0)), request.pop(0)
             for fd in range(3):
                 os.dup2(fds[fd], fd)
@@ -87,6 +88,7 @@ def _setup(r):
             os.chdir(directory)
             os.closerange(4, 1 << 20)
             prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
+            sys.meta_path[:] = r.finders
         except BaseException as e:
             send('failed', repr(e)[:200])
             os._exit(253)
@@ -107,24 +109,56 @@ def _setup(r):
             os.close(link)
             send('forked', pid)
 
+    def refuse(*why):
+        send('failed', *why)
+        os._exit(1)
+
+    def private_files():
+        found = set()
+        for directory in ('/tmp', '/var/tmp', '/dev/shm'):
+            for file in os.scandir(directory) if os.path.isdir(directory) else ():
+                stat = file.stat(follow_symlinks=False)
+                if stat.st_uid == os.geteuid() and not stat.st_mode & 0o77:
+                    found.add(file.path)
+        return found
+
+    def unforkable(earlier):
+        # What a module has made that a child can't have for itself; None: nothing.
+        if len(os.listdir('/proc/self/task')) != 1:
+            return 'starts threads, which no child has'
+        for fd in os.listdir('/proc/self/fd'):
+            if int(fd) > 3 and os.path.exists('/proc/self/fd/' + fd):
+                return 'keeps %s open, which children close' % os.readlink('/proc/self/fd/' + fd)
+        with open('/proc/self/maps') as maps:
+            for line in maps:
+                if line.split()[1] == 'rw-s':
+                    return 'has memory that all children would share'
+        for file in private_files() - earlier:
+            return 'leaves %s, which commands cannot use or remove: a variable of the environment may choose another directory' % file
+
     def load(modules):
+        if sys.implementation.name != 'cpython' or not (3, 8) <= sys.version_info < (3, 14):
+            refuse('%s %d.%d is not supported: CPython 3.8 to 3.13 is' % (sys.implementation.name, *sys.version_info[:2]))
+        if 'CS_GNU_LIBC_VERSION' not in os.confstr_names or not os.confstr('CS_GNU_LIBC_VERSION'):
+            refuse('its C library is not glibc, with which alone it can fork: take an image that is not Alpine')
         if sys.path[:1] == ['']:  # the directory of -c
             del sys.path[0]
+        earlier = private_files()
         for name in modules:
             try:
                 __import__(name)
             except BaseException as e:
-                send('failed', name, type(e).__name__ + ': ' + str(e))
-                os._exit(1)
-            if len(os.listdir('/proc/self/task')) != 1:
-                send('failed', name, 'it starts threads when it is imported, and a process with threads cannot be forked')
-                os._exit(1)
+                refuse(name, 'cannot be loaded: %s: %s' % (type(e).__name__, e))
+            why = unforkable(earlier)
+            if why:
+                refuse(name, 'cannot be loaded before a command: its import %s' % why)
         r.modules, r.loaded = modules, set(sys.modules)
         packages = sorted({m.partition('.')[0] for m in r.loaded} - {'__main__', 'sys', 'builtins'})
         gc.collect()
         gc.freeze()
         with open('/proc/self/statm') as f:
             _, resident, shared = f.read().split()[:3]
+        r.finders, sys.meta_path[:] = sys.meta_path[:], []
         os.setresuid(-1, -1, 0)  # version 1 of cgroups: root may move those that have it as a saved one
         send('ready', '%d.%d' % sys.version_info[:2], (int(resident) - int(shared)) * os.sysconf('SC_PAGE_SIZE'), *packages)
 

@@ -81,7 +81,7 @@ func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *l
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return nil, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
 	}
-	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Resolver: resolver}
+	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Zygote: q.Zygote, Resolver: resolver}
 	s := spec.New(of, c.Machine)
 	s.Process.Rlimits = attainable(s.Process.Rlimits)
 	limits, err := spec.Limits(s, c.Machine.Lacks)

@@ -132,6 +132,8 @@ type Request struct {
 	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
 	Resources *spec.Resources `json:"resources,omitempty"`
 
+	Zygote    bool            `json:"zygote,omitempty"` // its agent can load an interpreter
+
 	// Runtime is the name of one of the configured runtimes; "": libcontainer. With
 	// oci.GVisor an empty directory comes in the place of the socket, in which the
 	// sandbox's first process makes its own.
@@ -358,6 +360,9 @@ func (q Request) checkCreate() error {
 	}
 	if q.Lease != nil {
 		return errors.New("a sandbox that is made has no leases")
+	}
+	if q.Zygote && q.Runtime != "" {
+		return errors.New("a sandbox of a runtime loads no interpreter")
 	}
 	if q.Network != nil {
 		return q.Network.Check()

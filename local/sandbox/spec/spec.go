@@ -47,6 +47,7 @@ type Sandbox struct {
 	Users     *Users // nil: those of the slot
 	Resources Resources
 	Root      Root
+	Zygote    bool   // its agent can load an interpreter
 	GVisor    bool   // it has a kernel of its own
 	Resolver  string // the file of this machine's that is its /etc/resolv.conf; "": an empty one
 }
@@ -96,13 +97,17 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 	if s.Users == nil {
 		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
 	}
+	args := []string{AgentPath, "serve", "--fd", "3", "--open-files", strconv.Itoa(OpenFiles(s.Resources))}
+	if s.Zygote {
+		args = append(args, "--zygote")
+	}
 	users := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(s.Users.First), Size: uint32(s.Users.Count)}}
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname,
 		Root:     &specs.Root{Path: s.Root.Path, Readonly: true},
 		Process: &specs.Process{
-			Args:            []string{AgentPath, "serve", "--fd", "3", "--open-files", strconv.Itoa(OpenFiles(s.Resources))},
+			Args:            args,
 			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
 			Cwd:             "/",
 			NoNewPrivileges: true,

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// A module that can't be loaded is named, with the interpreter's error, and nothing is left.
+func TestModulesThatCannotBeLoaded(t *testing.T) {
+	b := newBed(t, 100, "--zygote")
+	for module, want := range map[string]string{
+		"nosuchmodule": "ModuleNotFoundError: No module named 'nosuchmodule'",
+		"json.nothing": "No module named 'json.nothing'",
+	} {
+		_, err := b.warm(t, testEnv, "json", module)
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != agent.ErrInvalid || e.Field != "modules" || e.Path != module || !strings.Contains(e.Message, want) {
+			t.Errorf("%s: %+v", module, err)
+		}
+	}
+	if _, started := b.temperature(t, agent.Start{Argv: []string{"python3", "-c", "1"}}, ""); started.Warm || started.Cold != "" {
+		t.Errorf("started %+v", started)
+	}
+	if _, err := b.warm(t, testEnv, "json"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// modules are what can't be loaded before a command, with a part of the reason.
+var unforkable = map[string]struct{ source, reason string }{
+	"threads": {"import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()", "starts threads"},
+	"opens":   {"f = open('/etc/passwd')", "keeps /etc/passwd open"},
+	"shares":  {"import mmap\nm = mmap.mmap(-1, 4096)", "memory that all children would share"},
+	"leaves":  {"import tempfile\nd = tempfile.mkdtemp()", "leaves /tmp/"},
+}
+
+// A module whose import leaves what a fork can't have, or what commands can't use, is refused.
+func TestModulesThatCannotBeForked(t *testing.T) {
+	b := newBed(t, 100, "--zygote")
+	env := append([]string{"PYTHONPATH=/workspace"}, testEnv...)
+	for module, test := range unforkable {
+		if r := b.run(t, "sh", "-c", `printf '%s\n' "$1" > $0.py`, module, test.source); r.exit.Code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		_, err := b.warm(t, env, "json", module)
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != agent.ErrInvalid || e.Field != "modules" || e.Path != module || !strings.Contains(e.Message, test.reason) {
+			t.Errorf("%s: %+v", module, err)
+		}
+	}
+}
+
+// Nothing is imported from the runner's files as long as a child of the zygote has its
+// capabilities, though its modules try to.
+func TestNothingIsImportedWithCapabilities(t *testing.T) {
+	b := newBed(t, 100, "--zygote")
+	const hook = `import os
+def planted():
+    try: import planted
+    except ImportError: pass
+os.register_at_fork(after_in_child=planted)`
+	r := b.run(t, "sh", "-c", `python3 -m venv --without-pip venv && cd venv/lib/*/site-packages && printf '%s\n' "$0" > hook.py && pwd`, hook)
+	if r.exit.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	packages, env := strings.TrimSpace(r.stdout), []string{"PATH=/workspace/venv/bin:/usr/bin:/bin", "HOME=/workspace"}
+	if _, err := b.warm(t, env, "hook"); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.run(t, "sh", "-c", `echo 'import os; print(os.getresuid(), file=open("/tmp/planted%d" % os.getuid(), "a"))' > $0/planted.py`, packages); r.exit.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for range 3 { // the first child waited before
+		r, started := b.temperature(t, agent.Start{Argv: []string{"python3", "-c", "import planted, hook; print(1)"}, Env: env}, "")
+		if r.stdout != "1\n" || !started.Warm {
+			t.Errorf("%+v, started %+v", r, started)
+		}
+	}
+	const user = "(1000, 1000, 1000)\n"
+	if r := b.sh(t, "cat /tmp/planted*"); r.stdout != user+user+user {
+		t.Errorf("it was imported by the users %q %s", r.stdout, r.stderr)
+	}
+}
+
+// reach tries what user code could do to each process of the zygote's user.
+const reach = `import os, signal
+found = 0
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try: status = open('/proc/%s/status' % pid).read()
+    except OSError: continue
+    if 'Uid:\t59999\t59999' not in status: continue
+    found += 1
+    for sig in (0, signal.SIGKILL, signal.SIGSTOP):
+        try: os.kill(int(pid), sig); print('signalled', sig)
+        except PermissionError: pass
+    for name in ('mem', 'environ', 'maps', 'fd/3', 'cwd', 'root', 'exe', 'stack', 'auxv', 'map_files', 'task/%s/mem' % pid):
+        try:
+            path = '/proc/%s/%s' % (pid, name)
+            if name in ('cwd', 'root', 'exe'): os.readlink(path)
+            elif name == 'map_files': os.listdir(path)
+            else: open(path, 'rb').read(1)
+            print('read', name)
+        except PermissionError: pass
+    for name in ('mem', 'oom_score_adj', 'comm', 'clear_refs'):
+        try: open('/proc/%s/%s' % (pid, name), 'wb').write(b'0'); print('wrote', name)
+        except OSError: pass
+print('looked at', found > 0)`
+
+// Commands can't signal, read or change the zygote, whichever way they are started.
+func TestCommandsCannotReachTheZygote(t *testing.T) {
+	b := newWarmBed(t, "json")
+	for _, argv := range [][]string{{"python3", "-c", reach}, {"python3", "-B", "-c", reach}} {
+		r, _ := b.temperature(t, agent.Start{Argv: argv}, "")
+		if r.stdout != "looked at True\n" || r.stderr != "" {
+			t.Errorf("%q: %q %q", argv[:2], r.stdout, r.stderr)
+		}
+	}
+}
+
+// starts are the commands' ways to the zygote and past it.
+var (
+	warmStart  = agent.Start{Argv: []string{"python3", "-c", "print(1)"}}
+	otherStart = agent.Start{Argv: []string{"echo", "1"}}
+)
+
+// signal has root of the runner signal the zygote and all its children.
+func (b *bed) signal(t testing.TB, signal string) {
+	t.Helper()
+	r, _ := b.temperature(t, agent.Start{Argv: []string{"python3", "-c", `import os, signal
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try: status = open('/proc/%s/status' % pid).read()
+    except OSError: continue
+    if 'Uid:\t59999\t59999' in status: os.kill(int(pid), signal.` + signal + `); print('signalled')`}, Privileged: true}, "")
+	if !strings.HasPrefix(r.stdout, "signalled\n") || r.exit.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Root of the runner can end or stop the zygote. Commands are started cold then, once each, and
+// the runner's other commands as ever.
+func TestCommandsWithoutTheirZygote(t *testing.T) {
+	for _, signal := range []string{"SIGKILL", "SIGSTOP"} {
+		t.Run(signal, func(t *testing.T) {
+			b := newWarmBed(t, "json")
+			b.signal(t, signal)
+			for range 3 {
+				r, started := b.temperature(t, warmStart, "")
+				if r.stdout != "1\n" || started.Warm || !strings.Contains(started.Cold, "the interpreter") {
+					t.Errorf("%+v, started %+v", r, started)
+				}
+				if r, _ := b.temperature(t, otherStart, ""); r.stdout != "1\n" {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+}
+
+// stopper stops each new process of its user, for ten seconds.
+const stopper = `import os, signal, time
+until = time.time() + 10
+print('stops', flush=True)
+while time.time() < until:
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        if int(pid) != os.getpid():
+            try: os.kill(int(pid), signal.SIGSTOP)
+            except OSError: pass`
+
+// A command that others of its user hold up runs once at most: what may have begun isn't started
+// in another way.
+func TestNoCommandRunsTwice(t *testing.T) {
+	b := newWarmBed(t, "json")
+	s, err := b.session(t, agent.Start{Argv: []string{"python3", "-c", stopper}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		event, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Kind == agent.KindOutput {
+			break
+		}
+	}
+	for i := range 5 {
+		code := fmt.Sprintf("import os\nos.write(os.open('/workspace/%d', os.O_CREAT|os.O_APPEND|os.O_WRONLY, 0o666), b'x')", i)
+		r, err := b.start(t, agent.Start{Argv: []string{"python3", "-c", code}, Env: testEnv, TimeLimit: time.Second})
+		t.Logf("%d: %+v, %v", i, r.exit, err)
+	}
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(t, s)
+	if r := b.sh(t, "cat /workspace/[0-9] | grep -c xx; for f in /workspace/[0-9]; do cat $f; echo; done | grep xx"); r.stdout != "0\n" {
+		t.Errorf("%+v", r)
+	}
+}
