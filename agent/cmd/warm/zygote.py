@@ -292,6 +292,19 @@ def _adopt(r, request):
         sys.path.insert(0, first)
     return main, source, name, argv[2] if form == b'm' else None
 
+def _show(code, source):
+    # From 3.13 on a traceback shows the lines of -c, which the interpreter has kept by itself: by the
+    # name of their file at first, later by their code.
+    linecache = sys.modules.get('linecache')
+    if not hasattr(linecache, '_register_code'):
+        return
+    linecache.cache.pop('<string>', None)
+    by_code = getattr(linecache, '_interactive_cache', None)
+    if by_code is not None:
+        by_code.clear()
+    if code.co_filename == '<string>':
+        linecache._register_code('<string>' if by_code is None else code, source.decode('utf-8', 'replace'), '<string>')
+
 def _streams():
     import io
     for fd, name, mode in ((0, 'stdin', 'r'), (1, 'stdout', 'w'), (2, 'stderr', 'w')):
@@ -300,7 +313,7 @@ def _streams():
         buffer = io.open(fd, mode + 'b', 0 if unbuffered else -1, closefd=False)
         raw = buffer if unbuffered else buffer.raw
         raw.name = '<' + name + '>'
-        lines = not unbuffered and (raw.isatty() or fd == 2)
+        lines = not unbuffered and (raw.isatty() or fd == 2 and sys.version_info >= (3, 9))
         stream = io.TextIOWrapper(buffer, old.encoding, old.errors, '\n', lines, bool(unbuffered))
         stream.mode = mode
         setattr(sys, name, stream)
@@ -326,7 +339,9 @@ try:
         import runpy
         runpy._run_module_as_main(rockpool.module)
     else:
-        exec(compile(rockpool.source, rockpool.name, 'exec', dont_inherit=True), rockpool.main.__dict__)
+        rockpool.code = compile(rockpool.source, rockpool.name, 'exec', dont_inherit=True)
+        _show(rockpool.code, rockpool.source)
+        exec(rockpool.code, rockpool.main.__dict__)
     rockpool.status = 0
 except SystemExit as error:
     if error.code is None:
