@@ -259,7 +259,7 @@ func TestWarmCommandsAreHeld(t *testing.T) {
 	if r, started := b.temperature(t, start, ""); !started.Warm || r.exit.Cause != agent.CauseTimeLimit || r.stdout != "x\n" {
 		t.Errorf("%+v, started %+v", r, started)
 	}
-	p := b.sit(t, agent.Start{Argv: []string{"python3", "-c", "import os, sys, time\nprint(os.isatty(0), os.isatty(1), os.isatty(2), sys.stdout.line_buffering, open('/dev/tty').isatty())\nprint(input('? '))\ntime.sleep(1000)"}, Env: testEnv})
+	p := b.sit(t, agent.Start{Argv: []string{"python3", "-c", "import os, sys, time\nprint(os.isatty(0), os.isatty(1), os.isatty(2), sys.stdout.line_buffering, open('/dev/tty').isatty())\nprint(input('? '))\nwhile True: time.sleep(.1)"}, Env: testEnv})
 	p.sees(1, "True True True True True")
 	p.sees(2, "? ")
 	p.types("hi\n")

@@ -303,7 +303,7 @@ def _show(code, source):
     if by_code is not None:
         by_code.clear()
     if code.co_filename == '<string>':
-        linecache._register_code('<string>' if by_code is None else code, source.decode('utf-8', 'replace'), '<string>')
+        linecache._register_code('<string>' if by_code is None else code, source, '<string>')
 
 def _streams():
     import io
