@@ -52,13 +52,18 @@ for name, args in (('setuid', (0,)), ('setuid', (59999,)), ('setresuid', (-1, 59
     try: getattr(os, name)(*args); print('became', name)
     except OSError: pass`
 
-// signalZygote has root signal the loaded interpreter and its children.
+// signalZygote has root signal the loaded interpreter and its children, of which one waits.
 func signalZygote(signal string) Step {
-	return cold(`import os, signal
-found = 0
-for pid in filter(str.isdigit, os.listdir('/proc')):
-    if 'Uid:\t59999\t59999' in open('/proc/%s/status' % pid).read(): os.kill(int(pid), signal.` + signal + `); found += 1
-print('signalled', found > 1)`).asRoot()
+	return cold(`import os, signal, time
+def zygotes():
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try: status = open('/proc/%s/status' % pid).read()
+        except OSError: continue
+        if 'Uid:\t59999\t59999' in status: yield int(pid)
+until = time.time() + 20
+while len(found := list(zygotes())) < 2 and time.time() < until: time.sleep(.05)
+for pid in found: os.kill(pid, signal.` + signal + `)
+print('signalled', len(found) > 1)`).asRoot()
 }
 
 func warm() []Attack {

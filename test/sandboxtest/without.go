@@ -148,10 +148,10 @@ func weakened(script string) string {
 	if isWithout("checked") {
 		return nil
 	}`},
-	{"agent/cmd/process/warm.go", `		p.how.cold = "the zygote: " + err.Error()`, `		if isWithout("fallback") {
-			return true
+	{"agent/cmd/process/warm.go", `		p.how.cold = err.Error()`, `		if isWithout("fallback") {
+			return true, nil
 		}
-		p.how.cold = "the zygote: " + err.Error()`},
+		p.how.cold = err.Error()`},
 	{"agent/cmd/confinement/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
 	{"agent/cmd/confinement/filter.go", `	return unix.SockFprog{Len: uint16(len(commandFilter))`, `	if unfiltered() {
 		return unix.SockFprog{}

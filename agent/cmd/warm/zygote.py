@@ -139,7 +139,9 @@ def _setup(r):
     def load(modules):
         if sys.implementation.name != 'cpython' or not (3, 8) <= sys.version_info < (3, 14):
             refuse('%s %d.%d is not supported: CPython 3.8 to 3.13 is' % (sys.implementation.name, *sys.version_info[:2]))
-        if 'CS_GNU_LIBC_VERSION' not in os.confstr_names or not os.confstr('CS_GNU_LIBC_VERSION'):
+        try:
+            os.confstr('CS_GNU_LIBC_VERSION')
+        except (ValueError, OSError):
             refuse('its C library is not glibc, with which alone it can fork: take an image that is not Alpine')
         if sys.path[:1] == ['']:  # the directory of -c
             del sys.path[0]
