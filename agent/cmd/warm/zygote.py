@@ -113,8 +113,10 @@ def _setup(r):
         send('failed', *why)
         os._exit(1)
 
-    def private_files():
-        found = set()
+    def files():
+        # Descriptors, and temporary files that are the zygote's alone.
+        found = {'/proc/self/fd/' + fd for fd in os.listdir('/proc/self/fd')}
+        found = {fd for fd in found if os.path.exists(fd)}
         for directory in ('/tmp', '/var/tmp', '/dev/shm'):
             for file in os.scandir(directory) if os.path.isdir(directory) else ():
                 stat = file.stat(follow_symlinks=False)
@@ -126,14 +128,13 @@ def _setup(r):
         # What a module has made that a child can't have for itself; None: nothing.
         if len(os.listdir('/proc/self/task')) != 1:
             return 'starts threads, which no child has'
-        for fd in os.listdir('/proc/self/fd'):
-            if int(fd) > 3 and os.path.exists('/proc/self/fd/' + fd):
-                return 'keeps %s open, which children close' % os.readlink('/proc/self/fd/' + fd)
         with open('/proc/self/maps') as maps:
             for line in maps:
                 if line.split()[1] == 'rw-s':
                     return 'has memory that all children would share'
-        for file in private_files() - earlier:
+        for file in files() - earlier:
+            if file.startswith('/proc'):
+                return 'keeps %s open, which children close' % os.readlink(file)
             return 'leaves %s, which commands cannot use or remove: a variable of the environment may choose another directory' % file
 
     def load(modules):
@@ -145,7 +146,7 @@ def _setup(r):
             refuse('its C library is not glibc, with which alone it can fork: take an image that is not Alpine')
         if sys.path[:1] == ['']:  # the directory of -c
             del sys.path[0]
-        earlier = private_files()
+        earlier = files()
         for name in modules:
             try:
                 __import__(name)
