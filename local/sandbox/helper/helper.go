@@ -132,7 +132,7 @@ type Request struct {
 	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
 	Resources *spec.Resources `json:"resources,omitempty"`
 
-	Zygote    bool            `json:"zygote,omitempty"` // its agent can load an interpreter
+	Zygote bool `json:"zygote,omitempty"` // its agent can load an interpreter
 
 	// Runtime is the name of one of the configured runtimes; "": libcontainer. With
 	// oci.GVisor an empty directory comes in the place of the socket, in which the
