@@ -2,8 +2,9 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestModulesThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// modules are what can't be loaded before a command, with a part of the reason.
+// unforkable are modules that a zygote refuses, each with a part of the reason.
 var unforkable = map[string]struct{ source, reason string }{
 	"threads": {"import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()", "starts threads"},
 	"opens":   {"f = open('/etc/passwd')", "keeps /etc/passwd open"},
@@ -39,12 +40,24 @@ var unforkable = map[string]struct{ source, reason string }{
 	"leaves":  {"import tempfile\nd = tempfile.mkdtemp()", "leaves /tmp/"},
 }
 
+// PYTHONPATH is refused: its directories may change.
+func TestZygotesWithASearchPath(t *testing.T) {
+	_, err := newBed(t, 100, "--zygote").warm(t, append([]string{"PYTHONPATH=/workspace"}, testEnv...), "json")
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.ErrInvalid || !strings.Contains(e.Message, "PYTHONPATH") {
+		t.Errorf("%+v", err)
+	}
+}
+
 // A module whose import leaves what a fork can't have, or what commands can't use, is refused.
 func TestModulesThatCannotBeForked(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
-	env := append([]string{"PYTHONPATH=/workspace"}, testEnv...)
+	if r := b.sh(t, "python3 -m venv --without-pip venv && mv venv/lib/*/site-packages . && ln -s $PWD/site-packages venv/lib/*/"); r.exit.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	env := []string{"PATH=/workspace/venv/bin:/usr/bin:/bin", "HOME=/workspace"}
 	for module, test := range unforkable {
-		if r := b.run(t, "sh", "-c", `printf '%s\n' "$1" > $0.py`, module, test.source); r.exit.Code != 0 {
+		if r := b.run(t, "sh", "-c", `printf '%s\n' "$1" > site-packages/$0.py`, module, test.source); r.exit.Code != 0 {
 			t.Fatalf("%+v", r)
 		}
 		_, err := b.warm(t, env, "json", module)
@@ -122,7 +135,7 @@ func TestCommandsCannotReachTheZygote(t *testing.T) {
 	}
 }
 
-// starts are the commands' ways to the zygote and past it.
+// One command that starts warm, and one that never does.
 var (
 	warmStart  = agent.Start{Argv: []string{"python3", "-c", "print(1)"}}
 	otherStart = agent.Start{Argv: []string{"echo", "1"}}
@@ -141,23 +154,49 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
 	}
 }
 
-// Root of the runner can end or stop the zygote. Commands are started cold then, once each, and
-// the runner's other commands as ever.
+// Root of the runner can end or stop the zygote. Commands are started cold then, with a terminal too,
+// and the runner's other commands don't wait for them.
 func TestCommandsWithoutTheirZygote(t *testing.T) {
 	for _, signal := range []string{"SIGKILL", "SIGSTOP"} {
 		t.Run(signal, func(t *testing.T) {
 			b := newWarmBed(t, "json")
 			b.signal(t, signal)
-			for range 3 {
+			s, err := b.session(t, agent.Start{Argv: warmStart.Argv, Env: testEnv, Terminal: &agent.Size{Columns: 80, Rows: 24}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := b.finish(t, s); !strings.HasPrefix(r.stdout, "1") || r.exit.Code != 0 {
+				t.Errorf("with a terminal: %+v", r)
+			}
+			var both sync.WaitGroup
+			both.Go(func() {
 				r, started := b.temperature(t, warmStart, "")
 				if r.stdout != "1\n" || started.Warm || !strings.Contains(started.Cold, "the interpreter") {
 					t.Errorf("%+v, started %+v", r, started)
 				}
+			})
+			both.Go(func() {
 				if r, _ := b.temperature(t, otherStart, ""); r.stdout != "1\n" {
 					t.Errorf("%+v", r)
 				}
-			}
+			})
+			both.Wait()
 		})
+	}
+}
+
+// A zygote whose children can't start isn't accepted.
+func TestZygotesWhoseChildrenFail(t *testing.T) {
+	b := newBed(t, 100, "--zygote")
+	const vanish = "import os, sys\nos.register_at_fork(after_in_child=lambda: sys.modules.pop('vanish'))"
+	r := b.run(t, "sh", "-c", `python3 -m venv --without-pip venv && cd venv/lib/*/site-packages && printf '%s\n' "$0" > vanish.py`, vanish)
+	if r.exit.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	_, err := b.warm(t, []string{"PATH=/workspace/venv/bin:/usr/bin:/bin"}, "vanish")
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.ErrInvalid || !strings.Contains(e.Message, "can't fork") || !strings.Contains(e.Message, "vanish") {
+		t.Errorf("%+v", err)
 	}
 }
 
@@ -188,16 +227,20 @@ func TestNoCommandRunsTwice(t *testing.T) {
 			break
 		}
 	}
-	for i := range 5 {
-		code := fmt.Sprintf("import os\nos.write(os.open('/workspace/%d', os.O_CREAT|os.O_APPEND|os.O_WRONLY, 0o666), b'x')", i)
+	run := func(name string) {
+		code := "import os\nos.write(os.open('/workspace/" + name + "', os.O_CREAT|os.O_APPEND|os.O_WRONLY, 0o666), b'x')"
 		r, err := b.start(t, agent.Start{Argv: []string{"python3", "-c", code}, Env: testEnv, TimeLimit: time.Second})
-		t.Logf("%d: %+v, %v", i, r.exit, err)
+		t.Logf("%s: %+v, %v", name, r.exit, err)
+	}
+	for i := range 5 {
+		run(strconv.Itoa(i))
 	}
 	if err := s.Kill(0); err != nil {
 		t.Fatal(err)
 	}
 	b.finish(t, s)
-	if r := b.sh(t, "find /workspace -name '[0-9]' -size +1c"); r.stdout != "" || r.exit.Code != 0 {
+	run("after")
+	if r := b.sh(t, "find /workspace -name '[0-9]' -size +1c; stat -c %s after"); r.stdout != "1\n" || r.exit.Code != 0 {
 		t.Errorf("these ran twice: %+v", r)
 	}
 }

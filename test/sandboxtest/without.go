@@ -127,7 +127,7 @@ import `, 1) + `
 // weakened is the zygote's script without what is missing.
 func weakened(script string) string {
 	for defence, line := range map[string]string{
-		"checked": "os.setresuid(user, user, user)", "descriptors": "os.closerange(4, 1 << 20)", "forked": "r.python.PyOS_AfterFork_Child()",
+		"checked": "os.setresuid(user, user, user)", "descriptors": "close_above(3)", "forked": "r.python.PyOS_AfterFork_Child()",
 	} {
 		if isWithout(defence) {
 			script = strings.Replace(script, line, "pass", 1)
@@ -144,7 +144,7 @@ func weakened(script string) string {
 	if isWithout("zygote") {
 		user = confinement.User
 	}`},
-	{"agent/cmd/warm/check.go", `func check(pid int, who *syscall.Credential) error {`, `func check(pid int, who *syscall.Credential) error {
+	{"agent/cmd/warm/check.go", `func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {`, `func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 	if isWithout("checked") {
 		return nil
 	}`},

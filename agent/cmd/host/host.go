@@ -156,7 +156,7 @@ func newHost(o Options) (*host, error) {
 			return nil, err
 		}
 	}
-	c.Zygote = zygoteLauncher(c, zygotes, fork)
+	c.Zygote = zygoteLauncher(c, zygotes)
 	starter, err := process.NewStarter(c)
 	if err != nil {
 		return nil, err

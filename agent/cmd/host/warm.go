@@ -5,7 +5,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/process"
-	"github.com/rockpool/rockpool/agent/cmd/warm"
 )
 
 // Warm implements [serve.Warmer].
@@ -15,24 +14,23 @@ func (h *host) Warm(want agent.Warm) (agent.Warmed, error) {
 	if err != nil {
 		return agent.Warmed{}, err
 	}
-	path, err := warm.Interpreter(func(name string) ([]string, error) { return h.LookUp(name, dir, want.Env) })
-	if err != nil {
-		return agent.Warmed{}, err
+	for _, name := range []string{"python3", "python"} {
+		if found, err := h.LookUp(name, dir, want.Env); err == nil && len(found) > 0 {
+			return h.starter.WarmUp(want, found[0])
+		}
 	}
-	return h.starter.WarmUp(want, path)
+	return agent.Warmed{}, &agent.Error{Code: agent.ErrNotFound, Field: "interpreter", Path: "python3", Message: "isn't in PATH of the runner"}
 }
 
 // zygoteLauncher returns what starts zygotes on their thread: in the group that further commands
 // share, where commands have groups. It returns nil where none can be started.
-func zygoteLauncher(c process.Config, thread *confinement.Thread, fork func(group int) launch.Func) func() (launch.Func, error) {
+func zygoteLauncher(c process.Config, thread *confinement.Thread) func() (launch.Func, error) {
 	switch {
 	case thread == nil:
 		return nil
 	case c.Groups != nil:
 		return func() (launch.Func, error) { return c.Groups.Zygote(thread) }
-	case c.Launch != nil && launch.CanFork():
-		return func() (launch.Func, error) { return fork(launch.NoGroup).On(thread), nil }
 	default:
-		return func() (launch.Func, error) { return launch.Plain().On(thread), nil }
+		return func() (launch.Func, error) { return c.Launch.On(thread), nil }
 	}
 }

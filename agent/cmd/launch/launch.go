@@ -28,17 +28,17 @@ const NoGroup = -1
 // Into returns what starts a program in a group, whose directory this is, or [NoGroup], with at
 // most so many open files; 0 is as many as the agent may have. It needs [CanFork].
 func Into(group, files int) Func {
-	return Preferred(func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	return preferred(func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 		return startIn(group, files, file, argv, attr)
 	})
 }
 
 // Plain returns what starts a program where [Into] is unavailable.
-func Plain() Func { return Preferred(syscall.ForkExec) }
+func Plain() Func { return preferred(syscall.ForkExec) }
 
-// Preferred makes the kernel, when a runner's memory is full, choose what f started, not the
+// preferred makes the kernel, when a runner's memory is full, choose what f started, not the
 // agent.
-func Preferred(f Func) Func {
+func preferred(f Func) Func {
 	const score = "500"
 	return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 		pid, err := f(file, argv, attr)

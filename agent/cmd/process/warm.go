@@ -9,27 +9,37 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/warm"
 )
 
-// executeWarm starts a command from the zygote. It reports whether the command was started, or may
-// have been, and then its error. Otherwise nothing of the command has run, and p says why.
+// executeWarm starts a command from the zygote. Done: it was started, or may have been, and err is its
+// error. Not done: nothing of it has run, and p says why.
 func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *syscall.ProcAttr) (done bool, err error) {
-	if !s.marking {
-		return false, nil
-	}
-	var command warm.Command
-	if command, p.how.cold = s.warm.Command(start, dir, candidates); p.how.cold != "" || command == (warm.Command{}) {
+	command, cold, any := s.warm.Command(start, dir, candidates)
+	if p.how.cold = cold; cold != "" || !any {
 		return false, nil
 	}
 	defer s.stock(p.group, p.exited)
-	spare, err := s.warm.Take(p.group)
-	if err == nil {
-		err = s.reaper.start(p, spare.Launch(command, s.kernelLimits(start), p.group), candidates[0], start.Argv, attr)
-	}
-	if err != nil {
+	if err := s.becomes(p, command, start, attr); err != nil {
 		p.how.cold = err.Error()
 		return false, nil
 	}
 	p.how = temperature{warm: true}
 	return true, s.ifHeldUp(p)
+}
+
+// becomes has a child of the zygote become a command.
+func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *syscall.ProcAttr) error {
+	spare, err := s.warm.Take(p.group)
+	if err != nil {
+		return err
+	}
+	if err = spare.Become(command, start.Argv, attr, s.kernelLimits(start), p.group); err == nil {
+		err = s.reaper.start(p, spare.Go, "", start.Argv, attr)
+	}
+	if err != nil {
+		spare.End()
+		return err
+	}
+	spare.Close()
+	return nil
 }
 
 // stockAfter is after how long the zygote forks for the next command: it doesn't hold up the
@@ -43,12 +53,11 @@ func (s *Starter) stock(group *groups.Group, ended <-chan struct{}) {
 		case <-ended:
 		case <-time.After(stockAfter):
 		}
-		s.warm.Stock(group)
+		_ = s.warm.Stock(group) // the next start says what is wrong
 	}()
 }
 
-// WarmUp has the interpreter loaded that commands start from, and a child of it wait for the first
-// one.
+// WarmUp loads the interpreter, and forks the child for the first command.
 func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 	if !s.marking {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "commands have no user of their own here, so no interpreter can be loaded for them"}
@@ -64,6 +73,8 @@ func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 		}
 		defer s.Groups.Give(group)
 	}
-	s.warm.Stock(group)
+	if err := s.warm.Stock(group); err != nil {
+		return warmed, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "can't fork with these modules: " + err.Error()}
+	}
 	return warmed, nil
 }

@@ -17,13 +17,18 @@ type Command struct {
 	file string // the interpreter, as it was found
 }
 
-// Command returns a command for the zygote, or why it is started cold, for people. Where the
-// runner has no zygote it returns neither.
-func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
+// Command returns a command for the zygote, or why it is started cold, for people. It reports whether
+// the runner has a zygote at all.
+func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string, any bool) {
 	z := w.zygote.Load()
 	if z == nil {
-		return c, ""
+		return c, "", false
 	}
+	c, cold = z.command(start, dir, candidates)
+	return c, cold, true
+}
+
+func (z *zygote) command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
 		return c, "another program than the interpreter"
 	}
@@ -91,7 +96,8 @@ func shorten(s string) string {
 // threadVariables say how many threads libraries start as they are loaded.
 var threadVariables = []string{"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "GOTO_NUM_THREADS"}
 
-func threads(name string) bool { return slices.Contains(threadVariables, name) }
+// searched reports whether a variable says where modules are looked up before others.
+func searched(name string) bool { return name == "PYTHONPATH" || name == "PYTHONUSERBASE" }
 
 // loading reports whether a variable is read when an interpreter, its libraries or its modules
 // are loaded.
@@ -104,8 +110,8 @@ func loading(name string) bool {
 	return name == "LANG" || name == "LANGUAGE"
 }
 
-// variables says which variable keeps a command from the zygote: one that was read already, with
-// another value.
+// variables returns why a command's variables need a new interpreter: one that the zygote has read
+// has another value.
 func (z *zygote) variables(env []string) string {
 	of := func(list []string) map[string]string {
 		m := map[string]string{}
@@ -118,9 +124,9 @@ func (z *zygote) variables(env []string) string {
 	its, ours := of(env), of(z.wanted.Env)
 	for name, value := range its {
 		switch {
-		case threads(name) && value != "1":
+		case slices.Contains(threadVariables, name) && value != "1":
 			return "the variable " + name + " isn't 1"
-		case name == "PYTHONPATH" || name == "PYTHONUSERBASE": // what is there may change
+		case searched(name): // what is there may change
 			return "the variable " + name
 		case loading(name):
 			if had, ok := ours[name]; !ok || had != value {

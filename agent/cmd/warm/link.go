@@ -16,6 +16,8 @@ import (
 // errZygote says that a zygote, or its child, has ended, or doesn't do what it should.
 var errZygote = errors.New("the interpreter, or its child, failed")
 
+var errLate = fmt.Errorf("%w: it took too long", errZygote)
+
 // maxMessage bounds a message of a zygote, whose modules are the image's.
 const maxMessage = 1 << 20
 
@@ -53,7 +55,7 @@ func (l link) hear(want string, until time.Time) ([]string, error) {
 	return answer[1:], nil
 }
 
-// A failure is what the other end says why it can't do something.
+// A failure is the reason that the other end gave.
 type failure struct{ fields []string }
 
 func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
@@ -73,6 +75,9 @@ func (l link) send(fields []string, files []int, until time.Time) error {
 		n, err := unix.SendmsgN(int(l), message, rights, nil, unix.MSG_NOSIGNAL)
 		if err == unix.EINTR {
 			continue
+		}
+		if err == unix.EAGAIN {
+			return errLate
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errZygote, err)
@@ -107,6 +112,8 @@ func (l link) read(b []byte, until time.Time) error {
 		n, err := unix.Read(int(l), b)
 		switch {
 		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return errLate
 		case err != nil:
 			return fmt.Errorf("%w: %w", errZygote, err)
 		case n == 0:
@@ -118,11 +125,11 @@ func (l link) read(b []byte, until time.Time) error {
 	return nil
 }
 
-// limit has the next call of a kind wait until a time at most.
+// limit bounds how long the next send or receive waits.
 func (l link) limit(option int, until time.Time) error {
 	left := time.Until(until)
 	if left < time.Millisecond { // a timeout of 0 would be none
-		return fmt.Errorf("%w: it took too long", errZygote)
+		return errLate
 	}
 	timeout := unix.NsecToTimeval(int64(left))
 	return unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, option, &timeout)

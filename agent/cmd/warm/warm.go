@@ -1,8 +1,8 @@
 // Package warm starts commands of an interpreter from a process that has loaded it before, with
 // modules: the zygote. It forks for each command, and runs none itself. It guarantees that a
-// command has what one that was executed has, its user, mark, groups, limits, capabilities and
-// filter, before its first instruction, and that commands can't reach the zygote. What the
-// zygote can't do as a new interpreter would is left to be started cold.
+// command has the user, mark, groups, capabilities and filter of one that was executed before its
+// first instruction, and that commands can't reach the zygote. What the zygote can't do as a new
+// interpreter would is left to be started cold.
 package warm
 
 import (
@@ -32,10 +32,10 @@ import (
 var script string
 
 // loadsWithin is how long a zygote may take to load its modules.
-const loadsWithin = 5 * time.Minute
+const loadsWithin = 2 * time.Minute
 
 // takesWithin is how long a start waits for a child of the zygote before it is a cold one.
-const takesWithin = time.Second
+const takesWithin = 3 * time.Second
 
 // A Warmer has the zygote of a runner, and children of it that wait to become commands: a fork takes
 // longer than all else. A zygote that has ended isn't replaced: commands start cold from then on.
@@ -47,23 +47,31 @@ type Warmer struct {
 	loading sync.Mutex             // held while a zygote loads
 	zygote  atomic.Pointer[zygote] // nil: none was loaded
 
-	mu     sync.Mutex        // guards spares; held while one is moved, which takes up to 12 ms
+	stocking sync.Mutex // held while a child is forked that is to wait, and moved
+
+	mu     sync.Mutex        // guards spares
 	spares map[string]*Spare // by the group that they wait in
 }
 
 // New returns a warmer without a zygote. Launcher returns what starts one, with what it gets as
-// ambient capabilities; nil: none can be started here. Unreaped calls a function, and has no child
-// of the agent be reaped before that returns.
+// ambient capabilities; nil: none can be started here. Unreaped calls a function. No child of the
+// agent is reaped before that returns.
 func New(launcher func() (launch.Func, error), unreaped func(do func())) *Warmer {
 	return &Warmer{launcher: launcher, unreaped: unreaped, spares: map[string]*Spare{}}
 }
 
 // Prepare starts a zygote of the interpreter at path, and returns when it has loaded its modules.
 // A second call for the same returns what the first did. An error of a module is an
-// [*agent.Error] that names it, and holds the interpreter's own.
+// [*agent.Error] that names it, and holds the interpreter's own. The caller guarantees that no
+// command has run before: the zygote loads files with capabilities.
 func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 	w.loading.Lock()
 	defer w.loading.Unlock()
+	for _, v := range want.Env {
+		if name, _, _ := strings.Cut(v, "="); searched(name) {
+			return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "each command would start cold, for the environment has the variable " + name}
+		}
+	}
 	if w.launcher == nil {
 		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "the agent can't give a zygote a user of its own here"}
 	}
@@ -103,7 +111,7 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 		return nil, err
 	}
 	const user = confinement.ZygoteUser
-	_, err = f(path, []string{path, "-c", script}, &syscall.ProcAttr{
+	pid, err := f(path, []string{path, "-c", script}, &syscall.ProcAttr{
 		Dir: "/", Env: environment(want.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(theirs)},
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{user}},
@@ -115,9 +123,14 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 		ours.close()
 		return nil, &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: path, Message: "could not be executed: " + err.Error()}
 	}
-	z := &zygote{link: ours, wanted: want, path: path, turn: make(chan struct{}, 1)}
+	z := &zygote{link: ours, unreaped: w.unreaped, wanted: want, path: path, turn: make(chan struct{}, 1)}
 	if err := z.load(); err != nil {
-		z.close() // which it ends by
+		z.close() // it ends, unless it loads for ever
+		w.unreaped(func() {
+			if known(pid) == nil {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		})
 		var known *agent.Error
 		if !errors.As(err, &known) {
 			return nil, &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: path, Message: "ended while it was loaded: " + lastLine(says)}
@@ -139,45 +152,35 @@ func lastLine(fd int) string {
 }
 
 // Stock has a child of the zygote wait for the next command in group, unless one does.
-func (w *Warmer) Stock(group *groups.Group) {
-	z := w.zygote.Load()
-	w.mu.Lock()
-	waits := w.spares[place(group)] != nil
-	w.mu.Unlock()
-	if z == nil || waits {
-		return
+func (w *Warmer) Stock(group *groups.Group) error {
+	z, at := w.zygote.Load(), place(group)
+	w.stocking.Lock()
+	defer w.stocking.Unlock()
+	if z == nil || w.waits(at) {
+		return nil
 	}
 	s, err := z.fork(forksWithin)
 	if err != nil {
-		return // the next start says why it is cold
-	}
-	w.unreaped(func() { err = w.keep(s, group) })
-	if err != nil {
-		s.close()
-	}
-}
-
-// keep has a child wait for a command in group.
-func (w *Warmer) keep(s *Spare, group *groups.Group) error {
-	at := place(group)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.spares[at] != nil {
-		return errors.New("another waits")
+		return err
 	}
 	if at != shared {
-		if err := s.known(); err != nil {
-			return err
-		}
-		group.Keep(s.pid)
-		if err := group.Adopt(s.pid); err != nil {
+		group.Keep(s.pid) // first: it counts for no command
+		if err := s.enter(group); err != nil {
 			group.Keep(0)
+			s.End()
 			return err
 		}
-		s.moved = true
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.spares[at] = s
 	return nil
+}
+
+func (w *Warmer) waits(at string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spares[at] != nil
 }
 
 // Take returns a child that waits, in the group where it can. It is the caller's alone.
@@ -195,7 +198,7 @@ func (w *Warmer) waiting(group *groups.Group) *Spare {
 	defer w.mu.Unlock()
 	s := w.spares[at]
 	delete(w.spares, at)
-	if at != shared {
+	if s != nil && at != shared {
 		group.Keep(0)
 	}
 	return s
@@ -220,7 +223,7 @@ func place(group *groups.Group) string {
 func environment(of []string) (env []string) {
 	for _, v := range of {
 		name, _, _ := strings.Cut(v, "=")
-		if name == "HOME" || threads(name) {
+		if name == "HOME" || slices.Contains(threadVariables, name) {
 			continue
 		}
 		env = append(env, v)
@@ -230,16 +233,6 @@ func environment(of []string) (env []string) {
 		env = append(env, name+"=1")
 	}
 	return env
-}
-
-// Interpreter returns the first file of names that a lookup finds.
-func Interpreter(lookUp func(name string) ([]string, error)) (string, error) {
-	for _, name := range []string{"python3", "python"} {
-		if found, err := lookUp(name); err == nil && len(found) > 0 {
-			return found[0], nil
-		}
-	}
-	return "", &agent.Error{Code: agent.ErrNotFound, Field: "interpreter", Path: "python3", Message: "isn't in PATH of the runner"}
 }
 
 // sameFile reports whether two paths are one file, in one directory.

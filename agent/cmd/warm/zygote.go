@@ -13,18 +13,17 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
-	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/launch"
 )
 
 // A zygote has all loaded, and forks. Its methods are safe for concurrent use.
 type zygote struct {
-	link    // of the one who has the turn
-	wanted  agent.Warm
-	path    string          // of the interpreter
-	version string          // "3.11"
-	memory  int64           // bytes that no file backs
-	modules map[string]bool // the packages of all that are loaded
+	link     // used only by the holder of turn
+	unreaped func(do func())
+	wanted   agent.Warm
+	path     string          // of the interpreter
+	version  string          // "3.11"
+	memory   int64           // bytes that no file backs
+	modules  map[string]bool // the packages of all that are loaded
 
 	turn  chan struct{} // holds one element while somebody has it fork
 	ended atomic.Bool
@@ -33,9 +32,9 @@ type zygote struct {
 // forksWithin is how long a zygote may take to fork. Then it is given up.
 const forksWithin = 30 * time.Second
 
-// load has it load modules, and returns when it has.
+// load loads the modules.
 func (z *zygote) load() error {
-	answer, err := z.ask("ready", []string{strings.Join(z.wanted.Modules, "\x00")}, nil, time.Now().Add(loadsWithin))
+	answer, err := z.ask("ready", append([]string{z.path}, z.wanted.Modules...), nil, time.Now().Add(loadsWithin))
 	var f *failure
 	switch {
 	case errors.As(err, &f) && len(f.fields) == 2:
@@ -57,7 +56,7 @@ func (z *zygote) load() error {
 }
 
 // fork returns a child that waits to become a command, or an error after patience. A fork that takes
-// longer goes on, and its child is ended.
+// longer isn't cancelled: its child is ended.
 func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -82,7 +81,7 @@ func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 	case <-late.C:
 		go func() { // likewise
 			if r := <-forked; r.err == nil {
-				r.spare.close()
+				r.spare.End()
 			}
 		}()
 		return nil, errBusy
@@ -101,104 +100,48 @@ func (z *zygote) forkOnce() (*Spare, error) {
 	until := time.Now().Add(forksWithin)
 	answer, err := z.ask("forked", nil, []int{theirs}, until)
 	_ = unix.Close(theirs)
-	s := &Spare{link: ours}
-	if err == nil {
-		s.pid, err = strconv.Atoi(strings.Join(answer, ""))
+	s := &Spare{link: ours, pidfd: -1, unreaped: z.unreaped}
+	if err == nil && len(answer) == 1 {
+		s.pid, err = strconv.Atoi(answer[0])
 	}
 	switch {
-	case err != nil: // which state it is in is unknown
+	case err != nil || s.pid == 0: // which state it is in is unknown
 		z.ended.Store(true)
 		z.close()
 		err = errEnded
 	case s.pid < 0:
 		err = fmt.Errorf("fork: %w", syscall.Errno(-s.pid))
 	default:
+		z.unreaped(func() {
+			if err = known(s.pid); err == nil {
+				s.pidfd, err = unix.PidfdOpen(s.pid, 0)
+			}
+		})
+	}
+	if err == nil {
 		_, err = s.hear("waits", until)
 	}
 	if err != nil {
-		s.close()
+		s.End()
 		return nil, err
 	}
 	return s, nil
+}
+
+// known returns an error unless a process is a child of the agent that belongs to the zygote's user.
+// After it is reaped, the id can be another process's.
+func known(pid int) error {
+	is, err := read(pid)
+	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
+	if err != nil || !strings.HasPrefix(string(is["Uid"]), user+user) || string(is["PPid"]) != strconv.Itoa(unix.Getpid()) {
+		return errGone
+	}
+	return nil
 }
 
 // Why no child was forked, for people.
 var (
 	errBusy  = fmt.Errorf("the interpreter didn't fork within %v", takesWithin)
 	errEnded = errors.New("the interpreter has ended")
+	errGone  = errors.New("the interpreter's child has ended")
 )
-
-// A Spare is a child of a zygote that waits to become a command, once. It ends when its link is
-// closed.
-type Spare struct {
-	link
-	pid   int
-	moved bool // into its command's group
-}
-
-// becomesWithin is how long a child may take to become a command: meanwhile no ended process is
-// waited for. It is less than after what the reaper counts a start as held up.
-const becomesWithin = time.Second
-
-// Launch returns what makes it a command in a group. The kernel's limits are those of package
-// process. An error says that no instruction of the command has run. It must be called where no
-// child is reaped.
-func (s *Spare) Launch(c Command, limits [4]int64, group *groups.Group) launch.Func {
-	return launch.Preferred(func(_ string, argv []string, attr *syscall.ProcAttr) (int, error) {
-		defer s.close()
-		err := s.known()
-		if err != nil {
-			return 0, err
-		}
-		if !s.moved && group != nil && group.Own() {
-			err = group.Adopt(s.pid)
-		}
-		if err == nil {
-			err = s.become(c, argv, attr, limits)
-		}
-		if err != nil {
-			_ = unix.Kill(s.pid, unix.SIGKILL) // it is still the same: it isn't reaped
-			return 0, err
-		}
-		return s.pid, nil
-	})
-}
-
-// known returns an error unless the process with its id is a child of the agent that belongs to the
-// zygote's user. That can change once it is reaped.
-func (s *Spare) known() error {
-	is, err := read(s.pid, make([]byte, statusBytes))
-	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
-	if err != nil || !strings.HasPrefix(string(is["Uid"]), user+user) || string(is["PPid"]) != strconv.Itoa(unix.Getpid()) {
-		return errors.New("the interpreter's child has ended")
-	}
-	return nil
-}
-
-// become has it take all that a command has, checks that, and lets it go on.
-func (s *Spare) become(c Command, argv []string, attr *syscall.ProcAttr, limits [4]int64) error {
-	who := attr.Sys.Credential
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	terminal := "0"
-	if attr.Sys.Setctty {
-		terminal = "1"
-	}
-	fields := []string{attr.Dir, number(int64(who.Uid)), number(int64(who.Groups[1])), terminal}
-	for _, limit := range limits {
-		fields = append(fields, number(limit))
-	}
-	fields = append(fields, c.form, c.file, number(int64(len(argv))))
-	fields = append(append(fields, argv...), attr.Env...)
-	files := make([]int, len(attr.Files))
-	for i, file := range attr.Files {
-		files[i] = int(file)
-	}
-	until := time.Now().Add(becomesWithin)
-	if _, err := s.ask("ready", fields, files, until); err != nil {
-		return err
-	}
-	if err := check(s.pid, who); err != nil {
-		return err
-	}
-	return s.send([]string{"go"}, nil, until) // it goes on only once it has all of that
-}

@@ -22,9 +22,9 @@ def _setup(r):
     no_capabilities = ctypes.c_long(SYS_capset), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
     r.base = dict(os.environb)
 
-    def prctl(option, a=0, b=0):
+    def prctl(option, a=0):
         word = ctypes.c_ulong
-        return r.libc.prctl(ctypes.c_int(option), word(a), word(b), word(0), word(0))
+        return r.libc.prctl(ctypes.c_int(option), word(a), word(0), word(0), word(0))
 
     def send(*fields):
         body = b'\0'.join(f if isinstance(f, bytes) else str(f).encode('utf-8', 'backslashreplace') for f in fields)
@@ -42,7 +42,7 @@ def _setup(r):
             data += more
         return data[4:].split(b'\0'), fds
 
-    # What glibc keeps as its thread's number, which its own fork would write.
+    # glibc stores the thread's id here. Its own fork would update it; clone does it for us.
     address = ctypes.c_void_p()
     thread = 0
     if prctl(40, ctypes.addressof(address)) == 0 and address.value:  # PR_GET_TID_ADDRESS
@@ -60,6 +60,14 @@ def _setup(r):
         else:
             r.python.PyOS_AfterFork_Parent()
         return pid if pid >= 0 else -ctypes.get_errno()
+
+    def close_above(last):
+        for fd in os.listdir('/proc/self/fd'):
+            try:
+                if int(fd) > last:
+                    os.close(int(fd))
+            except OSError:
+                pass  # that of the list itself
 
     def become():
         # Waits for a command, and takes everything that one has from its first instruction on. The
@@ -86,7 +94,7 @@ def _setup(r):
             if r.libc.syscall(*no_capabilities) != 0:
                 raise OSError(ctypes.get_errno(), 'capset')
             os.chdir(directory)
-            os.closerange(4, 1 << 20)
+            close_above(3)
             prctl(4, 1)  # PR_SET_DUMPABLE, as after an exec
             sys.meta_path[:] = r.finders
         except BaseException as e:
@@ -130,20 +138,27 @@ def _setup(r):
             return 'starts threads, which no child has'
         with open('/proc/self/maps') as maps:
             for line in maps:
-                if line.split()[1] == 'rw-s':
+                permissions = line.split()[1]
+                if permissions[1] == 'w' and permissions[3] == 's':
                     return 'has memory that all children would share'
         for file in files() - earlier:
             if file.startswith('/proc'):
                 return 'keeps %s open, which children close' % os.readlink(file)
             return 'leaves %s, which commands cannot use or remove: a variable of the environment may choose another directory' % file
 
-    def load(modules):
+    def load(path, modules):
+        # What the zygote has is for its children alone, not for programs that a module executes.
+        prctl(47, 4)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
         if sys.implementation.name != 'cpython' or not (3, 8) <= sys.version_info < (3, 14):
             refuse('%s %d.%d is not supported: CPython 3.8 to 3.13 is' % (sys.implementation.name, *sys.version_info[:2]))
         try:
-            os.confstr('CS_GNU_LIBC_VERSION')
+            glibc = [int(n) for n in os.confstr('CS_GNU_LIBC_VERSION').split()[1].split('.')]
         except (ValueError, OSError):
-            refuse('its C library is not glibc, with which alone it can fork: take an image that is not Alpine')
+            glibc = [0]
+        if glibc < [2, 25]:
+            refuse('its C library is not glibc 2.25 or later, with which alone it can fork: take an image that is newer, or is not Alpine')
+        if os.path.realpath(sys.executable) != os.path.realpath(path):
+            refuse('it is a wrapper of %s: put its directory first in PATH' % sys.executable)
         if sys.path[:1] == ['']:  # the directory of -c
             del sys.path[0]
         earlier = files()
@@ -234,7 +249,7 @@ def _finish(r):
                 names[name] = None
     gc.collect()
     for o in gc.get_objects():
-        if isinstance(o, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+        if issubclass(type(o), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):  # its __class__ may be code
             try:
                 o.flush()
             except BaseException:
@@ -261,6 +276,13 @@ def _adopt(r, request):
         site.USER_BASE = site.USER_SITE = None
         site.getusersitepackages()
     _streams()
+    threading = sys.modules.get('threading')
+    if threading is not None:
+        threading.main_thread()._set_native_id()
+    linecache = sys.modules.get('linecache')
+    if linecache is not None:
+        linecache.cache.pop('<string>', None)  # this program
+        getattr(linecache, '_interactive_cache', {}).clear()
     logging = sys.modules.get('logging')
     if logging is not None:
         logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
@@ -296,17 +318,11 @@ def _adopt(r, request):
     return main, source, name, argv[2] if form == b'm' else None
 
 def _show(code, source):
-    # From 3.13 on a traceback shows the lines of -c, which the interpreter has kept by itself: by the
-    # name of their file at first, later by their code.
+    # From 3.13 on a traceback shows the lines of -c. The interpreter stores these lines in linecache:
+    # 3.13.0 by file name, later versions by code object.
     linecache = sys.modules.get('linecache')
-    if not hasattr(linecache, '_register_code'):
-        return
-    linecache.cache.pop('<string>', None)
-    by_code = getattr(linecache, '_interactive_cache', None)
-    if by_code is not None:
-        by_code.clear()
-    if code.co_filename == '<string>':
-        linecache._register_code('<string>' if by_code is None else code, source, '<string>')
+    if code.co_filename == '<string>' and hasattr(linecache, '_register_code'):
+        linecache._register_code(code if hasattr(linecache, '_interactive_cache') else '<string>', source, '<string>')
 
 def _streams():
     import io
@@ -332,7 +348,8 @@ def _reseed():
         process.current_process().authkey = os.urandom(32)
 
 _setup(rockpool)
-rockpool.load([m.decode() for m in rockpool.receive()[0] if m])
+rockpool.request = [field.decode() for field in rockpool.receive()[0]]
+rockpool.load(rockpool.request[0], rockpool.request[1:])
 rockpool.serve()
 rockpool.request = rockpool.become()
 try:
@@ -362,9 +379,17 @@ except BaseException as error:
         rockpool.status = 1
     if sys.version_info >= (3, 11):
         raise
-    rockpool.hook = sys.excepthook
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, rockpool.trace
-    rockpool.hook(type(error), error, rockpool.trace)
+    try:
+        sys.excepthook(type(error), error, rockpool.trace)
+    except SystemExit:
+        raise
+    except BaseException as another:
+        another.__traceback__, another.__context__ = another.__traceback__.tb_next, None
+        print('Error in sys.excepthook:', file=sys.stderr)
+        sys.__excepthook__(type(another), another, another.__traceback__)
+        print('\nOriginal exception was:', file=sys.stderr)
+        sys.__excepthook__(type(error), error, rockpool.trace)
     if isinstance(error, KeyboardInterrupt):
         import signal
         sys.stdout.flush()

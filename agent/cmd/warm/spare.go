@@ -1,0 +1,109 @@
+package warm
+
+import (
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/groups"
+)
+
+// A Spare is a child of a zygote that waits to become a command, once. [Spare.End] or [Spare.Close]
+// must be called.
+type Spare struct {
+	link
+	pid      int
+	pidfd    int  // -1: none
+	moved    bool // into its command's group
+	unreaped func(do func())
+}
+
+// becomesWithin is how long a child may take to become a command.
+const becomesWithin = 3 * time.Second
+
+// endsWithin is how long a child that was killed may take to end.
+const endsWithin = time.Second
+
+// Become has it take all that a command has, in a group. The kernel's limits are those of package
+// process. Nothing of the command runs before [Spare.Go].
+func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits [4]int64, group *groups.Group) error {
+	if !s.moved && group != nil && group.Own() {
+		if err := s.enter(group); err != nil {
+			return err
+		}
+	}
+	who := attr.Sys.Credential
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	terminal := "0"
+	if attr.Sys.Setctty {
+		terminal = "1"
+	}
+	fields := []string{attr.Dir, number(int64(who.Uid)), number(int64(who.Groups[1])), terminal}
+	for _, limit := range limits {
+		fields = append(fields, number(limit))
+	}
+	fields = append(fields, c.form, c.file, number(int64(len(argv))))
+	fields = append(append(fields, argv...), attr.Env...)
+	files := make([]int, len(attr.Files))
+	for i, file := range attr.Files {
+		files[i] = int(file)
+	}
+	_, err := s.ask("ready", fields, files, time.Now().Add(becomesWithin))
+	return err
+}
+
+// enter moves it into a group.
+func (s *Spare) enter(group *groups.Group) error {
+	if err := group.Adopt(s.pid); err != nil {
+		return err
+	}
+	if unix.PidfdSendSignal(s.pidfd, 0, nil, 0) != nil { // the number may be another process's
+		return errGone
+	}
+	s.moved = true
+	return nil
+}
+
+// Go checks that it has become a command, and lets it go on. It is a [launch.Func] without the
+// program, and must be called where no child is reaped. After an error nothing of the command has run.
+func (s *Spare) Go(_ string, _ []string, attr *syscall.ProcAttr) (pid int, err error) {
+	is, err := read(s.pid)
+	if err != nil {
+		return 0, errGone
+	}
+	mine, err := read(unix.Getpid())
+	if err != nil {
+		return 0, err
+	}
+	if err := check(mine, is, s.pid, attr.Sys.Credential); err != nil {
+		return 0, fmt.Errorf("a child of the zygote has %w", err)
+	}
+	return s.pid, s.send([]string{"go"}, nil, time.Now().Add(becomesWithin)) // only now may the program run
+}
+
+// End kills it, and returns when it is gone: what follows may need its terminal, and must not be
+// charged for it.
+func (s *Spare) End() {
+	if s.pidfd >= 0 {
+		_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
+		for until := time.Now().Add(endsWithin); time.Now().Before(until); {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}, int(time.Until(until).Milliseconds())+1)
+			if n > 0 || err != nil && err != unix.EINTR {
+				break
+			}
+		}
+		s.unreaped(func() { _ = unix.Waitid(unix.P_PIDFD, s.pidfd, nil, unix.WEXITED|unix.WNOHANG, nil) })
+	}
+	s.Close()
+}
+
+// Close lets go of it. It ends, unless it runs a command.
+func (s *Spare) Close() {
+	s.close()
+	if s.pidfd >= 0 {
+		_ = unix.Close(s.pidfd)
+	}
+}
