@@ -149,7 +149,7 @@ type Attach struct {
 type Started struct {
 	At time.Time `json:"at"`
 
-	// What an agent tells that has an interpreter loaded (Warm); others leave it out.
+	// Set only by an agent that has an interpreter loaded (Warm).
 	Warm bool   `json:"warm,omitempty"` // the command was started from it
 	Cold string `json:"cold,omitempty"` // why it wasn't, for people
 }

@@ -3605,7 +3605,7 @@ type Warm {
 enum Interpreter {
   "None: each execution starts its own."
   NONE
-  "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc (not Alpine's) and the module ctypes."
+  "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc 2.25 or later (not Alpine's) and the module ctypes."
   PYTHON
 }
 

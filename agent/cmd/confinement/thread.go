@@ -35,8 +35,8 @@ func NewThread(root bool) (*Thread, error) {
 var zygoteCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
 
 // newZygoteThread returns a thread whose programs can have the zygotes' capabilities as ambient
-// ones, and no others. Afterwards no thread can: what isn't in the bounding set any more can't be
-// made inheritable.
+// ones, and no others. It must be called before the bounding set is emptied: later no thread can
+// make a capability inheritable.
 func newZygoteThread() (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)

@@ -8,7 +8,7 @@ import (
 // Name is the group's, one of its own within the runner.
 func (g *Group) Name() string { return g.name }
 
-// CanHold reports whether a process can wait in the group for its commands: in version 1. In
+// CanHold reports whether a process can wait in the group between commands. In version 1 it can. In
 // version 2 the kernel ends a group's processes together.
 func (g *Group) CanHold() bool { return !g.isUnified() }
 

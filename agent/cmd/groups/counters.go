@@ -106,7 +106,8 @@ func (c *Counters) tree(controller string) int {
 	return -1
 }
 
-// launchers is how many of the agent's threads, and processes that wait, are in the group.
+// launchers counts what is in the group but belongs to no command: a thread of the agent, and a
+// child that waits.
 func (c *Counters) launchers() int64 {
 	if c.isUnified() {
 		return 0
