@@ -12,8 +12,8 @@ import (
 // executeWarm starts a command from the zygote. Done: it was started, or may have been, and err is its
 // error. Not done: nothing of it has run, and p says why.
 func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *syscall.ProcAttr) (done bool, err error) {
-	command, cold, any := s.warm.Command(start, dir, candidates)
-	if p.how.cold = cold; cold != "" || !any {
+	command, cold, loaded := s.warm.Command(start, dir, candidates)
+	if p.how.cold = cold; cold != "" || !loaded {
 		return false, nil
 	}
 	defer s.stock(p.group, p.exited)

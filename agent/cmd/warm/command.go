@@ -19,7 +19,7 @@ type Command struct {
 
 // Command returns a command for the zygote, or why it is started cold, for people. It reports whether
 // the runner has a zygote at all.
-func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string, any bool) {
+func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string, loaded bool) {
 	z := w.zygote.Load()
 	if z == nil {
 		return c, "", false
