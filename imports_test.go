@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"agent/cmd/confinement":  {"agent/cmd/proc"},
 	"agent/cmd/files":        {"agent", "agent/cmd/confinement"},
 	"agent/cmd/groups":       {"agent/cmd/confinement", "agent/cmd/launch", "agent/cmd/proc", "agent/serve"},
-	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/process", "agent/cmd/warm", "agent/serve"},
+	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/process", "agent/serve"},
 	"agent/cmd/kernelmemory": {"agent/cmd/proc"},
 	"agent/cmd/launch":       {"agent/cmd/confinement"},
 	"agent/cmd/memory":       {},
