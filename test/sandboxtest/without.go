@@ -190,9 +190,9 @@ func weakened(script string) string {
 	{"agent/cmd/process/members.go", `	if p.alone() {
 		return p.group.Members()`, `	if isWithout("mark") {
 		if s, err := proc.ReadStatus(p.pid); err == nil && !s.Dead {
-			return []int{p.pid}
+			return []int{p.pid}, true
 		}
-		return nil
+		return nil, true
 	}
 	if p.alone() {
 		return p.group.Members()`},

@@ -160,27 +160,33 @@ func (g *Group) Kill() bool {
 	return known && write(tree, g.name+"/cgroup.kill", "1") == nil
 }
 
-// Members returns the processes of a group that aren't dead. In version 1 the
-// kernel lists the agent too, for its thread.
-func (g *Group) Members() (found []int) {
+// Members returns the processes of a group that aren't dead, and whether these are sure to be all: not
+// if one ended after it was listed, which may have forked before. In version 1 the kernel lists
+// the agent too, for its thread.
+func (g *Group) Members() (found []int, sure bool) {
 	fd, err := openIn(g.tree("pids"), g.name+"/cgroup.procs", unix.O_RDONLY)
 	if err != nil {
-		return nil
+		return nil, err == unix.ENOENT
 	}
 	file := os.NewFile(uintptr(fd), "cgroup.procs")
 	defer func() { _ = file.Close() }()
-	text, _ := io.ReadAll(file)
+	text, err := io.ReadAll(file)
+	sure = err == nil
 	self := unix.Getpid()
 	for field := range bytes.FieldsSeq(text) {
 		pid, err := strconv.Atoi(string(field))
 		if err != nil || pid == self {
 			continue
 		}
-		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead && (s.Mark != 0 || int64(pid) != g.keeps.Load()) {
+		s, err := proc.ReadStatus(pid)
+		switch {
+		case err != nil || s.Dead:
+			sure = false
+		case s.Mark != 0 || int64(pid) != g.keeps.Load():
 			found = append(found, pid)
 		}
 	}
-	return found
+	return found, sure
 }
 
 // In version 1 of cgroups a thread can be in another group than its process, and a fork is where

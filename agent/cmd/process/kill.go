@@ -30,7 +30,8 @@ func (p *process) signal(pid int, signal unix.Signal) {
 }
 
 func (p *process) signalAll(signals ...unix.Signal) {
-	for _, pid := range p.members() {
+	members, _ := p.members()
+	for _, pid := range members {
 		for _, signal := range signals {
 			p.signal(pid, signal)
 		}
@@ -58,7 +59,7 @@ func (p *process) waitGone(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	pauses := backoff.Backoff{First: time.Millisecond, Last: 20 * time.Millisecond}
-	for len(p.members()) > 0 && pauses.Wait(ctx) == nil {
+	for len(p.left()) > 0 && pauses.Wait(ctx) == nil {
 	}
 }
 
@@ -78,7 +79,7 @@ func (p *process) killAll() {
 		stopped := map[int]bool{}
 		for fresh := true; fresh; {
 			fresh = false
-			for _, pid := range p.members() {
+			for _, pid := range p.left() {
 				if !stopped[pid] {
 					p.signal(pid, unix.SIGSTOP)
 					stopped[pid], fresh = true, true
@@ -104,7 +105,7 @@ func dying() backoff.Backoff {
 // waitDead returns when no member is left of a group that is killed.
 func (p *process) waitDead() {
 	pauses := dying()
-	for len(p.members()) > 0 {
+	for len(p.left()) > 0 {
 		<-time.After(pauses.Next())
 		p.group.Kill() // what a fork was putting there
 	}
@@ -122,7 +123,8 @@ func (p *process) Signal(name string) bool {
 	if group == 0 || group == p.pid {
 		return true
 	}
-	for _, pid := range p.members() {
+	members, _ := p.members()
+	for _, pid := range members {
 		if of, err := unix.Getpgid(pid); err == nil && of == group {
 			_ = unix.Kill(-group, signal)
 			break

@@ -1,34 +1,61 @@
 package process
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// members returns the processes of p's execution that aren't dead.
-func (p *process) members() []int {
+// mostLooks bounds how often left looks. Others' processes that end may keep it from being sure.
+const mostLooks = 100
+
+// left returns the processes of p's execution that aren't dead. It returns none only if it is sure, or
+// after about a second.
+func (p *process) left() []int {
+	pauses := dying()
+	for range mostLooks {
+		found, sure := p.members()
+		if len(found) > 0 || sure {
+			return found
+		}
+		p.starter.reaper.reap() // the dead
+		<-time.After(pauses.Next())
+	}
+	return nil
+}
+
+// members returns the processes of p's execution that aren't dead, and whether these are sure to be
+// all: not if one ended after it was listed, which may have forked before.
+func (p *process) members() (found []int, sure bool) {
 	if _, err := peek(); err == unix.ECHILD {
-		return nil // the agent, which inherits every orphan, has no child: nothing is left
+		return nil, true // the agent, which inherits every orphan, has no child: nothing is left
 	}
 	if p.alone() {
 		return p.group.Members()
 	}
+	sure = true
 	all := map[int]proc.Status{}
 	for _, pid := range proc.PIDs() {
-		if s, err := proc.ReadStatus(pid); err == nil && !s.Dead {
+		s, err := proc.ReadStatus(pid)
+		switch {
+		case err != nil:
+			sure = false
+		case !s.Dead:
 			all[pid] = s
+		case !p.starter.marking || s.Mark == p.mark:
+			sure = false
 		}
 	}
-	var found []int
 	if p.starter.marking {
 		for pid, s := range all {
 			if s.Mark == p.mark {
 				found = append(found, pid)
 			}
 		}
-		return found
+		return found, sure
 	}
 	only := p.starter.reaper.alone(p)
 	for pid := range all {
@@ -36,7 +63,7 @@ func (p *process) members() []int {
 			found = append(found, pid)
 		}
 	}
-	return found
+	return found, sure
 }
 
 // owns reports, where processes aren't marked, whether one belongs to p: by its
@@ -72,7 +99,8 @@ func (p *process) Measure() (m serve.Measure) {
 			}
 		}
 	} else {
-		for _, pid := range p.members() {
+		members, _ := p.members()
+		for _, pid := range members {
 			count(pid)
 		}
 	}

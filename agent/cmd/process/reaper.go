@@ -37,7 +37,7 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	// A child that was stopped before its exec would hold the lock for ever.
 	killed := make(chan bool, 1)
 	watchdog := time.AfterFunc(stuckStart, func() {
-		members := p.members()
+		members, _ := p.members()
 		for _, pid := range members { // and no other, which may be past its exec by then
 			p.signal(pid, unix.SIGKILL)
 		}
