@@ -93,21 +93,20 @@ func firstOf(value []byte) int {
 	return n
 }
 
-// PIDs returns every process but the agent.
-func PIDs() []int {
+// PIDs returns every process but the agent, and whether that could be read to its end.
+func PIDs() (found []int, all bool) {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var found []int
 	self := unix.Getpid()
 	buf := make([]byte, 8<<10)
 	var names []string
 	for {
 		n, err := unix.Getdents(fd, buf)
 		if err != nil || n <= 0 {
-			return found
+			return found, err == nil
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
 		for _, name := range names {

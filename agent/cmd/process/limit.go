@@ -99,7 +99,8 @@ func readReport(report *os.File) error {
 // running returns how many processes and threads the user has, or root, which has the agent's
 // own, too.
 func running(root bool) (n int) {
-	for _, pid := range proc.PIDs() {
+	pids, _ := proc.PIDs()
+	for _, pid := range pids {
 		if s, err := proc.ReadStatus(pid); err == nil {
 			n += s.Threads
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// mostLooks bounds how often left looks. Others' processes that end may keep it from being sure.
-const mostLooks = 100
+// mostLooks bounds how often left looks, in a fifth of a second. Others' processes that end while it
+// looks keep it from being sure.
+const mostLooks = 25
 
-// left returns the processes of p's execution that aren't dead. It returns none only if it is sure, or
-// after about a second.
+// left returns the processes of p's execution that aren't dead. It returns none if it is sure, or has
+// looked often.
 func (p *process) left() []int {
 	pauses := dying()
 	for range mostLooks {
@@ -36,30 +37,33 @@ func (p *process) members() (found []int, sure bool) {
 	if p.alone() {
 		return p.group.Members()
 	}
-	sure = true
+	pids, complete := proc.PIDs()
 	all := map[int]proc.Status{}
-	for _, pid := range proc.PIDs() {
+	for _, pid := range pids {
 		s, err := proc.ReadStatus(pid)
+		if err != nil {
+			complete = false
+			continue
+		}
+		all[pid] = s
+	}
+	return p.among(all, complete, !p.starter.marking && p.starter.reaper.alone(p))
+}
+
+// among returns which of all processes members returns. Complete: all that were listed could be read.
+// Only: p is the only one that runs.
+func (p *process) among(all map[int]proc.Status, complete, only bool) (found []int, sure bool) {
+	sure = complete
+	for pid, s := range all {
+		mine := s.Mark == p.mark
+		if !p.starter.marking {
+			mine = p.owns(pid, all, only)
+		}
 		switch {
-		case err != nil:
+		case !mine:
+		case s.Dead:
 			sure = false
-		case !s.Dead:
-			all[pid] = s
-		case !p.starter.marking || s.Mark == p.mark:
-			sure = false
-		}
-	}
-	if p.starter.marking {
-		for pid, s := range all {
-			if s.Mark == p.mark {
-				found = append(found, pid)
-			}
-		}
-		return found, sure
-	}
-	only := p.starter.reaper.alone(p)
-	for pid := range all {
-		if p.owns(pid, all, only) {
+		default:
 			found = append(found, pid)
 		}
 	}
@@ -93,7 +97,8 @@ func (p *process) Measure() (m serve.Measure) {
 		m.Processes += threads
 	}
 	if p.starter.marking {
-		for _, pid := range proc.PIDs() { // the dead count too, until they are waited for
+		pids, _ := proc.PIDs()
+		for _, pid := range pids { // the dead count too, until they are waited for
 			if s, err := proc.ReadStatus(pid); err == nil && s.Mark == p.mark {
 				count(pid)
 			}

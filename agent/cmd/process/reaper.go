@@ -37,6 +37,10 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	// A child that was stopped before its exec would hold the lock for ever.
 	killed := make(chan bool, 1)
 	watchdog := time.AfterFunc(stuckStart, func() {
+		if !p.starter.marking { // nothing says which processes are its own before it is known
+			killed <- false
+			return
+		}
 		members, _ := p.members()
 		for _, pid := range members { // and no other, which may be past its exec by then
 			p.signal(pid, unix.SIGKILL)

@@ -74,7 +74,7 @@ func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 		defer s.Groups.Give(group)
 	}
 	if err := s.warm.Stock(group); err != nil {
-		return warmed, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "can't fork with these modules: " + err.Error()}
+		return warmed, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "has loaded its modules, but can't fork for commands: " + err.Error()}
 	}
 	return warmed, nil
 }

@@ -57,15 +57,20 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 
 // enter moves it into a group.
 func (s *Spare) enter(group *groups.Group) error {
+	if !s.lives() { // its number may be another process's
+		return errGone
+	}
 	if err := group.Adopt(s.pid); err != nil {
 		return err
 	}
-	if unix.PidfdSendSignal(s.pidfd, 0, nil, 0) != nil { // the number may be another process's
+	if !s.lives() {
 		return errGone
 	}
 	s.moved = true
 	return nil
 }
+
+func (s *Spare) lives() bool { return unix.PidfdSendSignal(s.pidfd, 0, nil, 0) == nil }
 
 // Go checks that it has become a command, and lets it go on. It is a [launch.Func] without the
 // program, and must be called where no child is reaped. After an error nothing of the command has run.

@@ -166,8 +166,8 @@ func (w *Warmer) Stock(group *groups.Group) error {
 	if at != shared {
 		group.Keep(s.pid) // first: it counts for no command
 		if err := s.enter(group); err != nil {
-			group.Keep(0)
 			s.End()
+			group.Keep(0)
 			return err
 		}
 	}

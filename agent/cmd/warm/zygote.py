@@ -239,11 +239,11 @@ def _finish(r):
         own[name] = sys.modules[name]
     for name in own:
         sys.modules.pop(name, None)
-    left = [_weakref.ref(m) for m in own.values() if isinstance(m, type(sys))]
+    left = [_weakref.ref(m) for m in own.values() if issubclass(type(m), type(sys))]
     r.main = r.trace = m = own = sys.last_value = sys.last_traceback = sys.last_exc = None
     gc.collect()
     for module in left:
-        names = getattr(module(), '__dict__', {})
+        names = {} if module() is None else object.__getattribute__(module(), '__dict__')
         for name in list(names):
             if name != '__builtins__':
                 names[name] = None
