@@ -451,3 +451,23 @@ func TestCorpusIsWhole(t *testing.T) {
 		names[row.Name] = true
 	}
 }
+
+// An interpreter whose children keep its capabilities is believed in nothing: the agent sees it, and
+// executes their commands.
+func TestE2EChildrenOfInterpretersAreChecked(t *testing.T) {
+	need.Attacks(t)
+	need.Machine(t)
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != attack.Checked })
+	with := new(server.Programs)
+	with.Agent, with.Helper = sandboxtest.Without(t, "obedience")
+	attackedServer(t, attackedConfig(t, "checked"), with, func(ctx context.Context, srv *server.Server) {
+		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+			if !regexp.MustCompile("^warm False\nUid:.1000.1000.1000.1000\n").MatchString(r.Seen) || !regexp.MustCompile("\nCapEff:.0{16}\n").MatchString(r.Seen) || strings.Contains(r.Seen, "became") {
+				t.Errorf("%q: %+v", r.Name, r)
+			}
+		})
+		if err != nil || len(rows) == 0 {
+			t.Errorf("%d rows: %v", len(rows), err)
+		}
+	})
+}
