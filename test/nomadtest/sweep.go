@@ -77,7 +77,7 @@ func (o owned) processes() []int {
 
 // owns reports whether a process is of this Nomad: in a cgroup of one of its
 // allocations or containers, or one of Nomad's and Docker's helpers, which have
-// its directory among their arguments.
+// its directory among their arguments or variables.
 func (o owned) owns(proc string) bool {
 	if stat, err := os.ReadFile(filepath.Join(proc, "stat")); err != nil || strings.Contains(string(stat), ") Z ") {
 		return false // a zombie is dead: to reap it is up to its parent
@@ -92,7 +92,8 @@ func (o owned) owns(proc string) bool {
 	program, _ := os.Readlink(filepath.Join(proc, "exe"))
 	program = filepath.Base(program)
 	args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-	return strings.Contains(string(args), o.dir) &&
+	variables, _ := os.ReadFile(filepath.Join(proc, "environ"))
+	return strings.Contains(string(args)+string(variables), o.dir) &&
 		(strings.HasPrefix(program, "nomad") || strings.HasPrefix(program, "containerd") || program == "dockerd")
 }
 
