@@ -454,7 +454,7 @@ func TestCorpusIsWhole(t *testing.T) {
 
 // An interpreter whose children keep its capabilities is believed in nothing: the agent sees it, and
 // executes their commands.
-func TestE2EChildrenOfInterpretersAreChecked(t *testing.T) {
+func TestE2EAttacksByInterpretersAreSeen(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != attack.Checked })
