@@ -281,6 +281,20 @@ func (b *bed) session(t testing.TB, start agent.Start) (*agent.Session, error) {
 	return agent.StartExecution(t.Context(), b.dial(t), start)
 }
 
+// waitForOutput returns when a command has printed something.
+func waitForOutput(t testing.TB, s *agent.Session) {
+	t.Helper()
+	for {
+		event, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Kind == agent.KindOutput {
+			return
+		}
+	}
+}
+
 // finish follows a session to the exit, acknowledges and settles.
 func (b *bed) finish(t testing.TB, s *agent.Session) (r result) {
 	t.Helper()

@@ -91,15 +91,7 @@ func TestKill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for {
-				event, err := s.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if event.Kind == agent.KindOutput {
-					break
-				}
-			}
+			waitForOutput(t, s)
 			begin := time.Now()
 			if err := s.Kill(test.grace); err != nil {
 				t.Fatal(err)

@@ -47,15 +47,7 @@ while True:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		event, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event.Kind == agent.KindOutput {
-			break
-		}
-	}
+	waitForOutput(t, s)
 	var all sync.WaitGroup
 	for i := range 1000 {
 		all.Go(func() {

@@ -226,15 +226,7 @@ func TestNoCommandRunsTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		event, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event.Kind == agent.KindOutput {
-			break
-		}
-	}
+	waitForOutput(t, s)
 	run := func(name string, limit time.Duration) {
 		code := "import os\nos.write(os.open('/workspace/" + name + "', os.O_CREAT|os.O_APPEND|os.O_WRONLY, 0o666), b'x')"
 		r, err := b.start(t, agent.Start{Argv: []string{"python3", "-c", code}, Env: testEnv, TimeLimit: limit})
