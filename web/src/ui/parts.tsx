@@ -119,7 +119,10 @@ export interface DialogProps {
   children: ReactNode;
 }
 
-/** A modal dialog. Escape closes it. */
+/**
+ * A modal dialog. Escape closes it. The browser tells the closing late, when the next dialog may be
+ * open already: only what wasn't asked for here counts.
+ */
 export function Dialog({ title, open, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -130,7 +133,16 @@ export function Dialog({ title, open, onClose, children }: DialogProps) {
     if (!open && dialog.open) dialog.close();
   }, [open]);
   return (
-    <dialog ref={ref} className="dialog" aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={ref}
+      className="dialog"
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClose={() => open && onClose()}
+    >
       {open && (
         <div>
           <h2 id={id}>{title}</h2>
