@@ -1,13 +1,16 @@
 package launch
 
 import (
+	"errors"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // Between its fork and its exec a command gets a limit of open files, which isn't the agent's,
@@ -41,6 +44,27 @@ type cloneArgs struct {
 //go:noescape
 func vfork(args *cloneArgs) (pid, errno uintptr)
 
+// Stuck is after how long a start counts as held up: another process of the same user can stop a
+// child before its exec.
+const Stuck = 2 * time.Second
+
+// ErrHeldUp says that a child was killed because it executed nothing for as long as [Stuck].
+var ErrHeldUp = errors.New("the start was held up: the runner is too busy, or another of its programs stops what starts")
+
+// A deadline is a timer of the kernel's, timer_create(2), whose signal is SIGKILL. A child that is
+// stopped can't end itself in another way, and the agent can't be relied on: its thread holds a
+// processor of the Go runtime until the exec, and the garbage collector waits for that with all other
+// goroutines stopped. An exec deletes a process's timers.
+type deadline struct {
+	event struct { // struct sigevent
+		value          uint64
+		signal, notify int32
+		_              [48]byte
+	}
+	spec struct{ interval, value unix.Timespec } // struct itimerspec
+	id   int32
+}
+
 // A child is what a child needs to become a program.
 type child struct {
 	clone     cloneArgs
@@ -55,6 +79,7 @@ type child struct {
 	ambient   []uintptr // capabilities that it keeps
 	nofile    unix.Rlimit
 	filter    unix.SockFprog
+	deadline  deadline
 	errno     uintptr
 }
 
@@ -82,6 +107,7 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 	c.report = uintptr(report[1])
 	c.above = max(c.above, c.report+1)
 	syscall.ForkLock.Lock() // as ForkExec does
+	began := time.Now()
 	pid, errno := c.run()
 	syscall.ForkLock.Unlock()
 	_ = unix.Close(report[1])
@@ -96,17 +122,26 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 			continue
 		}
 		if n == 0 && err == nil {
-			return int(pid), nil
+			if time.Since(began) < Stuck || proc.Executed(int(pid)) {
+				return int(pid), nil
+			}
+			reap(int(pid))
+			return 0, ErrHeldUp
 		}
 		break
 	}
+	reap(int(pid))
+	return 0, syscall.Errno(*(*uint64)(unsafe.Pointer(&answer)))
+}
+
+// reap waits for a child that executes nothing.
+func reap(pid int) {
 	var status unix.WaitStatus
 	for {
-		if _, err := unix.Wait4(int(pid), &status, 0, nil); err != unix.EINTR {
-			break
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+			return
 		}
 	}
-	return 0, syscall.Errno(*(*uint64)(unsafe.Pointer(&answer)))
 }
 
 // newChild makes everything that needs memory.
@@ -148,6 +183,8 @@ func newChild(group, files int, file string, argv []string, attr *syscall.ProcAt
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &c.nofile); err != nil {
 		return nil, err
 	}
+	c.deadline.event.signal = int32(unix.SIGKILL)
+	c.deadline.spec.value = unix.NsecToTimespec(int64(Stuck))
 	if c.nofile.Cur == c.nofile.Max-1 {
 		c.nofile.Cur = min(usualFiles, c.nofile.Max)
 	}
@@ -226,6 +263,10 @@ func (c *child) become() uintptr {
 	}
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&c.nofile)), 0, 0, 0); errno != 0 {
 		return uintptr(errno)
+	}
+	// Without it, where the kernel has no room for a timer, a stopped child waits for who stopped it.
+	if _, _, errno = syscall.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&c.deadline.event)), uintptr(unsafe.Pointer(&c.deadline.id))); errno == 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(c.deadline.id), 0, uintptr(unsafe.Pointer(&c.deadline.spec)), 0, 0, 0)
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
 		return uintptr(errno)

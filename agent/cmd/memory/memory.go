@@ -25,9 +25,8 @@ func Tune() {
 }
 
 // AddProcessor gives the agent what it needs to run commands: a second processor (in the sense
-// of Go), also where the machine has only one. A fork holds its processor until the child's
-// exec. Before that another process of the user can stop the child, and what ends such a start
-// must run meanwhile. More processors would add caches and threads: what the agent does is
+// of Go), also where the machine has only one. A fork holds its processor until the child's exec, and
+// the rest goes on meanwhile. More processors would add caches and threads: what the agent does is
 // waiting and copying.
 func AddProcessor() { runtime.GOMAXPROCS(2) }
 

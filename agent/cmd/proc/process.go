@@ -148,6 +148,23 @@ func parseStat(text []byte) (cpu time.Duration, threads int) {
 	return cpu, threads
 }
 
+// Executed reports whether a process has executed a program since its fork. It is true of one that
+// can't be read.
+func Executed(pid int) bool {
+	const forkedOnly = 0x40 // PF_FORKNOEXEC
+	var buf [1024]byte
+	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
+	if err != nil {
+		return true
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 7 {
+		return true
+	}
+	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
+	return flags&forkedOnly == 0
+}
+
 // Mapped reports whether a user namespace's map of ids, such as /proc/self/uid_map, has an id.
 func Mapped(file string, id uint32) bool {
 	text, _ := os.ReadFile(file)

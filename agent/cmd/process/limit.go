@@ -84,7 +84,7 @@ func (s *Starter) kernelLimits(start agent.Start) [4]int64 {
 
 // readReport returns nil once the command runs within its limits.
 func readReport(report *os.File) error {
-	_ = report.SetReadDeadline(time.Now().Add(stuckStart)) // another process of the same user can stop it
+	_ = report.SetReadDeadline(time.Now().Add(launch.Stuck)) // another process of the same user can stop it
 	text, err := io.ReadAll(io.LimitReader(report, 16))
 	switch {
 	case err != nil || len(text) == 0 || text[0] != 'r':

@@ -26,17 +26,14 @@ func newReaper() *reaper {
 	return &reaper{leaders: map[int]*process{}, marked: map[uint32]*process{}}
 }
 
-// stuckStart is after how long a start counts as held up: another process of the same user can
-// stop a child before its exec.
-const stuckStart = 2 * time.Second
-
 // start forks and executes, and registers the child before it can be reaped.
 func (r *reaper) start(p *process, f launch.Func, file string, argv []string, attr *syscall.ProcAttr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A child that was stopped before its exec would hold the lock for ever.
+	// A child that was stopped before it became the command would hold the lock for ever. The kernel
+	// ends those of launch.Into; this is for the zygote's, and does what it can for the others.
 	killed := make(chan bool, 1)
-	watchdog := time.AfterFunc(stuckStart, func() {
+	watchdog := time.AfterFunc(launch.Stuck, func() {
 		if !p.starter.marking { // nothing says which processes are its own before it is known
 			killed <- false
 			return

@@ -166,7 +166,7 @@ func (s *Starter) ifHeldUp(p *process) error {
 		return nil
 	}
 	s.giveUp(p)
-	return &agent.Error{Code: agent.ErrTooMany, Message: "the start was held up: the runner is too busy, or another of its programs stops what starts"}
+	return launch.ErrHeldUp
 }
 
 // giveUp ends a process whose start failed after its fork.
@@ -196,6 +196,8 @@ func searchable(dir string) bool {
 func execError(name string, err error) *agent.Error {
 	e := &agent.Error{Field: "argv", Path: name}
 	switch err {
+	case launch.ErrHeldUp:
+		return &agent.Error{Code: agent.ErrTooMany, Message: err.Error()}
 	case unix.EACCES, unix.EPERM:
 		e.Code, e.Message = agent.ErrDenied, "may not be executed"
 	case unix.ENOENT, unix.ENOTDIR:
