@@ -21,7 +21,7 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 	if err != nil {
 		return b, false, err
 	}
-	err = s.write(ctx, "store a batch", func(tx *sql.Tx) error {
+	err = s.write(ctx, "store a batch", func(tx *transaction) error {
 		stored, added = b, true
 		if b.Key != "" {
 			var raw []byte
@@ -62,7 +62,7 @@ func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (
 
 // CancelBatch remembers that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
-	return s.write(ctx, "cancel a batch", func(tx *sql.Tx) error {
+	return s.write(ctx, "cancel a batch", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = ? AND finished IS NULL", id)
 		return err
 	})
@@ -74,7 +74,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a batch", func(tx *sql.Tx) error {
+	return s.write(ctx, "store a batch", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE batches SET value = ?, start = NULL, finished = ? WHERE id = ? AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = ?", b.ID)
@@ -85,7 +85,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 
 // DropBatch forgets a batch of which nothing has begun, and its key.
 func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
-	return s.write(ctx, "drop a batch", func(tx *sql.Tx) error {
+	return s.write(ctx, "drop a batch", func(tx *transaction) error {
 		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = ?)"
 		if b.Key != "" {
 			if _, err := tx.Exec("DELETE FROM spent_keys WHERE key = ?"+unbegun, b.Key, b.ID); err != nil {
@@ -130,7 +130,7 @@ type UnfinishedBatch struct {
 // without any execution.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
-	err := s.write(ctx, doing, func(tx *sql.Tx) error {
+	err := s.write(ctx, doing, func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)")
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
@@ -259,7 +259,7 @@ func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[
 }
 
 // batchesOf returns the batches of some executions.
-func batchesOf(tx *sql.Tx, these string, ids []any) (all []runtime.BatchID, err error) {
+func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID, err error) {
 	rows, err := tx.Query("SELECT DISTINCT batch FROM executions WHERE batch IS NOT NULL AND id"+these, ids...)
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func batchesOf(tx *sql.Tx, these string, ids []any) (all []runtime.BatchID, err 
 
 // deleteEmpty forgets those of some batches that have finished and have no execution any
 // more. Their keys stay spent until keysExpire.
-func deleteEmpty(tx *sql.Tx, batches []runtime.BatchID, keysExpire time.Time) error {
+func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Time) error {
 	for _, id := range batches {
 		var value []byte
 		err := tx.QueryRow("SELECT value FROM batches WHERE finished IS NOT NULL AND id = ? AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)", id).Scan(&value)
@@ -301,7 +301,7 @@ func deleteEmpty(tx *sql.Tx, batches []runtime.BatchID, keysExpire time.Time) er
 }
 
 // spend remembers that a batch's key was used.
-func spend(tx *sql.Tx, b runtime.Batch, expires time.Time) error {
+func spend(tx *transaction, b runtime.Batch, expires time.Time) error {
 	_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES (?, ?, ?, ?)", b.Key, b.Input, b.RunnerID, expires.Unix())
 	return err
 }

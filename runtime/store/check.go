@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +44,7 @@ func (s *Store) tryWrite() error {
 	if s.full.Load() != nil {
 		bytes = checkBytes
 	}
-	err := s.write(context.Background(), "check the store", func(tx *sql.Tx) error {
+	err := s.write(context.Background(), "check the store", func(tx *transaction) error {
 		_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES ('', ?, '', 0)", strings.Repeat(" ", bytes))
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")

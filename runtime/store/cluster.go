@@ -36,7 +36,7 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an environment", func(tx *sql.Tx) error {
+	return s.write(ctx, "store an environment", func(tx *transaction) error {
 		var revision int
 		var stored []byte
 		err := tx.QueryRow("SELECT revision, value FROM environments WHERE id = ?", env.ID).Scan(&revision, &stored)
@@ -70,11 +70,11 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 	// One statement: a write that fails must leave nothing.
 	insert := "INSERT INTO environments (id, revision, value) VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(environments)-1)
 	var first bool
-	err := s.write(ctx, "store the first environments", func(tx *sql.Tx) error {
+	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
 		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
 			return err
 		}
-		_, err := tx.Exec(insert, args...)
+		_, err := tx.ExecOnce(insert, args...)
 		return err
 	})
 	return first && err == nil, err
@@ -82,7 +82,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 
 // DeleteEnvironment forgets an environment; one that isn't there is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
-	return s.write(ctx, "delete an environment", func(tx *sql.Tx) error {
+	return s.write(ctx, "delete an environment", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM environments WHERE id = ?", id)
 		return err
 	})
@@ -152,7 +152,7 @@ func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *sql.Tx) error {
+	return s.write(ctx, "store a claim", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE runners SET claim = ? WHERE id = ?", value, id)
 		return err
 	})
@@ -171,7 +171,7 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a runner", func(tx *sql.Tx) error {
+	return s.write(ctx, "store a runner", func(tx *transaction) error {
 		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
 			r.ID, epoch, value, claim, private)
@@ -187,7 +187,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *sql.Tx) error {
+	return s.write(ctx, "store a claim", func(tx *transaction) error {
 		result, err := tx.Exec(`UPDATE runners SET epoch = ?1, claim = ?2 WHERE id = ?3 AND epoch = ?1 - 1`,
 			claim.Epoch, value, id)
 		if err != nil {
@@ -216,7 +216,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 
 // DeleteRunner forgets a runner; one that isn't there is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
-	return s.write(ctx, "delete a runner", func(tx *sql.Tx) error {
+	return s.write(ctx, "delete a runner", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM runners WHERE id = ?", id)
 		return err
 	})

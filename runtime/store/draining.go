@@ -21,7 +21,7 @@ func (s *Store) Draining(ctx context.Context) (time.Time, error) {
 
 // SetDraining stores since when the machine is being drained; zero: it isn't.
 func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
-	return s.write(ctx, "store whether the machine is drained", func(tx *sql.Tx) error {
+	return s.write(ctx, "store whether the machine is drained", func(tx *transaction) error {
 		if since.IsZero() {
 			_, err := tx.Exec("DELETE FROM draining")
 			return err

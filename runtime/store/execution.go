@@ -23,7 +23,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	}
 	var stored runtime.Execution
 	var added bool
-	err = s.write(ctx, "store an execution", func(tx *sql.Tx) error {
+	err = s.write(ctx, "store an execution", func(tx *transaction) error {
 		stored, added = x, true
 		if x.Key != "" {
 			var raw []byte
@@ -59,7 +59,7 @@ func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an execution", func(tx *sql.Tx) error {
+	return s.write(ctx, "store an execution", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE executions SET state = ?, value = ? WHERE id = ? AND finished IS NULL", x.State, value, x.ID)
 		return err
 	})
@@ -73,7 +73,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 		return 0, err
 	}
 	kept = bytes + int64(len(value))
-	return kept, s.write(ctx, "store an execution", func(tx *sql.Tx) error {
+	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE executions SET state = ?, value = ?, finished = ?, bytes = ? WHERE id = ? AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
@@ -221,7 +221,7 @@ type SpentKey struct {
 
 // PutSpentKey remembers a key, and forgets those that have expired.
 func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) error {
-	return s.write(ctx, "store a spent key", func(tx *sql.Tx) error {
+	return s.write(ctx, "store a spent key", func(tx *transaction) error {
 		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < ?", now.Unix()); err != nil {
 			return err
 		}

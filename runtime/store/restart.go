@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -23,7 +22,7 @@ type Unfinished struct {
 // those that can't be read: see Unreadable. It forgets what was left of others.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	const doing = "list unfinished executions"
-	err := s.write(ctx, doing, func(tx *sql.Tx) error {
+	err := s.write(ctx, doing, func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM restarts WHERE execution NOT IN (SELECT id FROM executions WHERE state <> 'FINISHED')")
 		return err
 	})
@@ -55,7 +54,7 @@ func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 
 // NoteKilled remembers why an execution is being killed; the first reason stays.
 func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
-	return s.write(ctx, "note a kill", func(tx *sql.Tx) error {
+	return s.write(ctx, "note a kill", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, ?) WHERE execution = ?", outcome, id)
 		return err
 	})
@@ -64,7 +63,7 @@ func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome 
 // NoteGone remembers why the runner of unfinished executions is to be removed:
 // where they are all that is left, nothing else tells. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
-	return s.write(ctx, "note the end of a runner", func(tx *sql.Tx) error {
+	return s.write(ctx, "note the end of a runner", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET gone = ? WHERE execution IN (SELECT id FROM executions WHERE runner = ? AND state <> 'FINISHED')", reason, id)
 		return err
 	})
@@ -72,7 +71,7 @@ func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtim
 
 // NoteInputEnd remembers that an execution's stdin was closed at an offset.
 func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
-	return s.write(ctx, "note the end of a stdin", func(tx *sql.Tx) error {
+	return s.write(ctx, "note the end of a stdin", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET input_end = ? WHERE execution = ?", offset, id)
 		return err
 	})

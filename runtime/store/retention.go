@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"strings"
 	"time"
@@ -60,13 +59,13 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	return s.write(ctx, "delete executions", func(tx *sql.Tx) error {
+	return s.write(ctx, "delete executions", func(tx *transaction) error {
 		// These first: a write may be committed in part.
-		_, err := tx.Exec("INSERT OR IGNORE INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+		_, err := tx.ExecOnce("INSERT OR IGNORE INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
+		_, err = tx.ExecOnce(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
 			SELECT ?, key, coalesce(json_extract(CAST(value AS TEXT), '$.input'), ''), runner FROM executions
 			WHERE key IS NOT NULL AND finished IS NOT NULL AND json_valid(CAST(value AS TEXT)) AND id`+these, args...)
 		if err != nil {
@@ -74,7 +73,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 		}
 		batches, err := batchesOf(tx, these, args[1:])
 		if err == nil {
-			_, err = tx.Exec("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
 		}
 		if err == nil {
 			err = deleteEmpty(tx, batches, keysExpire)
@@ -98,7 +97,7 @@ func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "note that output was removed", func(tx *sql.Tx) error {
+	return s.write(ctx, "note that output was removed", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM removals WHERE execution IN (SELECT value FROM json_each(?))", string(list))
 		return err
 	})

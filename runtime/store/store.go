@@ -34,14 +34,15 @@ var migrations embed.FS
 
 // A Store is an open database. Close it.
 type Store struct {
-	lock   *os.File
-	reads  *sql.DB // many connections
-	writes *sql.DB // one connection, used by the writer only
-	queue  chan write
-	closed chan struct{}         // closed by Close: no more writes are taken
-	dirty  atomic.Bool           // something was committed since the last checkpoint
-	full   atomic.Pointer[error] // why the last write found no room; nil: it did
-	group  sync.WaitGroup
+	lock     *os.File
+	reads    *sql.DB    // many connections
+	writes   *sql.DB    // one connection, used by the writer only
+	prepared statements // the writer's
+	queue    chan write
+	closed   chan struct{}         // closed by Close: no more writes are taken
+	dirty    atomic.Bool           // something was committed since the last checkpoint
+	full     atomic.Pointer[error] // why the last write found no room; nil: it did
+	group    sync.WaitGroup
 
 	checkpoint func() (whole bool, err error)
 	began      atomic.Pointer[time.Time] // when the checkpoint that is under way began; nil: none is

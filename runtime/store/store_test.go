@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -279,7 +278,7 @@ func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	err := s.write(t.Context(), "spoil a record", func(tx *sql.Tx) error {
+	err := s.write(t.Context(), "spoil a record", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE environments SET value = ?", []byte("{"))
 		return err
 	})

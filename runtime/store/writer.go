@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -21,13 +20,13 @@ var errClosed = errors.New("the store is closed")
 // others of its transaction as they are; but see givesUp. It may be done again,
 // after what it did was undone.
 type write struct {
-	do     func(*sql.Tx) error
+	do     func(*transaction) error
 	result chan error // capacity 1
 }
 
 // write queues do and waits for its commit. Once it is queued, ctx doesn't
 // stop it: the caller must know what is stored.
-func (s *Store) write(ctx context.Context, doing string, do func(*sql.Tx) error) error {
+func (s *Store) write(ctx context.Context, doing string, do func(*transaction) error) error {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
 	case s.queue <- w:
@@ -89,18 +88,22 @@ func (s *Store) commit(writes []write) {
 func (s *Store) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
 	err := func() error {
-		tx, err := s.writes.Begin()
+		if err := s.prepared.prepare(s.writes); err != nil {
+			return err
+		}
+		begun, err := s.writes.Begin()
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() // does nothing after a commit
+		defer begun.Rollback() // does nothing after a commit
+		tx := &transaction{begun, &s.prepared}
 		for i, w := range writes {
 			if results[i] = w.do(tx); givesUp(results[i]) {
 				return results[i]
 			}
 		}
 		s.dirty.Store(true)
-		return tx.Commit()
+		return begun.Commit()
 	}()
 	if err != nil {
 		for i := range results {

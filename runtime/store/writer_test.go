@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(id, text string) write {
-		return write{result: make(chan error, 1), do: func(tx *sql.Tx) error {
+		return write{result: make(chan error, 1), do: func(tx *transaction) error {
 			_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", id, []byte(text))
 			return err
 		}}

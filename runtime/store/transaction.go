@@ -1,0 +1,62 @@
+package store
+
+import "database/sql"
+
+// A transaction is one of the writer's. Its Exec keeps what SQLite made of a statement's text, which
+// takes as long as a short statement does: a text that varies belongs into [transaction.ExecOnce].
+type transaction struct {
+	tx         *sql.Tx
+	statements *statements
+}
+
+// Exec executes a statement.
+func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
+	if statement := t.statements.known[text]; statement != nil {
+		return t.tx.Stmt(statement).Exec(args...)
+	}
+	result, err := t.tx.Exec(text, args...)
+	if err == nil {
+		t.statements.wanted = append(t.statements.wanted, text)
+	}
+	return result, err
+}
+
+// ExecOnce executes a statement, and keeps nothing of it.
+func (t *transaction) ExecOnce(text string, args ...any) (sql.Result, error) {
+	return t.tx.Exec(text, args...)
+}
+
+// QueryRow reads a row.
+func (t *transaction) QueryRow(text string, args ...any) *sql.Row {
+	return t.tx.QueryRow(text, args...)
+}
+
+// Query reads rows. The caller closes them.
+func (t *transaction) Query(text string, args ...any) (*sql.Rows, error) {
+	return t.tx.Query(text, args...)
+}
+
+// Statements are those that the writer executes again and again.
+type statements struct {
+	known  map[string]*sql.Stmt // by text
+	wanted []string             // that were executed without being known
+}
+
+// prepare makes the wanted ones known. No transaction may be open: it has the one connection.
+func (s *statements) prepare(db *sql.DB) error {
+	for _, text := range s.wanted {
+		if s.known[text] != nil {
+			continue
+		}
+		statement, err := db.Prepare(text)
+		if err != nil {
+			return err
+		}
+		if s.known == nil {
+			s.known = map[string]*sql.Stmt{}
+		}
+		s.known[text] = statement
+	}
+	s.wanted = s.wanted[:0]
+	return nil
+}
