@@ -33,6 +33,18 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 			dirs = append(dirs, dir)
 		}
 	}
+	if len(dirs) == 0 {
+		return nil
+	}
+	// Nearly always one tree has all of its processes, and its groups are those that Divide makes. Where
+	// that isn't so, the kernel keeps the groups, and every tree is looked through.
+	if err := kill(ctx, dirs[:1]); err != nil {
+		return err
+	}
+	dirs = slices.DeleteFunc(dirs, removeKnown)
+	if len(dirs) == 0 {
+		return nil
+	}
 	if err := kill(ctx, dirs); err != nil {
 		return err
 	}
@@ -42,6 +54,17 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 		}
 	}
 	return nil
+}
+
+// removeKnown deletes a group and those that Divide makes below it, and reports whether they are gone.
+func removeKnown(dir string) bool {
+	for i := range Slots + 1 {
+		_ = unix.Rmdir(filepath.Join(dir, Commands, slotName(i)))
+	}
+	_ = unix.Rmdir(filepath.Join(dir, Commands))
+	_ = unix.Rmdir(filepath.Join(dir, Agent))
+	err := unix.Rmdir(dir)
+	return err == nil || err == unix.ENOENT
 }
 
 // Prune deletes the group that path names, in every tree, where nothing is in
