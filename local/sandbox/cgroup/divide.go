@@ -170,7 +170,7 @@ func limitPart(controller, dir string, want Limits) error {
 		return set(dir, "pids.max", want.Processes, false)
 	case "memory":
 		// Before Linux 5.11 a group could be apart from the one above it.
-		if text, err := os.ReadFile(filepath.Join(dir, "memory.use_hierarchy")); err == nil && strings.TrimSpace(string(text)) != "1" {
+		if text, err := readFile(filepath.Join(dir, "memory.use_hierarchy")); err == nil && strings.TrimSpace(string(text)) != "1" {
 			return errors.New("memory isn't counted for the groups above: boot a kernel of version 5.11 or later")
 		}
 		return errors.Join(set(dir, "memory.limit_in_bytes", want.Memory, false), set(dir, "memory.memsw.limit_in_bytes", want.Memory, true))
@@ -186,19 +186,15 @@ func set(dir, file string, value int64, optional bool) error {
 
 func setText(dir, file, text string, optional bool) error {
 	at := filepath.Join(dir, file)
-	f, err := os.OpenFile(at, os.O_WRONLY, 0) // one that isn't there isn't made, which the kernel would refuse
+	got, err := exchange(at, text)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if got, err := os.ReadFile(at); err != nil || strings.TrimSpace(string(got)) != text {
-		return fmt.Errorf("%s is %q, not %s (%w)", at, got, text, err)
+	if strings.TrimSpace(got) != text {
+		return fmt.Errorf("%s is %q, not %s", at, got, text)
 	}
 	return nil
 }

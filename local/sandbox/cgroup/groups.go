@@ -36,7 +36,7 @@ type Limits struct {
 // in a divided group of version 2 it is that group, which limits it all. There is
 // none where a controller isn't there.
 func (all Hierarchies) Of(pid int) (Groups, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	text, err := readFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return Groups{}, err
 	}
@@ -122,7 +122,7 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 		if c.group.Dir == "" {
 			return Groups{}, fmt.Errorf("no cgroup tree has %s", c.file)
 		}
-		got, err := os.ReadFile(filepath.Join(c.group.Dir, c.file))
+		got, err := readFile(filepath.Join(c.group.Dir, c.file))
 		if os.IsNotExist(err) && c.optional {
 			continue
 		}

@@ -148,7 +148,7 @@ func closeAll(fds []unix.PollFd) {
 // Processes returns the ids of the processes in a group's directory, none if
 // it isn't there.
 func Processes(dir string) ([]int, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	text, err := readFile(filepath.Join(dir, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil, nil
 	}

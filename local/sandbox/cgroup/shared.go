@@ -88,23 +88,16 @@ func (all Hierarchies) shareDisks(path string, want Shared) error {
 // has any.
 func setDisk(dir, file, disk, limits string) error {
 	at, line := filepath.Join(dir, file), disk+" "+limits
-	f, err := os.OpenFile(at, os.O_WRONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := exchange(at, line)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
+		return nil // a device whose reads the kernel can't limit
+	case err != nil:
 		return err
-	}
-	_, err = f.WriteString(line)
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
-		return f.Close() // a device whose reads the kernel can't limit
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(at)
-	if err != nil || !slices.Contains(strings.Split(string(text), "\n"), line) {
-		return fmt.Errorf("%s is %q, without %q (%w)", at, text, line, err)
+	case !slices.Contains(strings.Split(text, "\n"), line):
+		return fmt.Errorf("%s is %q, without %q", at, text, line)
 	}
 	return nil
 }
