@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"agent/cmd/groups":       {"agent/cmd/confinement", "agent/cmd/launch", "agent/cmd/proc", "agent/serve"},
 	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/process", "agent/serve"},
 	"agent/cmd/kernelmemory": {"agent/cmd/proc"},
-	"agent/cmd/launch":       {"agent/cmd/confinement"},
+	"agent/cmd/launch":       {"agent/cmd/confinement", "agent/cmd/proc"},
 	"agent/cmd/memory":       {},
 	"agent/cmd/namespaces":   {"agent/cmd/proc"},
 	"agent/cmd/peer":         {},

@@ -12,7 +12,7 @@ type transaction struct {
 // Exec executes a statement.
 func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
 	if statement := t.statements.known[text]; statement != nil {
-		return t.tx.Stmt(statement).Exec(args...)
+		return t.tx.Stmt(statement).Exec(args...) //nolint:sqlclosecheck // the end of the transaction closes it
 	}
 	result, err := t.tx.Exec(text, args...)
 	if err == nil {
@@ -48,7 +48,7 @@ func (s *statements) prepare(db *sql.DB) error {
 		if s.known[text] != nil {
 			continue
 		}
-		statement, err := db.Prepare(text)
+		statement, err := db.Prepare(text) //nolint:sqlclosecheck // the database does
 		if err != nil {
 			return err
 		}
