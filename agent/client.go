@@ -62,7 +62,7 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 // conn and errors are as for [StartExecution]; ErrNotFound says that the agent
 // doesn't know the execution.
 func AttachExecution(ctx context.Context, conn net.Conn, attach Attach) (*Session, error) {
-	return openSession(ctx, conn, Request{Attach: &attach}, &Session{resizes: attach.Resizes, offset: attach.Offset, resized: attach.Resized})
+	return openSession(ctx, conn, Request{Attach: &attach}, &Session{resizes: attach.Resizes, offset: attach.Offset, acked: attach.Offset, resized: attach.Resized})
 }
 
 // An exchange is one request on its stream.

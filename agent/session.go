@@ -23,9 +23,21 @@ type Session struct {
 	started bool          // for Next only
 	exited  bool          // for Next only
 
-	writing sync.Mutex // held while one frame is written
-	stdin   stdinWindow
+	writing sync.Mutex  // held while one frame is written; guards what follows
+	acked   int64       // the last offset that was acknowledged
+	due     int64       // the last that is to be
+	later   *time.Timer // sends due; nil: none ever waited
+	waits   bool        // later runs
+
+	stdin stdinWindow
 }
+
+// How long an Ack waits at most, and for how many bytes: a quarter of what an agent
+// holds of an execution.
+const (
+	ackDelay = 20 * time.Millisecond
+	ackBytes = 256 << 10
+)
 
 // An Event is what a session received.
 type Event struct {
@@ -142,8 +154,41 @@ func (s *Session) window(body []byte) error {
 func (s *Session) Buffered() bool { return s.frames.Buffered() }
 
 // Ack says that all output before offset is kept, so that the agent can
-// forget it. It must not be beyond what Next returned.
-func (s *Session) Ack(offset int64) error { return s.write(AppendAck(nil, offset)) }
+// forget it. It must not be beyond what Next returned. It waits a little for later
+// ones, and is left out if the execution is settled first: each that is sent wakes
+// both sides up.
+func (s *Session) Ack(offset int64) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.due = offset
+	switch {
+	case s.due-s.acked >= ackBytes:
+		return s.sendAck()
+	case s.waits:
+	case s.later == nil:
+		s.waits, s.later = true, time.AfterFunc(ackDelay, s.ackLate)
+	default:
+		s.waits = true
+		s.later.Reset(ackDelay)
+	}
+	return nil
+}
+
+// ackLate sends the acknowledgement that waited, if none was sent since.
+func (s *Session) ackLate() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.waits = false
+	if s.due > s.acked {
+		_ = s.sendAck() // a broken stream shows at the next read
+	}
+}
+
+// sendAck sends the acknowledgement that is due; s.writing is held.
+func (s *Session) sendAck() error {
+	s.acked = s.due
+	return s.writeLocked(AppendAck(nil, s.due))
+}
 
 // AckResized says that all sizes that were set until then are kept, likewise.
 func (s *Session) AckResized(at time.Duration) error { return s.write(AppendResizedAck(nil, at)) }
@@ -179,7 +224,12 @@ func (s *Session) tell(kind Kind, v any, since int) error {
 
 // Settled says that the exit is stored, so that the agent can forget the
 // execution.
-func (s *Session) Settled() error { return s.write(AppendFrame(nil, KindSettled, nil)) }
+func (s *Session) Settled() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.due = s.acked // it says all that an acknowledgement would
+	return s.writeLocked(AppendFrame(nil, KindSettled, nil))
+}
 
 // Close ends the session. The execution goes on.
 func (s *Session) Close() error {
@@ -242,6 +292,10 @@ func (s *Session) feed(ctx context.Context, offset int64, data []byte, end bool)
 func (s *Session) write(frame []byte) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	return s.writeLocked(frame)
+}
+
+func (s *Session) writeLocked(frame []byte) error {
 	if err := writeFrame(s.conn, frame); err != nil {
 		_ = s.conn.Close()
 		return err

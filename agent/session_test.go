@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,7 +154,7 @@ func TestSessionWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if err := s.Ack(5); err == nil {
+		if err := s.Ack(5 + ackBytes); err == nil {
 			t.Error("an ack that nobody read")
 		}
 		if took := time.Since(begin); took != writeTimeout {
@@ -164,6 +165,62 @@ func TestSessionWrites(t *testing.T) {
 		}
 		_ = s.Close()
 		_ = theirs.Close()
+	})
+}
+
+func TestAcknowledgementsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		type frame struct {
+			kind   Kind
+			offset int64
+			after  time.Duration
+		}
+		var got []frame
+		begin := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			frames := NewFrameReader(theirs, AgentSide)
+			_, _, _ = frames.Next()
+			_, _ = theirs.Write(ok(t))
+			for {
+				kind, body, err := frames.Next()
+				if err != nil {
+					return
+				}
+				offset, _ := ParseAck(body)
+				got = append(got, frame{kind, offset, time.Since(begin)})
+			}
+		}()
+		s, err := AttachExecution(t.Context(), ours, Attach{ID: "a", Offset: 1 << 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const from = 1 << 40
+		for _, step := range []struct {
+			wait time.Duration
+			ack  int64
+		}{{0, 1}, {ackDelay / 2, 2}, {ackDelay, 3}, {0, 2 + ackBytes}, {2 * ackDelay, 3 + ackBytes}} {
+			time.Sleep(step.wait)
+			if err := s.Ack(from + step.ack); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Settled(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ackDelay)
+		_ = s.Close()
+		<-done
+		want := []frame{
+			{KindAck, from + 2, ackDelay}, // the first two together
+			{KindAck, from + 2 + ackBytes, ackDelay * 3 / 2},
+			{KindSettled, 0, ackDelay * 7 / 2}, // instead of the last
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the agent got %v, want %v", got, want)
+		}
 	})
 }
 

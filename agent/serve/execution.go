@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -228,7 +229,8 @@ func (x *execution) alive(f func(Process)) {
 
 // emit adds output to the backlog. It blocks while there is no room.
 func (x *execution) emit(stream byte, data []byte) {
-	size := int64(agent.OutputFrameSize + len(data))
+	frames := (len(data) + mostFramed - 1) / mostFramed
+	size := int64(frames*agent.OutputFrameSize + len(data))
 	if !x.budget.take(&x.share, size) {
 		return
 	}
@@ -260,7 +262,9 @@ func (x *execution) add(stream byte, data []byte) (over int) {
 	}
 	if len(data) > 0 {
 		x.noteSize()
-		x.backlog.append(stream, time.Since(x.at), data)
+		for part := range slices.Chunk(data, mostFramed) {
+			x.backlog.append(stream, time.Since(x.at), part)
+		}
 		x.news.Broadcast()
 	}
 	return over

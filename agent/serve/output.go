@@ -15,7 +15,8 @@ const (
 
 	maxTail     = utf8.UTFMax - 1
 	firstBuffer = 1<<10 - maxTail // most commands print little, or nothing; with the tail it is a size of the allocator's
-	mostRead    = 28 << 10        // whole pages, so that a pipe has them all free again, and less than MaxData
+	mostRead    = 2 * mostFramed  // nearly all that a pipe holds: a program that floods waits for each read
+	mostFramed  = 28 << 10        // whole pages, so that a pipe has them all free again, and less than MaxData
 )
 
 // An outlet reads one of a command's outputs and passes it on, whole
