@@ -2,8 +2,8 @@ package store
 
 import "database/sql"
 
-// A transaction is one of the writer's. Its Exec keeps what SQLite made of a statement's text, which
-// takes as long as a short statement does: a text that varies belongs into [transaction.ExecOnce].
+// A transaction is one of the writer's. Exec keeps the compiled statement for later transactions:
+// compiling takes as long as a short statement. Use [transaction.ExecOnce] for a text that varies.
 type transaction struct {
 	tx         *sql.Tx
 	statements *statements
@@ -42,7 +42,8 @@ type statements struct {
 	wanted []string             // that were executed without being known
 }
 
-// prepare makes the wanted ones known. No transaction may be open: it has the one connection.
+// prepare makes the wanted ones known. Call it outside a transaction, which would hold the only
+// connection.
 func (s *statements) prepare(db *sql.DB) error {
 	for _, text := range s.wanted {
 		if s.known[text] != nil {

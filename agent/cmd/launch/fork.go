@@ -51,10 +51,10 @@ const Stuck = 2 * time.Second
 // ErrHeldUp says that a child was killed because it executed nothing for as long as [Stuck].
 var ErrHeldUp = errors.New("the start was held up: the runner is too busy, or another of its programs stops what starts")
 
-// A deadline is a timer of the kernel's, timer_create(2), whose signal is SIGKILL. A child that is
-// stopped can't end itself in another way, and the agent can't be relied on: its thread holds a
-// processor of the Go runtime until the exec, and the garbage collector waits for that with all other
-// goroutines stopped. An exec deletes a process's timers.
+// A deadline is a timer of the kernel's, timer_create(2), whose signal is SIGKILL. A stopped child
+// can't end itself. The agent can't end it either: the thread that forks holds a processor of the Go
+// runtime until the exec, and a garbage collection waits for that while all goroutines stand still. An
+// exec deletes a process's timers.
 type deadline struct {
 	event struct { // struct sigevent
 		value          uint64
@@ -233,6 +233,11 @@ func (c *child) fork() (pid, errno uintptr) {
 //go:norace
 //go:nosplit
 func (c *child) become() uintptr {
+	// First, since root of the runner can stop it from here on. If the kernel refuses the timer, a stopped
+	// child stays until it is continued.
+	if _, _, errno := syscall.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&c.deadline.event)), uintptr(unsafe.Pointer(&c.deadline.id))); errno == 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(c.deadline.id), 0, uintptr(unsafe.Pointer(&c.deadline.spec)), 0, 0, 0)
+	}
 	var errno syscall.Errno
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
 		return uintptr(errno)
@@ -263,10 +268,6 @@ func (c *child) become() uintptr {
 	}
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&c.nofile)), 0, 0, 0); errno != 0 {
 		return uintptr(errno)
-	}
-	// Without it, where the kernel has no room for a timer, a stopped child waits for who stopped it.
-	if _, _, errno = syscall.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&c.deadline.event)), uintptr(unsafe.Pointer(&c.deadline.id))); errno == 0 {
-		_, _, _ = syscall.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(c.deadline.id), 0, uintptr(unsafe.Pointer(&c.deadline.spec)), 0, 0, 0)
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
 		return uintptr(errno)

@@ -31,7 +31,7 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A child that was stopped before it became the command would hold the lock for ever. The kernel
-	// ends those of launch.Into; this is for the zygote's, and does what it can for the others.
+	// ends those that launch.Into starts. This watchdog is for the zygote's and launch.Plain's.
 	killed := make(chan bool, 1)
 	watchdog := time.AfterFunc(launch.Stuck, func() {
 		if !p.starter.marking { // nothing says which processes are its own before it is known

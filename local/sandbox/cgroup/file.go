@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of groups are opened some hundred times for each sandbox. Package os would register each
-// with its poller, which takes five more system calls.
+// The files of groups are opened some hundred times for each sandbox. Package os registers each file
+// with its poller: up to five more system calls.
 
 // readFile returns what a file says. Its error is that of os.ReadFile.
 func readFile(at string) ([]byte, error) {

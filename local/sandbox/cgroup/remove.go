@@ -36,8 +36,8 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 	if len(dirs) == 0 {
 		return nil
 	}
-	// Nearly always one tree has all of its processes, and its groups are those that Divide makes. Where
-	// that isn't so, the kernel keeps the groups, and every tree is looked through.
+	// Usually every process is in every tree, so killing those of one is enough. The kernel keeps a
+	// group that still has a process or a group below it; then every tree is looked through.
 	if err := kill(ctx, dirs[:1]); err != nil {
 		return err
 	}

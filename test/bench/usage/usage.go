@@ -59,8 +59,9 @@ func MachineCPU() time.Duration {
 	return time.Duration(busy) * 10 * time.Millisecond
 }
 
-// HelpersCPU is the time of a process's children that still run, with those that they have
-// waited for, but not of those in a cgroup or below it.
+// HelpersCPU is the time of a process's children that still run, but not of those in a cgroup or
+// below it. The maker's own children aren't added: they are first processes of runners, whose
+// time is their group's.
 func HelpersCPU(pid int, group string) (all time.Duration) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
 	for _, list := range lists {
@@ -75,7 +76,7 @@ func HelpersCPU(pid int, group string) (all time.Duration) {
 				continue
 			}
 			own, _ := ProcessCPU(child)
-			all += own + ChildrenCPU(child)
+			all += own
 		}
 	}
 	return all

@@ -120,8 +120,8 @@ export interface DialogProps {
 }
 
 /**
- * A modal dialog. Escape closes it. The browser tells the closing late, when the next dialog may be
- * open already: only what wasn't asked for here counts.
+ * A modal dialog. Escape closes it. The close event arrives late, when this dialog or another may
+ * be open again. A close that the parent asked for is ignored.
  */
 export function Dialog({ title, open, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
@@ -138,10 +138,11 @@ export function Dialog({ title, open, onClose, children }: DialogProps) {
       className="dialog"
       aria-labelledby={id}
       onCancel={(event) => {
+        if (event.target !== event.currentTarget) return; // a file input inside was cancelled
         event.preventDefault();
         onClose();
       }}
-      onClose={() => open && onClose()}
+      onClose={(event) => open && !event.currentTarget.open && onClose()}
     >
       {open && (
         <div>
