@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -89,13 +90,15 @@ func (s Source) open(position int64) (*output.Reader, error) {
 // INVALID_INPUT: the log has no such position. [fs.ErrNotExist]: it was collected just now.
 func Open(after Cursor, source Source) (*Reader, error) {
 	r := &Reader{source: source, at: after}
+	damaged := func(l runtime.OutputLoss) bool { return l.Cause == runtime.LossDamaged }
+	if slices.ContainsFunc(r.execution().Losses, damaged) {
+		r.at.position = 0 // the cursor may be of another log than there is: what it had is skipped
+	}
 	var err error
-	r.log, err = source.open(after.position)
-	if errors.Is(err, output.ErrBeyond) { // the log was cut: its end is where this reader was
+	r.log, err = source.open(r.at.position)
+	if errors.Is(err, output.ErrBeyond) { // the log was cut
 		r.at.position = 0
-		if r.log, err = source.open(0); err == nil {
-			r.at.position = r.log.SkipToEnd()
-		}
+		r.log, err = source.open(0)
 	}
 	if errors.Is(err, output.ErrPosition) {
 		return nil, badCursor()
@@ -181,7 +184,7 @@ func (r *Reader) TryNext() (Event, error) {
 		}
 	}
 	record, err := r.log.Peek()
-	for err == nil && record.Resized() && !r.resizes {
+	for err == nil && (record.Resized() && !r.resizes || record.Offset < r.at.offset) {
 		if _, err = r.log.TryNext(); err == nil {
 			record, err = r.log.Peek()
 		}

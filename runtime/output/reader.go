@@ -56,13 +56,6 @@ func (r *Reader) Torn() bool {
 	return r.position < size
 }
 
-// SkipToEnd goes on after all that is there now, and returns that position.
-func (r *Reader) SkipToEnd() int64 {
-	r.position, _, _ = r.limit()
-	r.buffer, r.size = nil, 0
-	return r.position
-}
-
 // Position returns the position after the last record that was read.
 func (r *Reader) Position() int64 { return r.position }
 
