@@ -25,9 +25,9 @@ type Session struct {
 
 	writing sync.Mutex  // held while one frame is written; guards what follows
 	acked   int64       // the last offset that was acknowledged
-	due     int64       // the last that is to be
+	due     int64       // what Ack was last called with
 	later   *time.Timer // sends due; nil: none ever waited
-	waits   bool        // later runs
+	waits   bool        // later is set
 
 	stdin stdinWindow
 }
@@ -153,15 +153,16 @@ func (s *Session) window(body []byte) error {
 // can wait.
 func (s *Session) Buffered() bool { return s.frames.Buffered() }
 
-// Ack says that all output before offset is kept, so that the agent can
-// forget it. It must not be beyond what Next returned. It waits a little for later
-// ones, and is left out if the execution is settled first: each that is sent wakes
-// both sides up.
+// Ack schedules the message that all output before offset is kept, so that the agent
+// can forget it. It must not be beyond what Next returned. It is sent after 20 ms or
+// 256 KiB, whichever is first, because each one wakes both sides. Settled replaces one
+// that waits; Close drops it.
 func (s *Session) Ack(offset int64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.due = offset
 	switch {
+	case s.due <= s.acked:
 	case s.due-s.acked >= ackBytes:
 		return s.sendAck()
 	case s.waits:

@@ -1,6 +1,9 @@
 package serve
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // How much unacknowledged output is held, in bytes of frames.
 const (
@@ -9,8 +12,10 @@ const (
 )
 
 // A budget bounds the output that executions hold. An execution that holds none may always
-// hold one frame, so that none can starve the others.
+// hold the frames of one read, so that none can starve the others.
 type budget struct {
+	wide atomic.Int32 // how many outlets have a large buffer
+
 	mu    sync.Mutex // guards what is below, and held and given of all shares
 	freed *sync.Cond
 	held  int64

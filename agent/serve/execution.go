@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -114,8 +113,8 @@ func (x *execution) noteSize() {
 func (x *execution) run() {
 	stdin, stdout, stderr := x.process.Pipes()
 	var copies, feeding sync.WaitGroup
-	copies.Go(func() { (&outlet{stream: 1, emit: x.emit}).copy(stdout) })
-	copies.Go(func() { (&outlet{stream: 2, emit: x.emit}).copy(stderr) })
+	copies.Go(func() { (&outlet{stream: 1, emit: x.emit, wide: &x.budget.wide}).copy(stdout) })
+	copies.Go(func() { (&outlet{stream: 2, emit: x.emit, wide: &x.budget.wide}).copy(stderr) })
 	if stdin != nil {
 		feeding.Go(func() {
 			if x.in.feed(stdin) != nil {
@@ -229,30 +228,25 @@ func (x *execution) alive(f func(Process)) {
 
 // emit adds output to the backlog. It blocks while there is no room.
 func (x *execution) emit(stream byte, data []byte) {
-	frames := (len(data) + mostFramed - 1) / mostFramed
-	size := int64(frames*agent.OutputFrameSize + len(data))
-	if !x.budget.take(&x.share, size) {
+	most := int64(2*agent.OutputFrameSize + len(data))
+	if !x.budget.take(&x.share, most) {
 		return
 	}
-	over := x.add(stream, data)
-	if over == len(data) {
-		x.budget.free(&x.share, size)
-	} else {
-		x.budget.free(&x.share, int64(over))
-	}
-	if over > 0 {
+	held, over := x.add(stream, data)
+	x.budget.free(&x.share, most-held)
+	if over {
 		x.kill(agent.CauseOutputLimit, 0)
 	}
 }
 
-// add appends data as far as the output limit allows, and returns how many
-// bytes were over it.
-func (x *execution) add(stream byte, data []byte) (over int) {
+// add appends data as far as the output limit allows, and returns how many bytes
+// of frames that made, and whether there was more than the limit.
+func (x *execution) add(stream byte, data []byte) (held int64, over bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if limit := x.start.OutputLimit; limit > 0 {
 		if left := limit - x.backlog.end; left < int64(len(data)) {
-			over = len(data) - int(left)
+			over = true
 			data = data[:left]
 			if x.cause == agent.CauseSelf {
 				// Even if the command itself has ended meanwhile: it printed too much.
@@ -262,12 +256,13 @@ func (x *execution) add(stream byte, data []byte) (over int) {
 	}
 	if len(data) > 0 {
 		x.noteSize()
-		for part := range slices.Chunk(data, mostFramed) {
-			x.backlog.append(stream, time.Since(x.at), part)
+		for frame, rest := framed(data); len(frame) > 0; frame, rest = rest, nil {
+			x.backlog.append(stream, time.Since(x.at), frame)
+			held += int64(agent.OutputFrameSize + len(frame))
 		}
 		x.news.Broadcast()
 	}
-	return over
+	return held, over
 }
 
 // ack forgets output before offset, and the sizes that were set until resized.

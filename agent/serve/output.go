@@ -3,6 +3,7 @@ package serve
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -15,8 +16,10 @@ const (
 
 	maxTail     = utf8.UTFMax - 1
 	firstBuffer = 1<<10 - maxTail // most commands print little, or nothing; with the tail it is a size of the allocator's
-	mostRead    = 2 * mostFramed  // nearly all that a pipe holds: a program that floods waits for each read
-	mostFramed  = 28 << 10        // whole pages, so that a pipe has them all free again, and less than MaxData
+	// Reads take whole pages, so that a pipe has them all free again.
+	mostRead = 28 << 10 // less than MaxData
+	wideRead = 60 << 10 // nearly all that a pipe holds: a program that floods waits for each read
+	maxWide  = 32       // outlets that read so much at once: each takes 64 KiB
 )
 
 // An outlet reads one of a command's outputs and passes it on, whole
@@ -24,6 +27,7 @@ const (
 type outlet struct {
 	stream byte
 	emit   func(stream byte, data []byte)
+	wide   *atomic.Int32 // how many outlets read wideRead at once
 
 	mu    sync.Mutex // held while something is passed on, so that it stays in order
 	tail  [maxTail]byte
@@ -34,6 +38,7 @@ type outlet struct {
 // copy passes on what r gives until it ends or fails.
 func (o *outlet) copy(r io.Reader) {
 	buf := make([]byte, maxTail+firstBuffer)
+	grown := false
 	for {
 		// Room is left before what is read for a tail that was held back.
 		n, err := r.Read(buf[maxTail:])
@@ -44,10 +49,27 @@ func (o *outlet) copy(r io.Reader) {
 			o.flush()
 			return
 		}
-		if n == len(buf)-maxTail && len(buf) < maxTail+mostRead {
-			buf = make([]byte, maxTail+mostRead)
+		if n == len(buf)-maxTail && !grown {
+			grown = true
+			most := mostRead
+			if o.wide.Add(1) <= maxWide {
+				most = wideRead
+			}
+			defer o.wide.Add(-1)
+			buf = make([]byte, maxTail+most)
 		}
 	}
+}
+
+// framed cuts what was read at once into what one frame takes and the rest, which another does:
+// whole characters together.
+func framed(data []byte) (frame, rest []byte) {
+	if len(data) <= maxTail+mostRead {
+		return data, nil
+	}
+	half := len(data) / 2
+	half -= unfinished(data[:half])
+	return data[:half], data[half:]
 }
 
 // pass hands on the n bytes of buf that begin at maxTail, after what was held

@@ -118,7 +118,7 @@ test("executions are signalled and cancelled from their table, with the keyboard
   await tabTo(`Signal ${command}`, "Shift+Tab");
   await page.keyboard.press("Enter");
   await page.waitForSelector("dialog >> text=Send a signal");
-  // A busy browser tells only now that a dialog was closed before, this one perhaps: it stays.
+  // The close event of an earlier dialog can arrive now. The open dialog must stay.
   await page.evaluate(() => document.querySelectorAll("dialog").forEach((it) => it.dispatchEvent(new Event("close"))));
   await page.focus("dialog select");
   // Each key's effect is awaited: typed letters that are a second apart choose another signal.

@@ -233,8 +233,8 @@ func (c *child) fork() (pid, errno uintptr) {
 //go:norace
 //go:nosplit
 func (c *child) become() uintptr {
-	// First, since root of the runner can stop it from here on. If the kernel refuses the timer, a stopped
-	// child stays until it is continued.
+	// First, since root of the runner can stop it. A stop before this, or where the kernel refuses the
+	// timer, still holds the start until the child is continued.
 	if _, _, errno := syscall.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&c.deadline.event)), uintptr(unsafe.Pointer(&c.deadline.id))); errno == 0 {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(c.deadline.id), 0, uintptr(unsafe.Pointer(&c.deadline.spec)), 0, 0, 0)
 	}

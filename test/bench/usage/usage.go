@@ -61,7 +61,7 @@ func MachineCPU() time.Duration {
 
 // HelpersCPU is the time of a process's children that still run, but not of those in a cgroup or
 // below it. The maker's own children aren't added: they are first processes of runners, whose
-// time is their group's.
+// time is their group's from when they join it.
 func HelpersCPU(pid int, group string) (all time.Duration) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
 	for _, list := range lists {

@@ -138,7 +138,6 @@ export function Dialog({ title, open, onClose, children }: DialogProps) {
       className="dialog"
       aria-labelledby={id}
       onCancel={(event) => {
-        if (event.target !== event.currentTarget) return; // a file input inside was cancelled
         event.preventDefault();
         onClose();
       }}
