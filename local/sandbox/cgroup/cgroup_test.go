@@ -2,10 +2,14 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -149,6 +153,48 @@ func TestRemoveNothing(t *testing.T) {
 	}
 	if err := trees.Remove(t.Context(), "/rockpool/never-there"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemoveLooksThroughEveryTree has a process in one tree only, in a group that nobody divided.
+func TestRemoveLooksThroughEveryTree(t *testing.T) {
+	need.Sandboxes(t)
+	trees, err := Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/rockpool/test-remove-%d", os.Getpid())
+	var last string
+	for _, h := range trees {
+		last = filepath.Join(h.Mount, path)
+		if err := os.MkdirAll(filepath.Join(last, "stranger"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleeper := exec.Command("sleep", "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sleeper.Wait() }()
+	t.Cleanup(func() { _ = sleeper.Process.Kill() })
+	if err := os.WriteFile(filepath.Join(last, "stranger", "cgroup.procs"), []byte(strconv.Itoa(sleeper.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	if err := trees.Remove(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		t.Error("the process goes on")
+	}
+	for _, h := range trees {
+		if _, err := os.Stat(filepath.Join(h.Mount, path)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s%s is still there: %v", h.Mount, path, err)
+		}
 	}
 }
 
