@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"path"
 
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -85,5 +86,8 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	c.mu.Unlock()
 	e.driver.Counters.Close()
 	e.place.Forget()
+	if parent := path.Dir(e.driver.Group); parent != "/"+c.config.CgroupParent {
+		c.host.Trees.Prune(parent) // it was the parent by an earlier setting
+	}
 	return nil
 }

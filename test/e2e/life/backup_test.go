@@ -41,6 +41,7 @@ func TestE2EBackupComesBack(t *testing.T) {
 		t.Error(err)
 	}
 	p.Finish(t)
+	first := p.Cgroups
 
 	data := bed.DataDir(t)
 	if err := os.CopyFS(data, os.DirFS(backup)); err != nil {
@@ -55,4 +56,10 @@ func TestE2EBackupComesBack(t *testing.T) {
 	}
 	p.Full(t, "mine", 1)
 	p.Finish(t)
+	// The records name the groups of the first server.
+	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		if left, err := filepath.Glob(trees + first); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
 }
