@@ -14,7 +14,7 @@ const (
 // A budget bounds the output that executions hold. An execution that holds none may always
 // hold the frames of one read, so that none can starve the others.
 type budget struct {
-	wide atomic.Int32 // how many outlets have a large buffer
+	wide atomic.Int32 // how many outlets have more than firstBuffer
 
 	mu    sync.Mutex // guards what is below, and held and given of all shares
 	freed *sync.Cond

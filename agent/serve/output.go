@@ -27,7 +27,7 @@ const (
 type outlet struct {
 	stream byte
 	emit   func(stream byte, data []byte)
-	wide   *atomic.Int32 // how many outlets read wideRead at once
+	wide   *atomic.Int32 // how many outlets have more than firstBuffer
 
 	mu    sync.Mutex // held while something is passed on, so that it stays in order
 	tail  [maxTail]byte

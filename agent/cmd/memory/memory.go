@@ -26,8 +26,8 @@ func Tune() {
 
 // AddProcessor gives the agent what it needs to run commands: a second processor (in the sense
 // of Go), also where the machine has only one. A fork holds its processor until the child's exec;
-// other goroutines run meanwhile, until a garbage collection begins. More processors would add caches and threads: what the agent does is
-// waiting and copying.
+// other goroutines run meanwhile, until a garbage collection begins. More processors would add
+// caches and threads: what the agent does is waiting and copying.
 func AddProcessor() { runtime.GOMAXPROCS(2) }
 
 // Threads is how many threads are made beside those that the runtime has already: for two that
