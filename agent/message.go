@@ -17,6 +17,9 @@ const (
 	StdinWindow = 256 << 10 // stdin bytes that the agent holds for a program that doesn't read
 )
 
+// ExitNotRoot is the exit code of an agent that isn't root of its task (EX_NOPERM of sysexits.h).
+const ExitNotRoot = 77
+
 // A Kind says what a frame's body is.
 type Kind byte
 

@@ -199,7 +199,7 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 	for _, settings := range []func(*Config){
 		func(c *Config) { c.OnStop = StopRemoves },
 		func(c *Config) { c.AdvertiseURL, c.Nomad.AgentPath = "", "/agent" },
-		func(c *Config) { c.AdvertiseURL, c.Nomad.NoAgent, c.Nomad.NoNetworkMode = "", true, "host" },
+		func(c *Config) { c.AdvertiseURL, c.Nomad.StreamAgent, c.Nomad.NoNetworkMode = "", true, "host" },
 	} {
 		c := valid(t)
 		onNomad(settings)(&c)
@@ -207,7 +207,7 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	onNomad(func(c *Config) { c.Nomad.NoAgent, c.Nomad.AgentPath = true, "/agent" })(&c)
+	onNomad(func(c *Config) { c.Nomad.StreamAgent, c.Nomad.AgentPath = true, "/agent" })(&c)
 	var wrong *Error
 	if err := c.Check(); !errors.As(err, &wrong) || wrong.Flag != "nomad-agent-path" {
 		t.Errorf("an agent's path without an agent: %v", err)

@@ -47,7 +47,7 @@ type Nomad struct {
 	Reschedules   int      `env:"ROCKPOOL_NOMAD_RESCHEDULES" default:"0" placeholder:"N" help:"Reschedules of a runner until it is given up, 0 to 10. (${default}; $$${env})"`
 	Template      string   `env:"ROCKPOOL_NOMAD_TEMPLATE" placeholder:"FILE" complete:"file" help:"Job, in HCL or JSON, to make runners from instead of the built-in one. ($$${env})"`
 	AgentPath     string   `env:"ROCKPOOL_NOMAD_AGENT_PATH" placeholder:"PATH" help:"Where images have the agent already; else Nomad fetches it from --advertise-url. ($$${env})"`
-	NoAgent       bool     `env:"ROCKPOOL_NOMAD_NO_AGENT" help:"Run commands by Nomad's own exec, where the agent can't be in runners: slower, and it can do less, which health tells. ($$${env})"`
+	StreamAgent   bool     `env:"ROCKPOOL_NOMAD_STREAM_AGENT" help:"Stream the agent into runners by alloc exec, where Nomad's clients can't reach --advertise-url. ($$${env})"`
 	Arch          string   `env:"ROCKPOOL_NOMAD_ARCH" placeholder:"NAME" help:"Architecture of the nodes: amd64 or arm64. (the server's own; $$${env})"`
 	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections for runners, 1 to 100000, claimed ones first; below Nomad's http_max_conns_per_client, which is 100 unless it is raised. (${default}; $$${env})"`
 	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other calls of Nomad at once, 4 to 256. (${default}; $$${env})"`
@@ -86,10 +86,10 @@ func (c *Config) checkCluster() error {
 
 // checkAdvertised checks where Nomad fetches the agent.
 func (c *Config) checkAdvertised() error {
-	if c.Nomad.NoAgent && c.Nomad.AgentPath != "" {
-		return &Error{"nomad-agent-path", c.Nomad.AgentPath, "left out with --nomad-no-agent"}
+	if c.Nomad.StreamAgent && c.Nomad.AgentPath != "" {
+		return &Error{"nomad-agent-path", c.Nomad.AgentPath, "left out with --nomad-stream-agent"}
 	}
-	if c.AdvertiseURL == "" && (c.Nomad.AgentPath != "" || c.Nomad.NoAgent) {
+	if c.AdvertiseURL == "" && (c.Nomad.AgentPath != "" || c.Nomad.StreamAgent) {
 		return nil
 	}
 	u, err := url.Parse(c.AdvertiseURL)
@@ -98,7 +98,7 @@ func (c *Config) checkAdvertised() error {
 		if at := strings.LastIndexByte(advertised, '@'); at >= 0 {
 			advertised = "…" + advertised[at:]
 		}
-		return &Error{"advertise-url", advertised, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-no-agent that there is none"}
+		return &Error{"advertise-url", advertised, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-stream-agent"}
 	}
 	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/environment"
 	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/nomad/job"
@@ -33,6 +34,7 @@ type Cluster struct {
 	reader       listing.Reader
 	nodes        *listing.Nodes
 	bridges      *bridges.Set
+	delivery     *delivery.Delivery
 
 	gate      *turns.Gate // of registrations
 	pace      pace        // of runners' starts
@@ -67,19 +69,16 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		records:      record.NewStore(nomad, names),
 		reader:       listing.NewReader(nomad, names),
 		nodes:        listing.NewNodes(nomad),
+		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
-	budget := config.Bridges
-	if config.Jobs.Agent.None {
-		budget = 1 << 30 // what runs is bounded, by the opener; a runner in which nothing runs costs nothing
-	}
 	if c.config.open == nil {
-		c.config.open = bridges.NewOpener(nomad, config.Bridges, config.Logger, c.reportMissing).Open
+		c.config.open = bridges.NewOpener(nomad).Open
 	}
-	c.bridges = bridges.NewSet(budget, c.openBridge, ends)
+	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
 	return c, nil
 }
 
@@ -197,11 +196,7 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	err := c.environments.Delete(ctx, id)
-	if err == nil {
-		c.problems.Resolve(agentlessSubject(id))
-	}
-	return err
+	return c.environments.Delete(ctx, id)
 }
 
 // Environments implements runtime.Cluster. One that can't be read is left out,

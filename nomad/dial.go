@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/nomad/bridges"
@@ -80,16 +79,4 @@ func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.
 		return nil, fmt.Errorf("runner %s has no allocation", id)
 	}
 	return c.config.open(ctx, at)
-}
-
-// reportMissing shows what an environment's runners can't do without the agent.
-func (c *Cluster) reportMissing(id runtime.RunnerID, what []string) {
-	c.runners.mu.Lock()
-	env := c.runners.environment(id)
-	c.runners.mu.Unlock()
-	c.problems.Report(agentlessSubject(env), fmt.Sprintf("its runners have no agent, so they are slower and can do less: %s", strings.Join(what, "; ")))
-}
-
-func agentlessSubject(id runtime.EnvironmentID) string {
-	return fmt.Sprintf("environment %s without the agent", id)
 }

@@ -130,54 +130,45 @@ func removeAll(ctx context.Context, c *Cluster) error {
 	return err
 }
 
-func TestConformanceRawExec(t *testing.T) {
+// A way is one by which an agent gets into runners. Each passes the same suite.
+var ways = map[string]func(*testing.T) job.Agent{
+	"fetched":  func(t *testing.T) job.Agent { return agents.agent(t) },
+	"streamed": func(*testing.T) job.Agent { return job.Agent{Stream: true, Arch: goruntime.GOARCH} },
+}
+
+// conforms has a driver pass the conformance suite with the agent fetched, and streamed.
+func conforms(t *testing.T, env runtime.Environment, settings func(t *testing.T) Config) {
 	t.Parallel()
+	for name, agent := range ways {
+		t.Run(name, func(t *testing.T) {
+			clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+				c := settings(t)
+				c.Jobs.Agent = agent(t)
+				return start(t, c)
+			})
+		})
+	}
+}
+
+func TestConformanceRawExec(t *testing.T) {
 	n := raw.Nomad(t)
-	clustertest.Suite(t, rawEnvironment(), func(t *testing.T) runtime.Cluster { return start(t, config(t, n, job.RawExec)) })
+	conforms(t, rawEnvironment(), func(t *testing.T) Config { return config(t, n, job.RawExec) })
 }
 
 func TestConformanceExec(t *testing.T) {
-	t.Parallel()
 	n := chroots.Nomad(t)
 	env := rawEnvironment()
 	env.Isolation = runtime.IsolationNamespaces
-	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
+	conforms(t, env, func(t *testing.T) Config {
 		c := config(t, n, job.Exec)
 		c.Jobs.NoNetworkMode = "host" // Nomad 1.11.3 can't do "none"
-		return start(t, c)
+		return c
 	})
 }
 
 func TestConformanceDocker(t *testing.T) {
-	t.Parallel()
 	n := container.Nomad(t)
 	env := rawEnvironment()
 	env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
-	clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster { return start(t, config(t, n, job.Docker)) })
-}
-
-// Where the agent can't be, Nomad's own exec takes its place.
-func TestConformanceWithoutTheAgent(t *testing.T) {
-	t.Parallel()
-	t.Run("raw_exec", func(t *testing.T) {
-		t.Parallel()
-		n := raw.Nomad(t)
-		env := rawEnvironment()
-		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
-			c := config(t, n, job.RawExec)
-			c.Jobs.Agent = job.Agent{None: true}
-			return start(t, c)
-		})
-	})
-	t.Run("docker", func(t *testing.T) {
-		t.Parallel()
-		n := container.Nomad(t)
-		env := rawEnvironment()
-		env.Image, env.Isolation = nomadtest.Image, runtime.IsolationNamespaces
-		clustertest.Suite(t, env, func(t *testing.T) runtime.Cluster {
-			c := config(t, n, job.Docker)
-			c.Jobs.Agent = job.Agent{None: true}
-			return start(t, c)
-		})
-	})
+	conforms(t, env, func(t *testing.T) Config { return config(t, n, job.Docker) })
 }

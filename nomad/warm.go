@@ -3,6 +3,8 @@ package nomad
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/nomad/record"
 	"github.com/rockpool/rockpool/runtime"
@@ -72,8 +75,16 @@ func (c *Cluster) warm(e *entry) {
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
 	var stuck wedge
+	var streamed delivered
 	for pause := c.pace.first(); backoff.Sleep(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
-		err := c.bridges.Keep(ctx, e.runner.ID, false) // which has the agent answer
+		err := c.deliver(ctx, e, allocation, &streamed)
+		if streamed.refused != "" {
+			c.giveUp(e, allocation, streamed.refused)
+			return
+		}
+		if err == nil {
+			err = c.bridges.Keep(ctx, e.runner.ID, false) // which has the agent answer
+		}
 		if err == nil {
 			c.pace.took(time.Since(began))
 			err = c.makeReady(ctx, e, allocation)
@@ -86,6 +97,44 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 			return
 		}
 	}
+}
+
+// Delivered is how far the streaming of the agent to one task is.
+type delivered struct {
+	done    bool
+	tries   int    // that failed since the task was listed as running
+	refused string // why it is given up; "": it isn't
+}
+
+// How the agent is streamed to a task: an alloc exec at the moment of a container's start may hang.
+const (
+	streamWithin = 5 * time.Second // bounds one try
+	streamTries  = 12
+)
+
+// deliver streams the agent to where a runner starts, if it doesn't get there by itself.
+func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *delivered) error {
+	c.runners.mu.Lock()
+	way, node, runs := e.way, e.node, e.runs && e.allocation == allocation
+	c.runners.mu.Unlock()
+	if way.Stream == "" || s.done {
+		return nil
+	}
+	trying, cancel := context.WithTimeout(ctx, streamWithin)
+	defer cancel()
+	err := c.delivery.To(trying, node, allocation, way.Task, way.Stream)
+	var refusal *delivery.Refusal
+	switch {
+	case err == nil:
+		s.done = true
+	case errors.As(err, &refusal):
+		s.refused = refusal.Error()
+	case runs:
+		if s.tries++; s.tries == streamTries {
+			s.refused = fmt.Sprintf("the agent could not be streamed to it in %d tries: %v", s.tries, c.nomad.Redact(err))
+		}
+	}
+	return err
 }
 
 // makeReady stores that a runner's agent answered.
@@ -157,7 +206,7 @@ func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *w
 		*w = wedge{}
 		return false
 	case w.signals >= wedgedSignals && time.Since(w.since) > wedgedAfter:
-		return c.giveUp(e, allocation)
+		return c.giveUp(e, allocation, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it")
 	}
 	w.since = cmp.Or(w.since, time.Now())
 	w.signals++
@@ -173,11 +222,11 @@ func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *w
 
 // giveUp gives up a runner that starts, and reports whether it did. One that a
 // list found ready meanwhile may be somebody's by now.
-func (c *Cluster) giveUp(e *entry, allocation string) bool {
+func (c *Cluster) giveUp(e *entry, allocation, why string) bool {
 	c.runners.mu.Lock()
 	gone := e.allocation == allocation && e.ready == nil && e.advance(runtime.RunnerGone)
 	if gone {
-		e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it"
+		e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, why
 		c.runners.changed(e)
 	}
 	env := e.runner.Environment.ID

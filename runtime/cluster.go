@@ -88,8 +88,7 @@ type Cluster interface {
 	// that breaks is no evidence of death; Runners is.
 	//
 	// Nomad: a yamux stream over the runner's one "agent bridge", run through
-	// alloc exec; where the agent can't run inside, a net.Pipe whose other end
-	// the nomad package serves.
+	// alloc exec.
 	Dial(ctx context.Context, id RunnerID) (net.Conn, error)
 
 	// Evidence returns what the host counted for a runner, and RUNNER_GONE if

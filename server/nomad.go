@@ -72,8 +72,8 @@ func ExamineNomad(ctx context.Context, c config.Config) ([]finding.Finding, erro
 // agent's archive.
 func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Config {
 	n := c.Nomad
-	agent := job.Agent{Arch: n.Arch, Path: n.AgentPath, None: n.NoAgent}
-	if agent.Path == "" && !agent.None {
+	agent := job.Agent{Arch: n.Arch, Path: n.AgentPath, Stream: n.StreamAgent}
+	if agent.Path == "" && !agent.Stream {
 		agent.URL, agent.SHA256 = strings.TrimSuffix(c.AdvertiseURL, "/")+embedded.Prefix+sum, sum
 	}
 	return nomad.Config{

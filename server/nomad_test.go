@@ -37,8 +37,8 @@ func TestSettingsOfNomadAreConverted(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	c.AdvertiseURL, c.Nomad.NoAgent, c.Nomad.NoNetworkMode = "", true, "host"
-	if got := nomadConfig(c, "d", sum, zap.NewNop()); got.Jobs.Agent != (job.Agent{None: true, Arch: c.Nomad.Arch}) || got.Jobs.NoNetworkMode != "host" {
+	c.AdvertiseURL, c.Nomad.StreamAgent, c.Nomad.NoNetworkMode = "", true, "host"
+	if got := nomadConfig(c, "d", sum, zap.NewNop()); got.Jobs.Agent != (job.Agent{Stream: true, Arch: c.Nomad.Arch}) || got.Jobs.NoNetworkMode != "host" {
 		t.Errorf("%+v, and %q where there is no network", got.Jobs.Agent, got.Jobs.NoNetworkMode)
 	}
 }

@@ -6,9 +6,11 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,11 +36,15 @@ const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--gro
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
                                                              ($NOMAD_SECRETS_DIR/agent.sock)
-       agent version                                         tell what this is`
+       agent version                                         tell what this is
+       agent digest                                          tell the SHA-256 of this program`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
+		if errors.Is(err, task.ErrNotRoot) {
+			os.Exit(agent.ExitNotRoot)
+		}
 		os.Exit(1)
 	}
 }
@@ -91,9 +97,26 @@ func run(args []string) error {
 	case "version":
 		fmt.Println(version(), "protocol", agent.Protocol)
 		return nil
+	case "digest":
+		return printDigest()
 	default:
 		return errors.New(usage)
 	}
+}
+
+// printDigest prints the SHA-256 of this program, in hex: who has streamed it into a task compares.
+func printDigest() error {
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = program.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, program); err != nil {
+		return err
+	}
+	fmt.Printf("%x\n", sum.Sum(nil))
+	return nil
 }
 
 // version is the commit that this was built from, where the build knew it.

@@ -3,14 +3,11 @@ package bridges
 import (
 	"context"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Target is where a runner's agent is.
@@ -23,24 +20,15 @@ type Target struct {
 
 // An Opener opens bridges by alloc exec.
 type Opener struct {
-	nomad   *connection.Client
-	execs   turns.Slots // of commands in runners without an agent
-	log     *zap.Logger
-	missing func(id runtime.RunnerID, what []string)
+	nomad *connection.Client
 }
 
-// NewOpener returns an opener. In runners without an agent it runs at most execs commands
-// at once, and reports what such a runner misses.
-func NewOpener(nomad *connection.Client, execs int, log *zap.Logger, missing func(id runtime.RunnerID, what []string)) *Opener {
-	return &Opener{nomad, make(turns.Slots, execs), log, missing}
-}
+// NewOpener returns an opener.
+func NewOpener(nomad *connection.Client) *Opener { return &Opener{nomad} }
 
 // Open runs the agent's bridge in a runner's task, and returns once the agent has answered
-// through it. Where there is no agent, the session serves its protocol by Nomad's own exec.
+// through it.
 func (o *Opener) Open(ctx context.Context, at Target) (Session, error) {
-	if len(at.Way.Command) == 0 {
-		return o.openPlain(ctx, at)
-	}
 	conn, err := o.nomad.Exec(ctx, at.Node, at.Allocation, at.Way.Task, at.Way.Command)
 	if err != nil {
 		return nil, err

@@ -22,13 +22,13 @@ import (
 // Bounds of alloc exec.
 const (
 	maxExecFrame  = 1 << 20          // of JSON, from Nomad
-	maxExecPiece  = 32 << 10         // bytes of stdin in one frame
+	maxExecPiece  = 256 << 10        // bytes of stdin in one frame
 	execHeartbeat = 10 * time.Second // as Nomad's client does
 	maxStderr     = 1 << 10
 )
 
 // An Exec is a command that runs in an allocation: Write is its stdin, Read its stdout.
-// Its end is an exitError. One goroutine may read while others write.
+// Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
 	ws     *websocket.Conn
 	close  func() error
@@ -41,14 +41,16 @@ type Exec struct {
 	writing sync.Mutex // held while a frame is written
 }
 
-// An exitError says how a command ended that should have run on.
-type exitError struct {
-	code   int
-	stderr string
+// An ExitError says how a command ended: with its exit code, and the first line of what it said on
+// stderr.
+type ExitError struct {
+	Code   int
+	Stderr string
 }
 
-func (e *exitError) Error() string {
-	return fmt.Sprintf("it ended with exit code %d: %s", e.code, e.stderr)
+// Error implements error.
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("it ended with exit code %d: %s", e.Code, e.Stderr)
 }
 
 // execAt is Exec at one of Nomad's agents.
@@ -143,6 +145,11 @@ func (x *Exec) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// CloseWrite ends the command's stdin.
+func (x *Exec) CloseWrite() error {
+	return x.send(api.ExecStreamingInput{Stdin: &api.ExecStreamingIOOperation{Close: true}})
+}
+
 // Read reads from the command's stdout. What it says on stderr is for the
 // error at its end.
 func (x *Exec) Read(p []byte) (int, error) {
@@ -166,7 +173,7 @@ func (x *Exec) Read(p []byte) (int, error) {
 			data := frame.Stderr.Data
 			x.stderr = append(x.stderr, data[:min(len(data), maxStderr-len(x.stderr))]...)
 		case frame.Exited && frame.Result != nil:
-			return 0, &exitError{frame.Result.ExitCode, FirstLine(string(x.stderr))}
+			return 0, &ExitError{frame.Result.ExitCode, FirstLine(string(x.stderr))}
 		}
 	}
 	n := copy(p, x.rest)

@@ -35,17 +35,14 @@ type Config struct {
 	Template      []byte // an own job, in HCL or JSON, in place of the built-in template
 }
 
-// An Agent says how a task gets its agent: fetched by Nomad, there already, or
-// not at all.
+// An Agent says how a task gets its agent: fetched by Nomad, there already, or streamed to it by
+// this server.
 type Agent struct {
 	URL    string // of its archive, permanent, without a query: Nomad's clients fetch it, hours later too
 	SHA256 string // of the archive, in hex
 	Arch   string // that it runs on, as Nomad names it: "amd64"
 	Path   string // in the image, in place of URL
-	// None says that it can't be there: then commands run through Nomad's own exec
-	// (package plain), which is slower, and can do less. The task needs a command of
-	// its own that lasts; where the template has none it sleeps.
-	None bool
+	Stream bool   // a shell in the task waits until package delivery has brought it there
 }
 
 // A Driver is one of Nomad's task drivers.
@@ -100,7 +97,7 @@ func (c Config) Complete() (Config, error) {
 var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (a Agent) check() error {
-	if a.Path != "" || a.None {
+	if a.Path != "" || a.Stream {
 		return nil
 	}
 	u, err := url.Parse(a.URL)

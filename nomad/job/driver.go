@@ -135,8 +135,8 @@ func absent(config map[string]any, key string, value any) {
 
 func configureNothing(Config, runtime.Environment, map[string]any) {}
 
-// command has a task run the agent.
-func (d taskDriver) command(agent string, env runtime.Environment, task *api.Task) {
+// command has a task run the agent, which may have to be streamed to it first.
+func (d taskDriver) command(agent string, stream bool, env runtime.Environment, task *api.Task) {
 	args := []string{"serve", "--socket", d.socket, "--workspace", workspaceIn(task)}
 	if Driver(task.Driver) == RawExec && !env.Network.Access {
 		args = append(args, "--no-network") // the agent ensures it: the driver can't
@@ -144,32 +144,34 @@ func (d taskDriver) command(agent string, env runtime.Environment, task *api.Tas
 	if sharesIPC(task.Config["ipc_mode"]) {
 		args = append(args, "--shared-ipc")
 	}
-	task.Config["args"] = args
+	program := []string{agent}
+	if stream {
+		program = []string{shell, "-c", awaitAgent, agent}
+	}
 	if d.contained {
 		delete(task.Config, "command")
-		task.Config["entrypoint"] = []string{agent}
+		task.Config["entrypoint"], task.Config["args"] = program, args
 	} else {
-		task.Config["command"] = agent
+		task.Config["command"], task.Config["args"] = program[0], append(program[1:], args...)
 	}
 }
+
+// shell waits for an agent that is streamed.
+const shell = "/bin/sh"
+
+// awaitAgent waits until the agent is there, or its directory isn't any more, and becomes it. Nomad
+// would take a dollar with a brace for a variable of its own.
+const awaitAgent = `trap 'exit 0' TERM INT
+until [ -x "$0" ]; do
+	[ -d "$NOMAD_TASK_DIR" ] || exit 1
+	sleep 0.1 2>/dev/null || sleep 1
+done
+exec "$0" "$@"`
 
 // sharesIPC reports whether an own template's task has its objects of System V together
 // with others: another container, or the node. The drivers give it its own by default.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
-}
-
-// sleep has a task without the agent last, unless its template says how.
-func (d taskDriver) sleep(task *api.Task) {
-	if task.Config["command"] != nil || task.Config["entrypoint"] != nil {
-		return
-	}
-	task.Config["args"] = []string{"-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait"}
-	if d.contained {
-		task.Config["entrypoint"] = []string{"/bin/sh"}
-	} else {
-		task.Config["command"] = "/bin/sh"
-	}
 }
 
 // workspaceIn is where the workspace is: /workspace, where the task may make
@@ -188,8 +190,13 @@ func workspaceIn(task *api.Task) string {
 // bridge is the command that carries streams to the agent. Alloc exec resolves
 // no variables, unlike a task's command.
 func (d taskDriver) bridge(agent string) []string {
+	return []string{d.execPath(agent), "bridge", "--socket", d.socket}
+}
+
+// execPath is where alloc exec finds the agent.
+func (d taskDriver) execPath(agent string) string {
 	if agent == taskAgent {
-		agent = d.local + "/rockpool/" + embedded.ArchivedName
+		return d.local + "/rockpool/" + embedded.ArchivedName
 	}
-	return []string{agent, "bridge", "--socket", d.socket}
+	return agent
 }

@@ -190,11 +190,8 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	}
 	d := drivers[Driver(task.Driver)]
 	how = Way{Task: task.Name, Command: d.bridge(c.agentPath())}
-	if c.Agent.None {
-		how.Command = nil
-		if d.contained {
-			how.Workspace = "/workspace"
-		}
+	if c.Agent.Stream {
+		how.Stream = d.execPath(taskAgent)
 	}
 	way, err := json.Marshal(how)
 	if err != nil {
@@ -207,9 +204,9 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 // A Way says how to reach a runner's agent, whatever the settings of the
 // server are by then.
 type Way struct {
-	Task      string   `json:"task"`
-	Command   []string `json:"command,omitempty"`   // none: there is no agent
-	Workspace string   `json:"workspace,omitempty"` // without an agent; "": in the task's directory
+	Task    string   `json:"task"`
+	Command []string `json:"command"`
+	Stream  string   `json:"stream,omitempty"` // the path that the agent must be streamed to; "": it gets there by itself
 }
 
 // waitingPriority is what the priority of a job is above, for a claim that waits.
@@ -246,6 +243,9 @@ func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, 
 	}
 	if err := json.Unmarshal([]byte(meta[metaBridge]), &way); err != nil {
 		return r, way, fmt.Errorf("its meta %s isn't a task and a command in JSON: %w", metaBridge, err)
+	}
+	if len(way.Command) == 0 {
+		return r, way, fmt.Errorf("its meta %s names no command: an older server made it without an agent", metaBridge)
 	}
 	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
 	if err != nil {

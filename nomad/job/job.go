@@ -20,7 +20,7 @@ import (
 // with several tasks it must have this name.
 const TaskName = "runner"
 
-// Where an agent that is fetched is in its task.
+// Where an agent that is fetched, or streamed, is in its task.
 const (
 	agentDir  = "local/rockpool"
 	taskAgent = "${NOMAD_TASK_DIR}/rockpool/" + embedded.ArchivedName
@@ -180,19 +180,17 @@ func (c Config) equip(job *api.Job, env runtime.Environment) error {
 	if task.Config == nil {
 		task.Config = map[string]any{}
 	}
-	if c.Agent.None {
-		drivers[Driver(task.Driver)].sleep(task)
-		return nil
-	}
 	if c.Agent.Path == "" {
 		own := func(a *api.TaskArtifact) bool { return a.RelativeDest != nil && *a.RelativeDest == agentDir }
 		task.Artifacts = slices.DeleteFunc(task.Artifacts, own)
-		task.Artifacts = append(task.Artifacts, &api.TaskArtifact{
-			GetterSource:  &c.Agent.URL,
-			GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
-			GetterMode:    new("dir"),
-			RelativeDest:  new(agentDir),
-		})
+		if !c.Agent.Stream {
+			task.Artifacts = append(task.Artifacts, &api.TaskArtifact{
+				GetterSource:  &c.Agent.URL,
+				GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
+				GetterMode:    new("dir"),
+				RelativeDest:  new(agentDir),
+			})
+		}
 		if c.Agent.Arch != "" {
 			const arch = "${attr.cpu.arch}"
 			pinned := false
@@ -204,7 +202,7 @@ func (c Config) equip(job *api.Job, env runtime.Environment) error {
 			}
 		}
 	}
-	drivers[Driver(task.Driver)].command(c.agentPath(), env, task)
+	drivers[Driver(task.Driver)].command(c.agentPath(), c.Agent.Stream, env, task)
 	return nil
 }
 

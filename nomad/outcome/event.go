@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -56,6 +57,9 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 		}
 	case api.TaskDriverFailure:
 		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		if strings.Contains(event.DisplayMessage, "/bin/sh") {
+			ours.Detail = "its driver couldn't start it: its image has no /bin/sh, which must wait for the agent (--nomad-stream-agent)"
+		}
 		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {
 			ours.Detail = "its driver couldn't get its image" // docker, podman
 		}
@@ -81,7 +85,11 @@ func exit(event *api.TaskEvent) string {
 	if signal := event.Details["signal"]; signal != "" && signal != "0" {
 		return "by signal " + signal
 	}
-	return "with exit code " + cmp.Or(event.Details["exit_code"], "0")
+	code := cmp.Or(event.Details["exit_code"], "0")
+	if code == strconv.Itoa(agent.ExitNotRoot) {
+		return "since it must be root in its task, and isn't: see --nomad-user, and the user of an own template"
+	}
+	return "with exit code " + code
 }
 
 // delay says how long Nomad waits, which it gives in nanoseconds.

@@ -33,15 +33,18 @@ func (n *Nomad) startDocker(ctx context.Context) error {
 	}
 	// What holds a group's network; Nomad's own is in a registry.
 	pause := n.dockerCommand(ctx, "import", "--change", `ENTRYPOINT ["/bin/sleep", "2147483647"]`, "-", pauseImage)
-	return errors.Join(n.load(ctx, n.dockerCommand(ctx, "import", "-", Image)), n.load(ctx, pause))
+	return errors.Join(
+		n.load(ctx, n.dockerCommand(ctx, "import", "-", Image)), n.load(ctx, pause),
+		n.load(ctx, n.dockerCommand(ctx, "import", "-", BareImage), "--exclude=./usr/bin/sh"),
+	)
 }
 
 // pauseImage holds the networks of groups of containers.
 const pauseImage = "rockpool-test-pause:1"
 
-// load has a command of Docker's read the tests' root file system.
-func (n *Nomad) load(ctx context.Context, load *exec.Cmd) (err error) {
-	pack := exec.CommandContext(ctx, "tar", "-C", n.root(), "-c", ".")
+// load has a command of Docker's read the tests' root file system, as options of tar say.
+func (n *Nomad) load(ctx context.Context, load *exec.Cmd, options ...string) (err error) {
+	pack := exec.CommandContext(ctx, "tar", append(options, "-C", n.root(), "-c", ".")...)
 	if load.Stdin, err = pack.StdoutPipe(); err != nil {
 		return err
 	}

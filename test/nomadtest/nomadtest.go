@@ -34,6 +34,9 @@ const patience = 2 * time.Minute
 // the tasks of the driver "exec" find, too.
 const Image = "rockpool-test:1"
 
+// BareImage is Image without /bin/sh.
+const BareImage = "rockpool-test-bare:1"
+
 // Options say how a Nomad is set up. The zero value has the driver raw_exec, and
 // neither users nor certificates.
 type Options struct {

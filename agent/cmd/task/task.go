@@ -17,14 +17,24 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/peer"
 )
 
-// Serve serves on a socket that it makes. It always returns an error.
+// ErrNotRoot says that this process isn't root of its task, and can't become it. Then commands would
+// run as the agent's own user, and nothing could be kept from them.
+var ErrNotRoot = errors.New("it must be root in its task, or have what it takes to become it")
+
+// Serve serves on a socket that it makes. It always returns an error: [ErrNotRoot], for example.
 func Serve(socket string, network bool, o host.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
 		return err
 	}
+	if err := becomeRoot(); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 && !o.Degraded {
+		return ErrNotRoot
+	}
 	o.Workspace, o.Task = workspace, true
-	if err := errors.Join(becomeRoot(), makeWorkspace(workspace), protect(workspace)); err != nil {
+	if err := errors.Join(makeWorkspace(workspace), protect(workspace)); err != nil {
 		return err
 	}
 	listener, err := listenAt(socket)

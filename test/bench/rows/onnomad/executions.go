@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-func openOutput(driver string, times int, more ...string) func(context.Context, *bed.Bed) (rows.Pair, error) {
+func openOutput(driver string) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
-		s, err := b.ServeNomad(ctx, driver, 0, more...)
+		s, err := b.ServeNomad(ctx, driver, 0)
 		if err != nil {
 			return rows.Pair{}, err
 		}
@@ -31,7 +31,7 @@ func openOutput(driver string, times int, more ...string) func(context.Context, 
 		if err != nil {
 			return rows.Pair{}, err
 		}
-		n := b.Ops(times)
+		n := b.Ops(50)
 		row := func(ctx context.Context, r *measure.Round) error {
 			return rows.Repeat(n, func() error { return rows.FirstOutput(ctx, s, k, runner, r) })
 		}

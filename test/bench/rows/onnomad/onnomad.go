@@ -47,10 +47,7 @@ func Rows() []rows.Row {
 		floor := "Nomad's own exec of `echo` in a task of that driver, to its first output."
 		all = append(all, rows.Row{
 			Name: "nomad/first-output/" + driver, What: what + ".", Floor: floor, Unit: measure.Milliseconds, Per: "start", Driver: driver,
-			Goals: []measure.Goal{{Of: "p50", AtMost: 5}}, Open: openOutput(driver, 50),
-		}, rows.Row{
-			Name: "nomad/first-output/" + driver + "/no-agent", What: what + ", without the agent (--nomad-no-agent).", Floor: floor,
-			Unit: measure.Milliseconds, Per: "start", Driver: driver, Open: openOutput(driver, 10, "--nomad-no-agent"),
+			Goals: []measure.Goal{{Of: "p50", AtMost: 5}}, Open: openOutput(driver),
 		})
 	}
 	return append(all, rows.Row{
