@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"agent/cmd/proc":         {},
 	"agent/cmd/process":      {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/proc", "agent/cmd/streams", "agent/cmd/warm", "agent/serve", "runtime/backoff"},
 	"agent/cmd/streams":      {"agent"},
-	"agent/cmd/task":         {"agent/bridge", "agent/cmd/confinement", "agent/cmd/host", "agent/cmd/memory", "agent/cmd/namespaces", "agent/cmd/peer"},
+	"agent/cmd/task":         {"agent/bridge", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/host", "agent/cmd/memory", "agent/cmd/namespaces", "agent/cmd/peer"},
 	"agent/cmd/warm":         {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/launch"},
 	"agent/embedded":         {},
 	"agent/serve":            {"agent"},

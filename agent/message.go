@@ -17,8 +17,11 @@ const (
 	StdinWindow = 256 << 10 // stdin bytes that the agent holds for a program that doesn't read
 )
 
-// ExitNotRoot is the exit code of an agent that isn't root of its task (EX_NOPERM of sysexits.h).
-const ExitNotRoot = 77
+// Exit codes of an agent that can't serve as a task of Nomad's.
+const (
+	ExitNotRoot      = 77 // it isn't root of its task (EX_NOPERM of sysexits.h)
+	ExitNoNamespaces = 71 // it can't make a user namespace (EX_OSERR)
+)
 
 // A Kind says what a frame's body is.
 type Kind byte
@@ -99,8 +102,8 @@ type Execution struct {
 type Start struct {
 	ID          string        `json:"id"`
 	Argv        []string      `json:"argv"`                  // argv[0] is looked up in PATH of Env unless it has a slash
-	Env         []string      `json:"env,omitempty"`         // NAME=value; all of the command's environment
-	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "": /workspace
+	Env         []string      `json:"env,omitempty"`         // NAME=value; all of the command's environment, but for an image's
+	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "": the image's, where the agent knows one, else /workspace
 	Stdin       bool          `json:"stdin,omitempty"`       // false: at its end from the start
 	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time; 0: none
 	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs; 0: none
@@ -113,6 +116,10 @@ type Start struct {
 	// Since version 3: the client takes KindResized. Older agents know nothing
 	// of it, and send none.
 	Resizes bool `json:"resizes,omitempty"`
+
+	// Names in Env whose values the image's own replace, if the agent knows them: one in a container
+	// does. Others know nothing of it.
+	Defaults []string `json:"defaults,omitempty"`
 }
 
 // A Size is a terminal's, in characters; each is 1 to MaxSize.
@@ -193,9 +200,10 @@ type Exit struct {
 	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
 	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
 	Own           *Own   `json:"own,omitempty"`
+	Together      *Own   `json:"together,omitempty"` // in place of Own: others ran in the runner meanwhile, and it is theirs, too
 }
 
-// Own is what the kernel counted in the control group of one execution alone.
+// Own is what the kernel counted, while an execution ran, for it alone.
 type Own struct {
 	OOMKills     int64 `json:"oomKills,omitempty"`     // its processes that were killed because the runner's memory was full
 	ForksRefused int64 `json:"forksRefused,omitempty"` // because the runner was full of processes

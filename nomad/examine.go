@@ -23,7 +23,7 @@ func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
 	}
 	defer c.Close()
 	x := examination{Cluster: c}
-	for _, step := range []func(context.Context){x.leader, x.policy, x.template, x.oversubscription, x.connections} {
+	for _, step := range []func(context.Context){x.leader, x.policy, x.template, x.workspace, x.oversubscription, x.connections} {
 		if step(ctx); x.unreachable {
 			break
 		}
@@ -86,6 +86,28 @@ func (x *examination) template(ctx context.Context) {
 	x.add(finding.Fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, all, driver))
 	if driver == job.RawExec {
 		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
+	}
+}
+
+// workspace says whether what is made in a runner can be executed there.
+func (x *examination) workspace(context.Context) {
+	jobs := x.config.Jobs
+	if jobs.Driver != job.Docker || len(jobs.Template) > 0 {
+		return
+	}
+	const name, setting = "workspace", `volumes { enabled = true } in the configuration of the clients' plugin docker`
+	taking, _ := x.nodes.Taking(job.Docker)
+	allowing := x.nodes.Allowing(job.Docker, "volumes.enabled")
+	switch {
+	case jobs.Workspace == job.WorkspaceVolume && allowing < taking:
+		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes allow no volumes, which --nomad-workspace volume needs", taking-allowing, taking))
+	case jobs.Workspace == job.WorkspaceVolume:
+		x.add(finding.Fine(name, "programs that are made in /workspace and /tmp can be executed there"))
+	case allowing == taking && taking > 0:
+		x.add(finding.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs that are made in /workspace and /tmp can't be executed by their own name"))
+	default:
+		x.add(finding.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/nomad.md has the price)",
+			"programs that are made in /workspace and /tmp can't be executed by their own name"))
 	}
 }
 

@@ -60,3 +60,15 @@ func TestExamineSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// Docker's clients allow no volumes unless they are told to.
+func TestExamineSaysWhichWorkspaceWorks(t *testing.T) {
+	t.Parallel()
+	n := container.Nomad(t)
+	for workspace, want := range map[string]finding.Status{job.WorkspaceTmpfs: finding.Warn, job.WorkspaceVolume: finding.Fail} {
+		f := examine(t, n, func(c *Config) { c.Jobs.Driver, c.Jobs.Workspace = job.Docker, workspace })["workspace"]
+		if f.Status != want || !strings.Contains(f.Advice, "volumes { enabled = true }") {
+			t.Errorf("%s: %+v", workspace, f)
+		}
+	}
+}

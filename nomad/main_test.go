@@ -132,7 +132,7 @@ func removeAll(ctx context.Context, c *Cluster) error {
 
 // A way is one by which an agent gets into runners. Each passes the same suite.
 var ways = map[string]func(*testing.T) job.Agent{
-	"fetched":  func(t *testing.T) job.Agent { return agents.agent(t) },
+	"fetched":  agents.agent,
 	"streamed": func(*testing.T) job.Agent { return job.Agent{Stream: true, Arch: goruntime.GOARCH} },
 }
 

@@ -144,7 +144,7 @@ func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]run
 }
 
 // Evidence returns what Nomad saw: tasks that were killed because memory was full.
-// What the agent counts in its own runner comes with an execution's end.
+// What the agent counts comes with an execution's end.
 func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
 	if err := c.ready(ctx); err != nil {
 		return runtime.Evidence{}, err
@@ -155,7 +155,7 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	if e == nil || e.removing {
 		return runtime.Evidence{}, gone(id)
 	}
-	return runtime.Evidence{OOMKills: e.oom}, nil
+	return runtime.Evidence{OOMKills: e.oom, Inside: true}, nil
 }
 
 // TaskEvents implements runtime.Cluster, from what the last refresh found.

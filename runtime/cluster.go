@@ -129,4 +129,7 @@ type Evidence struct {
 	// OwnKernel: the runner has a kernel of its own, which alone counts the forks
 	// that it refuses; its agent tells them.
 	OwnKernel bool
+
+	// Inside: nobody but the runner's agent counts, for all of the runner.
+	Inside bool
 }

@@ -85,7 +85,7 @@ func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Con
 		Jobs: job.Config{
 			Prefix: n.Prefix, Agent: agent,
 			Driver: job.Driver(n.Driver), User: n.User, Datacenters: n.Datacenters, NodePool: n.NodePool, Constraints: n.Constraints,
-			NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
+			NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, Workspace: n.Workspace, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
 			Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.Job,
 		},
 		Logger: logger, Dir: dir, Remove: c.OnStop == config.StopRemoves,

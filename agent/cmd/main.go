@@ -32,7 +32,8 @@ const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--gro
        agent serve --outside PATH [--processes N] [--workspace DIR]
                                                              serve, in a runner with a kernel of its own, on a
                                                              socket at PATH that only the machine can use
-       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc]
+       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc] [--image]
+                   [--workspace-mib N --processes N]
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
                                                              ($NOMAD_SECRETS_DIR/agent.sock)
@@ -42,8 +43,11 @@ const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--gro
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
-		if errors.Is(err, task.ErrNotRoot) {
+		switch {
+		case errors.Is(err, task.ErrNotRoot):
 			os.Exit(agent.ExitNotRoot)
+		case errors.Is(err, task.ErrNoNamespaces):
+			os.Exit(agent.ExitNoNamespaces)
 		}
 		os.Exit(1)
 	}
@@ -67,7 +71,9 @@ func run(args []string) error {
 		outside := flags.String("outside", "", "make a listening socket here instead, for peers that aren't of this kernel")
 		flags.IntVar(&o.OpenFiles, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
 		flags.BoolVar(&o.Zygote, "zygote", false, "be able to load an interpreter that forks for commands")
-		processes := flags.Int("processes", 0, "with --outside: have the kernel limit processes and threads, the agent's included")
+		flags.BoolVar(&o.Image, "image", false, "have commands get this process's variables and working directory: a container's image says them")
+		mib := flags.Int("workspace-mib", 0, "with --socket: have a workspace and a /tmp of so many MiB in memory, and nothing else to write to")
+		processes := flags.Int("processes", 0, "with --outside or --workspace-mib: have the kernel limit processes and threads, the agent's included")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -75,16 +81,18 @@ func run(args []string) error {
 			return serveOutside(*outside, *processes, o)
 		}
 		if *socket != "" {
-			return task.Serve(*socket, !*network, o)
+			return task.Serve(*socket, !*network, task.Bounds{WorkspaceMiB: *mib, Processes: *processes}, o)
 		}
 		return serveInherited(*fd, o)
 	case task.Nested:
 		workspace := flags.String("workspace", "", "")
 		network := flags.Bool("no-network", false, "")
+		mib := flags.Int("workspace-mib", 0, "")
+		processes := flags.Int("processes", 0, "")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return task.ServeNested(*workspace, !*network, host.Options{Version: version()})
+		return task.ServeNested(*workspace, !*network, *mib, *processes, host.Options{Version: version()})
 	case "bridge":
 		// Nomad puts variables of a task into its arguments, but not into an exec's.
 		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "where the agent listens")

@@ -164,8 +164,11 @@ func (x *execution) run() {
 		User: usage.User, System: usage.System, PeakMemory: usage.PeakMemory, Output: x.backlog.end,
 		PeakProcesses: usage.PeakProcesses, BytesRead: usage.BytesRead, BytesWritten: usage.BytesWritten,
 	}
-	if usage.Own {
-		x.exit.Own = &agent.Own{OOMKills: usage.OOMKills, ForksRefused: usage.Refused}
+	switch counted := (&agent.Own{OOMKills: usage.OOMKills, ForksRefused: usage.Refused}); {
+	case usage.Own:
+		x.exit.Own = counted
+	case usage.Together:
+		x.exit.Together = counted
 	}
 	x.news.Broadcast()
 }

@@ -117,8 +117,10 @@ type Usage struct {
 	PeakProcesses           int
 	BytesRead, BytesWritten *int64
 
-	// Own says that the kernel counted for this command alone.
+	// Own says that the kernel counted what follows for this command alone, Together that it counted for
+	// others, too, which ran in the runner meanwhile.
 	Own      bool
+	Together bool
 	OOMKills int64
 	Refused  int64 // forks
 }

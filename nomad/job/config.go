@@ -26,6 +26,9 @@ type Config struct {
 	// interface, or "host", which leaves them the machine's.
 	NoNetworkMode string
 	ForcePull     bool // images are pulled anew for each runner
+	// Workspace is what docker's runners have as /workspace and /tmp: WorkspaceTmpfs, in which nothing
+	// can be executed by its own name, or WorkspaceVolume, for clients that allow volumes.
+	Workspace string
 	// MemoryReserve is the share of its memory limit that a runner reserves; the
 	// rest is memory_max, for clusters that allow oversubscription. 1
 	MemoryReserve float64
@@ -44,6 +47,12 @@ type Agent struct {
 	Path   string // in the image, in place of URL
 	Stream bool   // a shell in the task waits until package delivery has brought it there
 }
+
+// The values of Config.Workspace.
+const (
+	WorkspaceTmpfs  = "tmpfs"
+	WorkspaceVolume = "volume"
+)
 
 // A Driver is one of Nomad's task drivers.
 type Driver string
@@ -66,12 +75,16 @@ func (c Config) Complete() (Config, error) {
 	c.Driver = cmp.Or(c.Driver, Docker)
 	c.MemoryReserve = cmp.Or(c.MemoryReserve, 1)
 	c.NoNetworkMode = cmp.Or(c.NoNetworkMode, "none")
+	c.Workspace = cmp.Or(c.Workspace, WorkspaceTmpfs)
 	c.Priority = cmp.Or(c.Priority, 50)
 	if len(c.Datacenters) == 0 {
 		c.Datacenters = []string{"*"}
 	}
 	if _, known := drivers[c.Driver]; !known {
 		return c, runtime.Invalid("driver", "must be docker, podman, exec or raw_exec, not %q", c.Driver)
+	}
+	if c.Workspace != WorkspaceTmpfs && c.Workspace != WorkspaceVolume {
+		return c, runtime.Invalid("workspace", "must be tmpfs or volume, not %q", c.Workspace)
 	}
 	if !prefixes.MatchString(c.Prefix) {
 		return c, runtime.Invalid("prefix", "must be 1 to 32 letters, digits, '_' and '-', beginning with a letter or a digit")

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -23,7 +24,7 @@ type taskDriver struct {
 var drivers = map[Driver]taskDriver{
 	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
 	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
-	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, workspaceDisk},
+	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, noDisk},
 	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
 }
 
@@ -88,7 +89,25 @@ const agentThreads = 16
 
 func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
-	absent(config, "mount", []map[string]any{tmpfsMount("/workspace", env), tmpfsMount("/tmp", env)})
+	mount := tmpfsMount
+	if c.Workspace == WorkspaceVolume {
+		mount = volumeMount
+	}
+	absent(config, "mount", []map[string]any{mount("/workspace", env), mount("/tmp", env)})
+}
+
+// volumeMount is a volume of the container's own, which goes with it: a file system in memory as well, but
+// one that Docker doesn't mount noexec.
+func volumeMount(target string, env runtime.Environment) map[string]any {
+	options := map[string]any{
+		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,mode=1777,nosuid,nodev", env.Resources.WorkspaceMiB),
+	}
+	return map[string]any{
+		"type": "volume", "target": target, "readonly": false,
+		"volume_options": []map[string]any{{
+			"no_copy": true, "driver_config": []map[string]any{{"name": "local", "options": []map[string]any{options}}},
+		}},
+	}
 }
 
 func tmpfsMount(target string, env runtime.Environment) map[string]any {
@@ -108,6 +127,7 @@ func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
 	config["image"] = env.Image
 	config["pids_limit"] = env.Resources.Processes + agentThreads
+	absent(config, "readonly_rootfs", true) // what programs write there would have no bound
 	if c.ForcePull {
 		absent(config, "force_pull", true)
 	}
@@ -137,9 +157,17 @@ func configureNothing(Config, runtime.Environment, map[string]any) {}
 
 // command has a task run the agent, which may have to be streamed to it first.
 func (d taskDriver) command(agent string, stream bool, env runtime.Environment, task *api.Task) {
-	args := []string{"serve", "--socket", d.socket, "--workspace", workspaceIn(task)}
-	if Driver(task.Driver) == RawExec && !env.Network.Access {
-		args = append(args, "--no-network") // the agent ensures it: the driver can't
+	args := []string{"serve", "--socket", d.socket}
+	switch {
+	case d.contained:
+		args = append(args, "--image")
+	case Driver(task.Driver) == Exec:
+		args = append(args, "--workspace-mib", strconv.Itoa(env.Resources.WorkspaceMiB), "--processes", strconv.Itoa(env.Resources.Processes+agentThreads))
+	default:
+		args = append(args, "--workspace", "${NOMAD_TASK_DIR}/workspace")
+		if !env.Network.Access {
+			args = append(args, "--no-network") // the agent ensures it: the driver can't
+		}
 	}
 	if sharesIPC(task.Config["ipc_mode"]) {
 		args = append(args, "--shared-ipc")
@@ -172,19 +200,6 @@ exec "$0" "$@"`
 // with others: another container, or the node. The drivers give it its own by default.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
-}
-
-// workspaceIn is where the workspace is: /workspace, where the task may make
-// it, or where the agent itself makes it.
-func workspaceIn(task *api.Task) string {
-	switch {
-	case Driver(task.Driver) == RawExec:
-		return "${NOMAD_TASK_DIR}/workspace"
-	case Driver(task.Driver) == Exec && task.User != "" && task.User != "root":
-		return "/local/workspace"
-	default:
-		return "/workspace"
-	}
 }
 
 // bridge is the command that carries streams to the agent. Alloc exec resolves

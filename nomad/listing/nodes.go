@@ -81,12 +81,24 @@ func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.known {
-		d := node.Drivers[string(driver)]
-		if ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy {
+		if takes(node, driver) {
 			taking++
 		}
 	}
 	return taking, len(n.known)
+}
+
+// Allowing returns how many of the nodes that take tasks of a driver have an attribute of that driver
+// set to true.
+func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, node := range n.known {
+		if takes(node, driver) && node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == "true" {
+			allowing++
+		}
+	}
+	return allowing
 }
 
 // Capacity returns what all nodes have for runners.
@@ -107,6 +119,11 @@ func (n *Nodes) Capacity() runtime.Capacity {
 		sum.MemoryMiB += mib
 	}
 	return sum
+}
+
+func takes(node *api.NodeListStub, driver job.Driver) bool {
+	d := node.Drivers[string(driver)]
+	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
 }
 
 func ready(node *api.NodeListStub) bool {

@@ -57,6 +57,9 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 		}
 	case api.TaskDriverFailure:
 		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		if strings.Contains(strings.ToLower(event.DisplayMessage), "volumes are not enabled") {
+			ours.Detail = "its node allows no volumes, which --nomad-workspace volume needs"
+		}
 		if strings.Contains(event.DisplayMessage, "/bin/sh") {
 			ours.Detail = "its driver couldn't start it: its image has no /bin/sh, which must wait for the agent (--nomad-stream-agent)"
 		}
@@ -86,8 +89,11 @@ func exit(event *api.TaskEvent) string {
 		return "by signal " + signal
 	}
 	code := cmp.Or(event.Details["exit_code"], "0")
-	if code == strconv.Itoa(agent.ExitNotRoot) {
+	switch code {
+	case strconv.Itoa(agent.ExitNotRoot):
 		return "since it must be root in its task, and isn't: see --nomad-user, and the user of an own template"
+	case strconv.Itoa(agent.ExitNoNamespaces):
+		return "since its node lets it make no user namespace, in which what programs write has a bound: see the driver exec in docs/nomad.md"
 	}
 	return "with exit code " + code
 }

@@ -62,7 +62,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	shared.WorkingDirectory = "/workspace" // beside its files
+	shared.WorkingDirectory = runtime.Workspace // beside its files
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}

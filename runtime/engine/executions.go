@@ -65,8 +65,13 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := session.Begin{Env: env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
-	if begin.Dir == "" && !x.Release { // what brings files with it runs beside them
+	begin := session.Begin{Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
+	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
+	switch {
+	case begin.Dir != "":
+	case x.Release:
+		begin.Dir = runtime.Workspace // what brings files with it runs beside them
+	default:
 		begin.Dir = env.Pin.WorkingDirectory
 	}
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)

@@ -119,16 +119,13 @@ func validateTarget(field, p string) error {
 	}
 	clean := path.Clean(p)
 	if !path.IsAbs(p) {
-		clean = path.Join(workspace, p)
+		clean = path.Join(runtime.Workspace, p)
 	}
-	if clean == "/" || clean == workspace {
+	if clean == "/" || clean == runtime.Workspace {
 		return runtime.Invalid(field, "must be something inside the workspace, not the workspace itself (./* is all that is in it)")
 	}
 	return nil
 }
-
-// workspace is where commands run.
-const workspace = "/workspace"
 
 func validatePath(field, p string) error {
 	if p == "" || len(p) > maxPathBytes || strings.ContainsRune(p, 0) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received, Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})
 	}
 	start := agent.Start{
-		ID: string(x.ID), Argv: x.Command, Env: a.begin.Env, Dir: a.begin.Dir, Stdin: x.Stdin,
+		ID: string(x.ID), Argv: x.Command, Env: a.begin.Env, Defaults: a.begin.Defaults, Dir: a.begin.Dir, Stdin: x.Stdin,
 		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
 	}
 	if x.Terminal != nil {
@@ -133,6 +134,10 @@ func (a *attempt) weigh(facts *execution.Facts) {
 	facts.OOMKills = after.OOMKills - a.begin.Before.OOMKills
 	facts.Forks = after.ProcessLimitHits - a.begin.Before.ProcessLimitHits
 	switch facts.Own = own != nil; {
+	case after.Inside:
+		if own = cmp.Or(own, exit.Together); own != nil {
+			facts.OOMKills, facts.Forks = max(own.OOMKills, facts.OOMKills), own.ForksRefused
+		}
 	case own == nil:
 	case after.OwnKernel:
 		facts.Forks = own.ForksRefused // which only the agent can tell

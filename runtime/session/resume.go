@@ -22,12 +22,13 @@ import (
 // A Begin is what is stored beside an execution until it has ended, so that another
 // server can go on with it: what the API doesn't show.
 type Begin struct {
-	Env     []string         `json:"env"`
-	Dir     string           `json:"dir,omitempty"`
-	Before  runtime.Evidence `json:"before"`          // what the host had counted before the start
-	Counted bool             `json:"counted"`         // Before is known: without it nothing can be said to have risen
-	Input   *string          `json:"input,omitempty"` // all of the stdin, where the server has to feed it
-	Fed     bool             `json:"fed,omitempty"`   // all of the stdin comes again from elsewhere after a restart
+	Env      []string         `json:"env"`
+	Defaults []string         `json:"defaults,omitempty"` // agent.Start.Defaults
+	Dir      string           `json:"dir,omitempty"`
+	Before   runtime.Evidence `json:"before"`          // what the host had counted before the start
+	Counted  bool             `json:"counted"`         // Before is known: without it nothing can be said to have risen
+	Input    *string          `json:"input,omitempty"` // all of the stdin, where the server has to feed it
+	Fed      bool             `json:"fed,omitempty"`   // all of the stdin comes again from elsewhere after a restart
 }
 
 // Encode returns it as it is stored.

@@ -48,6 +48,7 @@ func (n *Nomad) writeClient(name string, at agentPorts) error {
 		{"raw_exec": object{"config": object{"enabled": true}}},
 		{"docker": object{"config": object{
 			"endpoint": n.dockerHost(),
+			"volumes":  object{"enabled": n.options.Volumes},
 			// The image is there from the start, and stays.
 			"gc":          object{"image": false},
 			"infra_image": pauseImage,

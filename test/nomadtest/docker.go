@@ -36,6 +36,8 @@ func (n *Nomad) startDocker(ctx context.Context) error {
 	return errors.Join(
 		n.load(ctx, n.dockerCommand(ctx, "import", "-", Image)), n.load(ctx, pause),
 		n.load(ctx, n.dockerCommand(ctx, "import", "-", BareImage), "--exclude=./usr/bin/sh"),
+		n.load(ctx, n.dockerCommand(ctx, "import", "--change", "ENV PATH=/opt/tool/bin:/usr/bin:/bin GREETING=hello LANG=de_DE.UTF-8 HOME=/home/image",
+			"--change", "WORKDIR /srv/app", "--change", "USER runner", "--change", "VOLUME /data", "-", ConfiguredImage)),
 	)
 }
 

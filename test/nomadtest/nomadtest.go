@@ -37,6 +37,9 @@ const Image = "rockpool-test:1"
 // BareImage is Image without /bin/sh.
 const BareImage = "rockpool-test-bare:1"
 
+// ConfiguredImage is Image with variables, a PATH, a working directory, a user and a volume of its own.
+const ConfiguredImage = "rockpool-test-configured:1"
+
 // Options say how a Nomad is set up. The zero value has the driver raw_exec, and
 // neither users nor certificates.
 type Options struct {
@@ -60,6 +63,9 @@ type Options struct {
 	// Networks are CNI's configurations by the names of their files; with any, the
 	// client has bridges and CNI's plugins of Debian's package containernetworking-plugins.
 	Networks map[string]string
+
+	// Volumes lets jobs of docker mount volumes.
+	Volumes bool
 }
 
 // A Nomad is one that runs. Its methods are for one goroutine at a time.

@@ -24,10 +24,14 @@ type Counters struct {
 	peak  int64        // the most processes that were seen
 	keeps atomic.Int64 // a process that waits in the group for its commands; 0: none
 
+	whole  bool  // the group is the whole runner's: Whole
+	around int64 // then: the threads that the agent had in it before the command
+	resets bool  // the peak of memory is of this command alone
+
 	// Version 2 forgets a peak of memory for a descriptor of the file only.
 	memoryPeak *os.File
 	devices    bool      // version 2: what is read and written is counted
-	seen       int64     // the most memory that was seen, where it can't forget
+	seen       int64     // the most memory that was seen, where the kernel can't forget a peak
 	together   *refusals // version 2: shared by all groups of a runner
 }
 
@@ -57,10 +61,12 @@ const peakFile = "memory.max_usage_in_bytes"
 // Begin notes the counters before a command is started.
 func (c *Counters) Begin() {
 	if fd := c.file("memory", peakFile); fd >= 0 {
-		_, _ = unix.Pwrite(fd, []byte("0"), 0)
+		_, err := unix.Pwrite(fd, []byte("0"), 0)
+		c.resets = err == nil
 	}
 	if c.isUnified() {
 		c.forgetPeak()
+		c.resets = c.memoryPeak != nil
 	}
 	c.start, c.peak, c.seen = c.now(), 0, 0
 }
@@ -72,7 +78,7 @@ func (c *Counters) now() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.oom_control", "oom_kill")
-	n.memory = c.number("memory", "memory.usage_in_bytes", "")
+	n.memory = c.memoryNow()
 	n.mostMemory = c.number("memory", "memory.max_usage_in_bytes", "")
 	n.cpu = c.number("cpuacct", "cpuacct.usage", "")
 	n.user = c.number("cpuacct", "cpuacct.usage_user", "")
@@ -83,6 +89,13 @@ func (c *Counters) now() (n counts) {
 		n.read, n.written = sum(text, "Read"), sum(text, "Write")
 	}
 	return n
+}
+
+func (c *Counters) memoryNow() int64 {
+	if c.isUnified() {
+		return c.number("memory", "memory.current", "")
+	}
+	return c.number("memory", "memory.usage_in_bytes", "")
 }
 
 func (c *Counters) isUnified() bool { _, ok := c.trees[unified]; return ok }
@@ -109,10 +122,12 @@ func (c *Counters) tree(controller string) int {
 // launchers counts what is in the group but belongs to no command: a thread of the agent, and a
 // child that waits.
 func (c *Counters) launchers() int64 {
-	if c.isUnified() {
+	switch {
+	case c.whole:
+		return c.around
+	case c.isUnified():
 		return 0
-	}
-	if c.keeps.Load() != 0 {
+	case c.keeps.Load() != 0:
 		return 2
 	}
 	return 1
@@ -134,11 +149,11 @@ func (c *Counters) CPU() time.Duration {
 // there are. One goroutine at a time calls it.
 func (c *Counters) Refused() int64 {
 	c.peak = max(c.peak, c.number("pids", "pids.current", "")-c.launchers())
-	if c.isUnified() && c.memoryPeak == nil {
-		c.seen = max(c.seen, c.number("memory", "memory.current", ""))
+	if !c.resets {
+		c.seen = max(c.seen, c.memoryNow())
 	}
 	own := c.number("pids", "pids.events", "max") - c.start.refused
-	if c.isUnified() {
+	if c.isUnified() && !c.whole {
 		own += c.together.of(c) - c.start.refusedTogether
 	}
 	return own
@@ -147,7 +162,6 @@ func (c *Counters) Refused() int64 {
 // End adds what was counted since the start to the usage that waits for processes returned.
 func (c *Counters) End(u *serve.Usage) {
 	end := c.now()
-	u.Own = true
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// No wait returned the rest. Only how it is divided is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
@@ -170,7 +184,7 @@ func (c *Counters) End(u *serve.Usage) {
 // mostMemory returns the peak of memory, where the group's may be that of an
 // earlier command only as far as it was seen.
 func (c *Counters) mostMemory(end counts) int64 {
-	if c.isUnified() && c.memoryPeak == nil && end.mostMemory == c.start.mostMemory {
+	if !c.resets && end.mostMemory == c.start.mostMemory {
 		return c.seen
 	}
 	return end.mostMemory
@@ -227,6 +241,9 @@ func (c *Counters) file(controller, file string) int {
 		flags = unix.O_RDWR
 	}
 	fd, err := openIn(tree, c.name+"/"+file, flags)
+	if err == unix.EROFS || err == unix.EACCES { // as in a container: then it can only be read
+		fd, err = openIn(tree, c.name+"/"+file, unix.O_RDONLY)
+	}
 	if err != nil {
 		return -1
 	}

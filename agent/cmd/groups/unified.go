@@ -33,12 +33,16 @@ func openUnified(run int, name string, root bool, t *confinement.Thread, fork fu
 // nowUnified is now where cgroups are of version 2.
 func (c *Counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
-	n.refusedTogether = c.together.of(c)
+	if !c.whole {
+		n.refusedTogether = c.together.of(c)
+	}
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
-	n.memory = c.number("memory", "memory.current", "")
+	n.memory = c.memoryNow()
 	n.mostMemory = c.readPeak()
-	n.cpu, n.user, n.system = c.processorTime()
+	if !c.whole { // the agent's is in it
+		n.cpu, n.user, n.system = c.processorTime()
+	}
 	n.read, n.written = c.bytes()
 	return n
 }

@@ -40,8 +40,10 @@ type Options struct {
 	SharedIPC     bool   // other tasks have the same namespace of System V objects
 	Zygote        bool   // an interpreter can be loaded (package warm)
 	Task          bool   // a task of Nomad's, where the confinement must hold although the agent isn't PID 1
+	Image         bool   // this process has an image's variables and working directory, which are for commands
 
 	Inner *groups.Inner // nil: the runner has no kernel of its own
+	Whole *groups.Whole // that the runner is in; nil: it can't be seen
 	Ready func() error  // called when the agent can serve; nil: nothing to call
 }
 
@@ -49,6 +51,7 @@ type Options struct {
 type host struct {
 	*files.Files
 	starter *process.Starter
+	image   *image // nil: it is the server that knows it
 	first   sync.Once
 	prepare func() // before the first command
 }
@@ -56,6 +59,7 @@ type host struct {
 // Start implements [serve.Host].
 func (h *host) Start(start agent.Start) (serve.Process, error) {
 	h.first.Do(h.prepare)
+	start = h.image.complete(start)
 	dir, err := h.WorkingDirectory(start.Dir)
 	if err != nil {
 		return nil, err
@@ -128,7 +132,7 @@ func newHost(o Options) (*host, error) {
 	if o.Groups == "" { // else no command can take the processes that the agent has
 		memory.SpareThreads(memory.Threads)
 	}
-	c := process.Config{Thread: thread, Inner: o.Inner, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
+	c := process.Config{Thread: thread, Inner: o.Inner, Whole: o.Whole, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
 	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
 	switch {
 	case forks:
@@ -164,10 +168,14 @@ func newHost(o Options) (*host, error) {
 	if !starter.Marks() {
 		report(errors.New("can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution"))
 	}
-	return &host{Files: f, starter: starter, prepare: func() {
+	h := &host{Files: f, starter: starter, prepare: func() {
 		memory.AddProcessor()
 		if c.Groups == nil {
 			memory.SpareThreads(memory.BusyThreads)
 		}
-	}}, nil
+	}}
+	if o.Image {
+		h.image = thisImage(o.Workspace)
+	}
+	return h, nil
 }

@@ -1,11 +1,15 @@
-// Package namespaces gives the agent namespaces of its own, where its task has the machine
-// itself around it. So a runner is whole for its programs: /workspace is there, ids of
-// executions are its own, no process of others is visible, and all of it ends with the agent,
-// however that ends.
+// Package namespaces gives the agent namespaces of its own inside its task.
 //
-// It is weak isolation: user code reads what every user of the machine may read, and has the
-// machine's network unless Start was called without it. But it is none of the machine's users,
-// and none of its commands may be root.
+// A task of Nomad's driver raw_exec has the machine itself around it ([Machine]). With namespaces a
+// runner is whole for its programs: /workspace is there, ids of executions are its own, no
+// process of others is visible, and all of it ends with the agent, however that ends. It is
+// weak isolation: user code reads what every user of the machine may read, and has the machine's
+// network unless Start was called without it. But it is none of the machine's users, and none
+// of its commands may be root.
+//
+// A task of the driver exec has most of that already, but every directory of Nomad's in it is on
+// the node's disk, without a bound. There the agent makes a root that is read-only, and file systems
+// in memory with a bound for what programs write ([Directories]).
 package namespaces
 
 import (
@@ -25,11 +29,20 @@ const Workspace = "/workspace"
 // Listener is the descriptor that a nested agent inherits.
 const Listener = 3
 
-// Start executes this program once more, with these arguments, as the first process of
-// namespaces of its own. It inherits a socket as [Listener], and ends with this process. The
-// caller stays on one thread from then on.
-func Start(socket *os.File, network bool, args ...string) (pid int, err error) {
-	flags := unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
+// A Kind is what namespaces are for.
+type Kind uintptr
+
+// The kinds, by what a nested agent gets of its own.
+const (
+	Machine     Kind = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
+	Directories Kind = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
+)
+
+// Start executes this program once more, with these arguments, in namespaces of its own. It
+// inherits a socket as [Listener], and ends with this process. The caller stays on one thread
+// from then on.
+func Start(kind Kind, socket *os.File, network bool, args ...string) (pid int, err error) {
+	flags := kind
 	if !network {
 		flags |= unix.CLONE_NEWNET
 	}
@@ -49,15 +62,15 @@ func Start(socket *os.File, network bool, args ...string) (pid int, err error) {
 	return pid, nil
 }
 
-// Enter completes the namespaces that [Start] made, from inside: the loopback interface of a
+// EnterMachine completes the namespaces of [Machine], from inside: the loopback interface of a
 // network of their own, and a root with a directory of the machine as [Workspace].
-func Enter(workspace string, network bool) error {
+func EnterMachine(workspace string, network bool) error {
 	if !network {
 		if err := RaiseLoopback(); err != nil {
 			return fmt.Errorf("lo: %w", err)
 		}
 	}
-	return enterRoot(workspace)
+	return enterMachine(workspace)
 }
 
 // mapUsers maps the users of a nested runner: root is the machine's, all others are nobody

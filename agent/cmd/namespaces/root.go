@@ -19,9 +19,39 @@ var ofItsOwn = map[string]bool{
 	"proc": true, "dev": true, "tmp": true, "run": true, "sys": true, "root": true, "workspace": true, "boot": true, "lost+found": true,
 }
 
-// enterRoot makes a root of the machine's files, read-only, with a directory of the machine as
+// nomads are a task's directories of Nomad's, whatever the task is of.
+var nomads = map[string]bool{"alloc": true, "local": true, "secrets": true, "private": true}
+
+// enterMachine makes a root of the machine's files, read-only, with a directory of the machine as
 // its workspace, and enters it.
-func enterRoot(workspace string) error {
+func enterMachine(workspace string) error {
+	// It may be below what is covered.
+	tree, err := unix.OpenTree(unix.AT_FDCWD, workspace, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	defer func() { _ = unix.Close(tree) }()
+	return enter(func(string) bool { return true }, func(r *rootMaker) {
+		r.mount("proc", "/proc", unix.MS_NOEXEC, "")
+		r.mount("tmpfs", "/tmp", 0, "mode=1777,size=256m")
+		r.do(Workspace, unix.MoveMount(tree, "", unix.AT_FDCWD, newRoot+Workspace, unix.MOVE_MOUNT_F_EMPTY_PATH))
+		r.restrict(Workspace, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	})
+}
+
+// EnterDirectories completes the namespaces of [Directories], from inside: a root of the task's
+// files, read-only and without what is Nomad's, with a [Workspace] and a /tmp of so many MiB each.
+func EnterDirectories(mib int) error {
+	size := fmt.Sprintf("mode=1777,size=%dm", mib)
+	return enter(func(name string) bool { return !nomads[name] }, func(r *rootMaker) {
+		r.bind("/proc") // the kernel lets nobody mount one anew where parts of it are covered
+		r.mount("tmpfs", "/tmp", 0, size)
+		r.mount("tmpfs", Workspace, 0, size)
+	})
+}
+
+// enter makes a root of what is shown of this one, read-only, has more mounted on it, and enters it.
+func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mounts: %w", err)
 	}
@@ -29,26 +59,17 @@ func enterRoot(workspace string) error {
 	if err != nil {
 		return err
 	}
-	// It may be below what is covered.
-	tree, err := unix.OpenTree(unix.AT_FDCWD, workspace, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("workspace: %w", err)
-	}
-	defer func() { _ = unix.Close(tree) }()
 	var r rootMaker
 	r.mount("tmpfs", "", 0, "mode=755,size=1m")
 	for _, e := range entries {
-		if !ofItsOwn[e.Name()] {
+		if !ofItsOwn[e.Name()] && shown(e.Name()) {
 			r.show(e)
 		}
 	}
 	for _, dir := range []string{"/proc", "/dev", "/tmp", "/run", "/sys", "/root", Workspace, "/old"} {
 		r.do(dir, os.Mkdir(newRoot+dir, 0o755))
 	}
-	r.mount("proc", "/proc", unix.MS_NOEXEC, "")
-	r.mount("tmpfs", "/tmp", 0, "mode=1777,size=256m")
-	r.do(Workspace, unix.MoveMount(tree, "", unix.AT_FDCWD, newRoot+Workspace, unix.MOVE_MOUNT_F_EMPTY_PATH))
-	r.restrict(Workspace, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	more(&r)
 	r.devices()
 	r.do("pivot_root", unix.PivotRoot(newRoot, newRoot+"/old"))
 	if err := errors.Join(r.errs...); err != nil {

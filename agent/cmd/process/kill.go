@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +30,11 @@ func (p *process) signal(pid int, signal unix.Signal) {
 	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
 }
 
+// signalAll signals older processes first: a shell that has a trap and waits for its child must not see
+// the child's end before the signal.
 func (p *process) signalAll(signals ...unix.Signal) {
 	members, _ := p.members()
+	slices.Sort(members)
 	for _, pid := range members {
 		for _, signal := range signals {
 			p.signal(pid, signal)

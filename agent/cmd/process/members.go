@@ -125,6 +125,11 @@ func (p *process) Refused() int64 {
 		return p.group.Refused()
 	case p.ownKernel():
 		return p.refusedInside()
+	case p.whole != nil:
+		if refused := p.whole.Refused(); !p.wasCrowded() {
+			return refused
+		}
+		return 0
 	default:
 		return 0
 	}

@@ -17,7 +17,8 @@ import (
 type process struct {
 	*streams.Streams
 	starter *Starter
-	group   *groups.Group // nil: the agent's own
+	group   *groups.Group    // nil: the agent's own
+	whole   *groups.Counters // of all that is in the runner, where commands have no groups; nil: there are none
 	mark    uint32
 	pid     int
 
@@ -58,11 +59,19 @@ func (p *process) Close() serve.Usage {
 	p.starter.reaper.reap() // what was killed last counts, too
 	p.Streams.Close()
 	usage := p.starter.reaper.forget(p)
-	if p.alone() {
+	switch {
+	case p.alone():
+		usage.Own = true
 		p.group.End(&usage)
-	}
-	if p.ownKernel() {
+	case p.ownKernel():
 		usage.Own, usage.Refused = true, p.refusedInside()
+	case p.whole != nil && p.wasCrowded():
+		var together serve.Usage
+		p.whole.End(&together) // whose memory and processes these were is unknown
+		usage.Together, usage.OOMKills, usage.Refused = true, together.OOMKills, together.Refused
+	case p.whole != nil:
+		usage.Own = true
+		p.whole.End(&usage)
 	}
 	p.leaveGroup()
 	p.starter.marks.free(p.mark)
@@ -85,12 +94,14 @@ func (p *process) leaveGroup() {
 // ownKernel reports whether all that the runner's own kernel counted is p's: no other command
 // ran.
 func (p *process) ownKernel() bool {
-	if p.starter.Inner == nil {
-		return false
-	}
+	return p.starter.Inner != nil && !p.wasCrowded()
+}
+
+// wasCrowded reports whether another command has run since p began.
+func (p *process) wasCrowded() bool {
 	p.starter.reaper.mu.Lock()
 	defer p.starter.reaper.mu.Unlock()
-	return !p.crowded
+	return p.crowded
 }
 
 // refusedInside returns how many forks that kernel refused since p began.

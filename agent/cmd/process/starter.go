@@ -25,6 +25,7 @@ type Config struct {
 	Launch launch.Func                 // starts commands where Groups is nil
 	Groups *groups.Groups              // nil: commands are in the agent's own
 	Inner  *groups.Inner               // of the runner's own kernel; nil: it has none
+	Whole  *groups.Whole               // that the runner is in, where Groups is nil; nil: it can't be seen
 	OwnIPC bool                        // objects of System V here are this runner's alone
 	NoRoot bool                        // no command may be root
 	Zygote func() (launch.Func, error) // starts a zygote, with what it gets as ambient capabilities; nil: none can be
@@ -113,6 +114,9 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	}
 	if s.Inner != nil {
 		p.refusedBefore = s.Inner.Refused()
+	}
+	if s.Whole != nil {
+		p.whole = s.Whole.Begin()
 	}
 	attr := &syscall.ProcAttr{
 		Dir: dir, Env: start.Env, Files: ends.Files,

@@ -18,8 +18,9 @@ import (
 )
 
 // Nested is the argument that makes this program call [ServeNested]. A task of Nomad's driver
-// raw_exec has the machine itself around it: its processes, its files, other tasks. There the
-// agent starts itself once more, in namespaces of its own, and that one serves.
+// raw_exec has the machine itself around it: its processes, its files, other tasks. One of the
+// driver exec has directories without a bound. There the agent starts itself once more, in
+// namespaces of its own, and that one serves.
 const Nested = "nested"
 
 // mustNest reports whether the agent is a task without namespaces of its own.
@@ -28,18 +29,18 @@ func mustNest() bool {
 }
 
 // nest starts the nested agent, and ends with it.
-func nest(listener *net.UnixListener, workspace string, network bool) error {
+func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args ...string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	socket, err := listener.File()
 	if err != nil {
 		return err
 	}
-	args := []string{"agent", Nested, "--workspace", workspace}
+	args = append([]string{"agent", Nested}, args...)
 	if !network {
 		args = append(args, "--no-network")
 	}
-	pid, err := namespaces.Start(socket, network, args...)
+	pid, err := namespaces.Start(kind, socket, network, args...)
 	if err != nil {
 		return err
 	}
@@ -65,12 +66,22 @@ func nest(listener *net.UnixListener, workspace string, network bool) error {
 	}
 }
 
-// ServeNested serves as the nested agent.
-func ServeNested(workspace string, network bool, o host.Options) error {
-	if os.Getpid() != 1 {
+// ServeNested serves as the nested agent: on the machine, with a directory of it as the workspace, or
+// with one in memory of so many MiB.
+func ServeNested(workspace string, network bool, mib, processes int, o host.Options) error {
+	var err error
+	switch {
+	case mib > 0:
+		o.Whole = limitOwnGroup(processes)
+		err = namespaces.EnterDirectories(mib)
+		o.Task = true
+	case os.Getpid() != 1:
 		return errors.New("nested: only the agent starts this")
+	default:
+		err = namespaces.EnterMachine(workspace, network)
+		o.NoRoot, o.SharedNetwork = true, network
 	}
-	if err := namespaces.Enter(workspace, network); err != nil {
+	if err != nil {
 		return err
 	}
 	file := os.NewFile(namespaces.Listener, "listener")
@@ -79,6 +90,6 @@ func ServeNested(workspace string, network bool, o host.Options) error {
 		return err
 	}
 	_ = file.Close()
-	o.Workspace, o.NoRoot, o.SharedNetwork = namespaces.Workspace, true, network
+	o.Workspace = namespaces.Workspace
 	return host.Serve(peer.OwnUser(listener.(*net.UnixListener)), o)
 }

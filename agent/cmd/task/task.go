@@ -6,14 +6,20 @@ package task
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/host"
+	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/agent/cmd/peer"
 )
 
@@ -21,8 +27,18 @@ import (
 // run as the agent's own user, and nothing could be kept from them.
 var ErrNotRoot = errors.New("it must be root in its task, or have what it takes to become it")
 
+// ErrNoNamespaces says that the machine lets no user namespace be made, without which nothing bounds
+// what programs write.
+var ErrNoNamespaces = errors.New("it can't make a user namespace: the node forbids it")
+
+// Bounds are what a task of the driver exec has no bound of by itself. Zero: the driver keeps them.
+type Bounds struct {
+	WorkspaceMiB int // of the workspace and of /tmp, each in memory
+	Processes    int // with the agent's threads; kept on version 1 of cgroups only
+}
+
 // Serve serves on a socket that it makes. It always returns an error: [ErrNotRoot], for example.
-func Serve(socket string, network bool, o host.Options) error {
+func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
 		return err
@@ -34,7 +50,10 @@ func Serve(socket string, network bool, o host.Options) error {
 		return ErrNotRoot
 	}
 	o.Workspace, o.Task = workspace, true
-	if err := errors.Join(makeWorkspace(workspace), protect(workspace)); err != nil {
+	if bounds.WorkspaceMiB == 0 {
+		err = makeWorkspace(workspace)
+	}
+	if err := errors.Join(err, closeDirectories(workspace), protect(workspace)); err != nil {
 		return err
 	}
 	listener, err := listenAt(socket)
@@ -44,8 +63,19 @@ func Serve(socket string, network bool, o host.Options) error {
 	if err := endWhenOrphaned(socket); err != nil {
 		return err
 	}
-	if mustNest() {
-		return nest(listener, workspace, network)
+	switch {
+	case mustNest():
+		return nest(namespaces.Machine, listener, network, "--workspace", workspace)
+	case bounds.WorkspaceMiB > 0:
+		err := nest(namespaces.Directories, listener, true,
+			"--workspace-mib", strconv.Itoa(bounds.WorkspaceMiB), "--processes", strconv.Itoa(bounds.Processes))
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
+			err = fmt.Errorf("%w (%w)", ErrNoNamespaces, err)
+		}
+		return err
+	}
+	if o.Image {
+		o.Whole = groups.FindWhole()
 	}
 	if !network {
 		return errors.New("--no-network: only root of the machine, as with the driver raw_exec, can make a network namespace; elsewhere it is the driver's setting")
@@ -71,6 +101,35 @@ func makeWorkspace(dir string) error {
 		return nil
 	}
 	return own(dir, 0o1777)
+}
+
+// anonymousVolume is the directory of one on the machine: Docker makes it for a VOLUME of an image.
+var anonymousVolume = regexp.MustCompile(`/volumes/[0-9a-f]{64}/_data$`)
+
+// closeDirectories keeps user code from writing to what has no bound: Nomad's directories, where every
+// user may write, and the volumes that an image declares.
+func closeDirectories(workspace string) error {
+	var dirs []string
+	if alloc := os.Getenv("NOMAD_ALLOC_DIR"); alloc != "" {
+		dirs = append(dirs, alloc, alloc+"/data", alloc+"/logs", alloc+"/tmp")
+	}
+	if local := os.Getenv("NOMAD_TASK_DIR"); local != "" {
+		dirs = append(dirs, local)
+	}
+	var failed []error
+	for _, dir := range dirs {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && dir != workspace {
+			failed = append(failed, own(dir, 0o755))
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if os.Getpid() == 1 && len(fields) > 4 && anonymousVolume.MatchString(fields[3]) {
+			failed = append(failed, own(fields[4], 0o700))
+		}
+	}
+	return errors.Join(append(failed, err)...)
 }
 
 // protect takes from user code the right to replace this program, which the bridge will execute:

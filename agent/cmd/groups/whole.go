@@ -1,0 +1,116 @@
+package groups
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whole is the group that a whole runner is in, its agent included, where the agent has none for
+// commands: a container's, for example. Its methods are safe for concurrent use.
+type Whole struct {
+	trees map[string]int // by controller, as Counters has them
+	kept  *keptFiles
+}
+
+// watched are the controllers of version 1 that count for a whole runner.
+var watched = map[string]bool{"pids": true, "memory": true, "blkio": true, unified: true}
+
+// FindWhole returns the group in which this process is, as far as it is mounted here; nil: it isn't, or
+// it is the machine's.
+func FindWhole() *Whole {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	w := &Whole{trees: map[string]int{}, kept: newKeptFiles()}
+	for _, at := range ownGroupPaths(string(mounts), string(own)) {
+		tree, err := unix.Open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			w.trees[at.controller] = tree
+		}
+	}
+	if limits(w.trees, "pids") {
+		delete(w.trees, unified) // it counts nothing then
+		return w
+	}
+	if limits(w.trees, unified) {
+		return w
+	}
+	return nil
+}
+
+// limits reports whether a tree's group limits processes, as that of a runner does and the machine's can't.
+func limits(trees map[string]int, name string) bool {
+	tree, ok := trees[name]
+	if !ok {
+		return false
+	}
+	fd, err := openIn(tree, "pids.max", unix.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// A groupPath is where a group is mounted.
+type groupPath struct{ controller, path string }
+
+// ownGroupPaths returns where the groups are that own, a process's /proc/PID/cgroup, says, among mounts,
+// its mountinfo.
+func ownGroupPaths(mounts, own string) (found []groupPath) {
+	groups := map[string]string{} // by controller
+	for line := range strings.Lines(own) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		if fields[1] == "" {
+			groups[unified] = fields[2]
+		}
+		for controller := range strings.SplitSeq(fields[1], ",") {
+			groups[controller] = fields[2]
+		}
+	}
+	for line := range strings.Lines(mounts) {
+		place, kind, ok := strings.Cut(strings.TrimSpace(line), " - ")
+		fields, types := strings.Fields(place), strings.Fields(kind)
+		if !ok || len(fields) < 5 || len(types) < 3 {
+			continue
+		}
+		controllers := []string{unified}
+		switch types[0] {
+		case "cgroup":
+			controllers = strings.Split(types[2], ",")
+		case "cgroup2":
+		default:
+			continue
+		}
+		for _, controller := range controllers {
+			if path, ok := below(groups[controller], fields[3], fields[4]); ok && watched[controller] {
+				found = append(found, groupPath{controller, path})
+			}
+		}
+	}
+	return found
+}
+
+// below returns where a group is, if it is in what a mount point shows of the tree: root and below.
+func below(group, root, mountPoint string) (path string, ok bool) {
+	if group == "" {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(root, "/"))
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return mountPoint + rest, true
+}
+
+// Begin notes the counters before a command is started.
+func (w *Whole) Begin() *Counters {
+	c := &Counters{trees: w.trees, name: ".", kept: w.kept, whole: true}
+	c.around = c.number("pids", "pids.current", "")
+	c.Begin()
+	return c
+}

@@ -1,0 +1,30 @@
+package task
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/groups"
+)
+
+// limitOwnGroup mounts the group of this process's task, limits its processes, and returns it; nil: it can't
+// be mounted. The limit holds on version 1 of cgroups: in version 2 only who made the group sets it.
+// The mounts are below /tmp, in a mount namespace that covers it afterwards.
+func limitOwnGroup(processes int) *groups.Whole {
+	const dir, hidden = "/tmp", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if unix.Mount("tmpfs", dir, "tmpfs", hidden, "size=64k,mode=700") != nil {
+		return nil
+	}
+	for _, tree := range []struct{ name, kind, options string }{
+		{"pids", "cgroup", "pids"}, {"memory", "cgroup", "memory"}, {"blkio", "cgroup", "blkio"}, {"unified", "cgroup2", ""},
+	} {
+		at := dir + "/" + tree.name
+		if os.Mkdir(at, 0o700) == nil {
+			_ = unix.Mount(tree.kind, at, tree.kind, hidden, tree.options) // a machine has one version or the other
+		}
+	}
+	_ = os.WriteFile(dir+"/pids/pids.max", []byte(strconv.Itoa(processes)), 0)
+	return groups.FindWhole()
+}

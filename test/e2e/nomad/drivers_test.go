@@ -1,0 +1,178 @@
+package nomad
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/nomadtest"
+)
+
+// A place is a driver's server with one environment.
+type place struct {
+	bed.Bed
+	nomad  *nomadtest.Nomad
+	driver string
+}
+
+func (p place) claim(t *testing.T, environment string, input object) string {
+	t.Helper()
+	all := object{"id": environment, "poolSize": 0, "resources": object{"memoryMiB": 96, "cpuMHz": 50, "processes": 32, "workspaceMiB": 16}}
+	for key, value := range input {
+		all[key] = value
+	}
+	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": all}, nil)
+	var out struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	p.Call(t, `mutation($id: ID!) { claimRunner(input: {environmentId: $id, waitFor: 60}) { runner { id } } }`, object{"id": environment}, &out)
+	return out.ClaimRunner.Runner.ID
+}
+
+// eachDriver runs a test on each driver that isolates, with what an environment needs there.
+func eachDriver(t *testing.T, test func(t *testing.T, p place, environment object)) {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "exec"}, Volumes: true})
+	for driver, image := range map[string]string{"docker": nomadtest.Image, "exec": runtime.DefaultImage} {
+		t.Run(driver, func(t *testing.T) {
+			settings := newNomadConfig(t, n)
+			settings.Nomad.Driver, settings.Nomad.Prefix, settings.Nomad.NoNetworkMode = driver, "rockpool-"+driver, "host"
+			b, _ := serveNomad(t, settings)
+			test(t, place{b, n, driver}, object{"image": image, "isolation": "CLUSTER"})
+		})
+	}
+}
+
+// limitOfProcesses returns the kernel's for a runner, as the machine sees it.
+func (p place) limitOfProcesses(t *testing.T, runner string) string {
+	t.Helper()
+	allocations, _, err := p.nomad.API().Jobs().Allocations("rockpool-"+p.driver+"-runner-"+runner, true, nil)
+	if err != nil || len(allocations) != 1 {
+		t.Fatalf("%v, %v", allocations, err)
+	}
+	names := []string{allocations[0].ID}
+	if p.driver == "docker" {
+		names = nil
+		all, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/pids", filepath.Base(p.nomad.Dir()), "*"))
+		for _, dir := range all {
+			names = append(names, filepath.Base(dir))
+		}
+	}
+	limits := ""
+	for _, name := range names {
+		for _, pattern := range []string{"/sys/fs/cgroup/pids/*/" + name + "*/pids.max", "/sys/fs/cgroup/*/" + name + "*/pids.max"} {
+			found, _ := filepath.Glob(pattern)
+			for _, file := range found {
+				text, _ := os.ReadFile(file)
+				limits += strings.TrimSpace(string(text)) + " "
+			}
+		}
+	}
+	return limits
+}
+
+// What the kernel does to a program for the runner's limits is told as on one machine, with what the
+// program used.
+func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p place, environment object) {
+		runner := p.claim(t, "limits", environment)
+		const most = 32 + 16 // and the agent's threads
+		if got := p.limitOfProcesses(t, runner); !strings.Contains(got, fmt.Sprint(most)) {
+			t.Fatalf("the limits of processes here are %q: nothing is tried without %d", got, most)
+		}
+		for _, test := range []struct {
+			script  string
+			outcome runtime.Outcome
+		}{
+			{"head -c 300000000 /dev/zero | tail -c 200000000 >/dev/null", "MEMORY_LIMIT"},
+			{"i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; wait", "PROCESS_LIMIT"}, // at most a hundred
+			{"exit 3", "EXITED"},
+		} {
+			r := p.Shell(t, runner, test.script)
+			if r.Outcome != test.outcome {
+				t.Errorf("%s: %s: %+v", test.script, r.Outcome, r)
+			}
+		}
+		// What a file in memory holds is no process's. What was in memory before isn't this execution's.
+		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 0.3 & sleep 0.3 & sleep 0.3; rm f")
+		var used struct {
+			Execution struct {
+				Usage struct{ PeakMemory, PeakProcesses, BytesWritten *int64 }
+			}
+		}
+		p.Call(t, `query($id: ID!) { execution(id: $id) { usage { peakMemory peakProcesses bytesWritten } } }`, object{"id": r.Id}, &used)
+		if u := used.Execution.Usage; u.PeakMemory == nil || *u.PeakMemory < 8_000_000 || u.PeakProcesses == nil || *u.PeakProcesses < 4 || u.BytesWritten == nil {
+			t.Errorf("it used %d bytes, %d processes, and wrote %v", *u.PeakMemory, *u.PeakProcesses, u.BytesWritten)
+		}
+	})
+}
+
+// An image's own variables, PATH and working directory are those of its programs, and none of Nomad's.
+func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
+	settings := newNomadConfig(t, n)
+	settings.Nomad.Driver = "docker"
+	b, _ := serveNomad(t, settings)
+	p := place{b, n, "docker"}
+	runner := p.claim(t, "image", object{"image": nomadtest.ConfiguredImage, "isolation": "CLUSTER", "variables": []object{{"name": "OURS", "value": "1"}}})
+	want := "/srv/app\n1000\nGREETING=hello\nHOME=/workspace\nLANG=de_DE.UTF-8\nLOGNAME=runner\nOURS=1\nPATH=/opt/tool/bin:/usr/bin:/bin\nPWD=/srv/app\nSHELL=/bin/sh\nUSER=runner\n"
+	if r := p.Shell(t, runner, "pwd; id -u; env | grep -v '^_=' | sort"); r.Stream("STDOUT") != want {
+		t.Errorf("%s%s", r.Stream("STDOUT"), r.Stream("STDERR"))
+	}
+	if r := p.Shell(t, runner, "ls /data"); r.Outcome != "EXITED" || r.Stream("STDERR") == "" {
+		t.Errorf("its volume, which has no bound, is open: %+v", r)
+	}
+}
+
+// Nothing that programs can write to is without a bound.
+func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p place, environment object) {
+		runner := p.claim(t, "disk", environment)
+		writable := p.Shell(t, runner, `for at in $(find / -path /proc -prune -o -type d -print 2>/dev/null); do
+			if (echo x >$at/.probe) 2>/dev/null; then rm -f $at/.probe; echo $at; fi; done; ls -d /dev/mqueue 2>/dev/null`)
+		for at := range strings.FieldsSeq(writable.Stream("STDOUT")) {
+			switch at {
+			case "/workspace", "/tmp", "/dev/shm", "/dev/mqueue":
+			default:
+				t.Errorf("programs can write to %s", at)
+			}
+		}
+		for _, dir := range []string{"/workspace", "/tmp"} {
+			r := p.Shell(t, runner, "head -c 60000000 /dev/zero >"+dir+"/f; stat -c %s "+dir+"/f; rm "+dir+"/f")
+			if got := r.Stream("STDOUT"); got != fmt.Sprintln(16<<20) {
+				t.Errorf("%s holds %s %s", dir, got, r.Stream("STDERR"))
+			}
+		}
+	})
+}
+
+// Where clients allow volumes, what is compiled in a runner of docker's can be executed there.
+func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, Volumes: true})
+	settings := newNomadConfig(t, n)
+	settings.Nomad.Driver, settings.Nomad.Workspace = "docker", "volume"
+	b, _ := serveNomad(t, settings)
+	if err := settings.Check(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := server.ExamineNomad(t.Context(), settings)
+	if err != nil || !slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Name == "workspace" && f.Status == finding.OK }) {
+		t.Errorf("doctor says %+v, %v", found, err)
+	}
+	p := place{b, n, "docker"}
+	runner := p.claim(t, "volume", object{"image": nomadtest.Image, "isolation": "CLUSTER"})
+	for _, dir := range []string{"/workspace", "/tmp"} {
+		script := "cd " + dir + "; printf '#!/bin/sh\\necho ran\\n' >s; chmod +x s; ./s; cp /bin/echo e; ./e also; head -c 60000000 /dev/zero >f 2>/dev/null; stat -c %s f; rm f"
+		r := p.Shell(t, runner, script)
+		out := strings.Fields(r.Stream("STDOUT"))
+		if len(out) != 3 || out[0] != "ran" || out[1] != "also" {
+			t.Errorf("%s: %q %s", dir, out, r.Stream("STDERR"))
+		}
+	}
+}
