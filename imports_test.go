@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 
 	"agent":                  {},
 	"agent/bridge":           {},
-	"agent/cmd":              {"agent", "agent/cmd/groups", "agent/cmd/host", "agent/cmd/namespaces", "agent/cmd/peer", "agent/cmd/process", "agent/cmd/task"},
+	"agent/cmd":              {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/host", "agent/cmd/namespaces", "agent/cmd/peer", "agent/cmd/process", "agent/cmd/task"},
 	"agent/cmd/confinement":  {"agent/cmd/proc"},
 	"agent/cmd/files":        {"agent", "agent/cmd/confinement"},
 	"agent/cmd/groups":       {"agent/cmd/confinement", "agent/cmd/launch", "agent/cmd/proc", "agent/serve"},

@@ -1983,7 +1983,7 @@ type Pool struct {
 	Stopping int `json:"stopping"`
 	// Why no runner is available, or why the pool stays short of its `size`: a start has waited for something for 10 s, for room for example, or has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
 	Reason string `json:"reason"`
-	// How far this machine is with the image that this revision is pinned to; null for `host`, and where the cluster has its own way with images.
+	// How far this machine is with the image that this revision is pinned to; null for `host`, and for what isn't pinned. On Nomad it is READY: nodes get it by its digest.
 	// Until it is READY the revision before goes on being served.
 	Image *Image `json:"image"`
 }
@@ -2031,7 +2031,8 @@ type PutEnvironmentInput struct {
 	IfRevision *int `json:"ifRevision"`
 	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
 	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
-	// Programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
+	// On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which `health` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
+	// On a single machine programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
 	Image *string `json:"image"`
 	// Idle runners to keep warm, 0 to 1000. Default: 2.
 	PoolSize *int `json:"poolSize"`

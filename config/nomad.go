@@ -41,6 +41,7 @@ type Nomad struct {
 	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners that have one: bridge, host or cni/NAME. (the driver's own; $$${env})"`
 	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners that are to have none, with the driver exec alone: none, on which Nomad 1.11 fails; cni/NAME of one with no more than a loopback interface; or host, which leaves them the machine's. (${default}; $$${env})"`
 	Workspace     string   `env:"ROCKPOOL_NOMAD_WORKSPACE" default:"tmpfs" placeholder:"KIND" help:"What /workspace and /tmp are with the driver docker: tmpfs, in which nothing can be executed by its own name, or volume, in which it can, on clients that allow volumes. (${default}; $$${env})"`
+	NodeImages    bool     `env:"ROCKPOOL_NOMAD_NODE_IMAGES" help:"Have nodes run what they have by an image's name: without it the image is looked up at its registry, and pinned for all of them. ($$${env})"`
 	ForcePull     bool     `env:"ROCKPOOL_NOMAD_FORCE_PULL" help:"Pull images anew for each runner. ($$${env})"`
 	MemoryReserve float64  `env:"ROCKPOOL_NOMAD_MEMORY_RESERVE" default:"1" placeholder:"SHARE" help:"Share of its memory limit that a runner reserves, 0.01 to 1; less needs oversubscription. (${default}; $$${env})"`
 	Priority      int      `env:"ROCKPOOL_NOMAD_PRIORITY" default:"50" placeholder:"N" help:"Priority of jobs that refill a pool, 1 to 90; a waiting claim's are 10 above. (${default}; $$${env})"`

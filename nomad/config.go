@@ -19,8 +19,11 @@ type Config struct {
 	Connection connection.Config
 	Jobs       job.Config
 	Logger     *zap.Logger
-	Dir        string // where the ownership lock's id is kept, so that a restarted server goes on at once; "": nowhere
-	Remove     bool   // the end of Run ends all runners
+	// Resolve says what an image's reference means now, as engine.Images.PinImage does; nil: nodes have images
+	// by their names.
+	Resolve func(ctx context.Context, reference string) (runtime.ImagePin, error)
+	Dir     string // where the ownership lock's id is kept, so that a restarted server goes on at once; "": nowhere
+	Remove  bool   // the end of Run ends all runners
 
 	Parallel int           // registrations at once: 8
 	Bridges  int           // connections for bridges: 80

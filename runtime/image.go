@@ -8,6 +8,9 @@ type ImagePin struct {
 	Variables        []Variable `json:"variables,omitempty"`
 	WorkingDirectory string     `json:"workingDirectory,omitempty"` // "": the workspace
 	User             string     `json:"user,omitempty"`             // the name of the user that programs run as
+	Account          string     `json:"account,omitempty"`          // the image's own user, as it says: a name or a number; only where files can't be given to another
+	// Unpinned is why there is no digest: then each node runs what it has by the image's name.
+	Unpinned string `json:"unpinned,omitempty"`
 }
 
 // An ImageState is where a cluster is in having a pinned image.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
@@ -30,12 +31,36 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	opened, err := nomad.New(ctx, nomadConfig(s.config, dir, s.agents.ArchiveSum(s.config.Nomad.Arch), s.logger.Named("nomad")))
+	settings := nomadConfig(s.config, dir, s.agents.ArchiveSum(s.config.Nomad.Arch), s.logger.Named("nomad"))
+	if settings.Resolve, err = resolveImages(s.config); err != nil {
+		return err
+	}
+	opened, err := nomad.New(ctx, settings)
 	if err != nil {
 		return nomadSetting(err)
 	}
 	s.cluster = opened
 	return nil
+}
+
+// resolveImages returns what asks registries for images; nil where nodes have them by name.
+func resolveImages(c config.Config) (func(context.Context, string) (runtime.ImagePin, error), error) {
+	if driver := job.Driver(c.Nomad.Driver); c.Nomad.NodeImages || driver != job.Docker && driver != job.Podman {
+		return nil, nil
+	}
+	settings := imageCache(c.Images)
+	settings.Skeleton.Home, settings.Skeleton.Directories = runtime.Workspace, []string{"/tmp"}
+	resolver, err := image.NewResolver(settings, c.Nomad.Arch)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, reference string) (runtime.ImagePin, error) {
+		pin, err := resolver.Resolve(ctx, reference)
+		if errors.Is(err, image.ErrUnknown) { // nodes may have it all the same
+			return runtime.ImagePin{Unpinned: err.Error()}, nil
+		}
+		return pin, err
+	}, nil
 }
 
 // checkNomad refuses to start with a template that Nomad doesn't take. What else

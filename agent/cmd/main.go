@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/host"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
@@ -32,7 +33,7 @@ const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--gro
        agent serve --outside PATH [--processes N] [--workspace DIR]
                                                              serve, in a runner with a kernel of its own, on a
                                                              socket at PATH that only the machine can use
-       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc] [--image]
+       agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc] [--image] [--user USER]
                    [--workspace-mib N --processes N]
                                                              serve as a task of Nomad's, on a socket at PATH
        agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
@@ -72,6 +73,7 @@ func run(args []string) error {
 		flags.IntVar(&o.OpenFiles, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
 		flags.BoolVar(&o.Zygote, "zygote", false, "be able to load an interpreter that forks for commands")
 		flags.BoolVar(&o.Image, "image", false, "have commands get this process's variables and working directory: a container's image says them")
+		user := flags.String("user", "", "run commands as this user of the image's: a name or a number, and perhaps \":\" and a group")
 		mib := flags.Int("workspace-mib", 0, "with --socket: have a workspace and a /tmp of so many MiB in memory, and nothing else to write to")
 		processes := flags.Int("processes", 0, "with --outside or --workspace-mib: have the kernel limit processes and threads, the agent's included")
 		if err := flags.Parse(args[1:]); err != nil {
@@ -79,6 +81,11 @@ func run(args []string) error {
 		}
 		if *outside != "" {
 			return serveOutside(*outside, *processes, o)
+		}
+		if *user != "" {
+			if err := confinement.RunAs(*user); err != nil {
+				fmt.Fprintln(os.Stderr, "agent:", err)
+			}
 		}
 		if *socket != "" {
 			return task.Serve(*socket, !*network, task.Bounds{WorkspaceMiB: *mib, Processes: *processes}, o)

@@ -2,7 +2,6 @@ package attack
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -116,17 +115,17 @@ func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 
 // arm puts the prober into a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
-	return c.Server.UploadFile(ctx, runner, c.placed(proberPath), "0755", int64(len(c.prober)), bytes.NewReader(c.prober))
+	return c.Server.UploadFile(ctx, runner, proberPath, "0755", int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
 // begin starts a command, and returns its execution.
 func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := client.StartExecutionInput{RunnerId: runner, TimeLimit: &s.seconds, Privileged: &s.root}
 	if s.script != "" {
-		input.Shell = new(c.placed(c.fill(s.script, plain)))
+		input.Shell = new(c.fill(s.script, plain))
 	} else {
 		for _, arg := range s.command {
-			input.Command = append(input.Command, c.placed(c.fill(arg, plain)))
+			input.Command = append(input.Command, c.fill(arg, plain))
 		}
 	}
 	if s.terminal {
@@ -138,11 +137,6 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 		input.Limits = s.limits
 	}
 	return client.Start(ctx, c.Server, input)
-}
-
-// placed is a text with the place where the prober is.
-func (c *crew) placed(text string) string {
-	return strings.ReplaceAll(text, proberPath, cmp.Or(c.Prober, proberPath))
 }
 
 func plain(text string) string { return text }

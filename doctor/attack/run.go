@@ -55,7 +55,6 @@ type Place struct {
 	Images  string // the directory of the server's image files
 	Image   string // of runners; "": the default one
 	Sparing bool   // all attacks are tried in one runner, whose workspace is emptied: for where they take long to make
-	Prober  string // where programs may be put in them, and executed; "": in the workspace
 
 	// For who wants to see attacks succeed: other limits of runners than the corpus
 	// is made for, and none of executions.

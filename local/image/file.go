@@ -142,7 +142,7 @@ func readManifest(parts blobs, raw []byte) (*source, error) {
 	if err != nil {
 		return nil, missing("configuration", err)
 	}
-	return newSource(raw, config, func(l v1.Descriptor) func() (io.ReadCloser, error) {
+	return newSource(raw, config, here(), func(l v1.Descriptor) func() (io.ReadCloser, error) {
 		return part(parts, blobName(l.Digest))
 	})
 }
@@ -185,7 +185,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		if err != nil {
 			return nil, missing("configuration", err)
 		}
-		s, err := configured(config, len(m.Layers))
+		s, err := configured(config, here(), len(m.Layers))
 		if err != nil {
 			return nil, err
 		}

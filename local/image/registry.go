@@ -31,6 +31,7 @@ import (
 type registries struct {
 	guard    *guard
 	keychain authn.Keychain
+	platform v1.Platform // that images are for
 }
 
 func newRegistries(config Config) (*registries, error) {
@@ -60,7 +61,7 @@ func newRegistries(config Config) (*registries, error) {
 		}
 		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &registries{g, credentials.Keychain{Getenv: os.Getenv}}, nil
+	return &registries{g, credentials.Keychain{Getenv: os.Getenv}, here()}, nil
 }
 
 // canonical returns the host of a registry as requests have it: one is asked
@@ -89,7 +90,7 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 	}
 	s, err := r.read(ctx, ref)
 	if err != nil {
-		return nil, told(ctx, ref, err)
+		return nil, r.told(ctx, ref, err)
 	}
 	return s, nil
 }
@@ -115,15 +116,15 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	if err != nil {
 		return nil, err
 	}
-	return newSource(rawManifest, rawConfig, func(l v1.Descriptor) func() (io.ReadCloser, error) {
+	return newSource(rawManifest, rawConfig, r.platform, func(l v1.Descriptor) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) {
 			blob, err := image.LayerByDigest(l.Digest)
 			if err != nil {
-				return nil, told(ctx, ref, err)
+				return nil, r.told(ctx, ref, err)
 			}
 			content, err := blob.Compressed()
 			if err != nil {
-				return nil, told(ctx, ref, err)
+				return nil, r.told(ctx, ref, err)
 			}
 			return content, nil
 		}
@@ -132,7 +133,7 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithPlatform(here()), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
+		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
 		remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
@@ -142,7 +143,7 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 // needs another reference, or credentials; the rest may be another the next
 // time. What a registry says of itself is for neither clients nor the log: it may
 // repeat what it was sent.
-func told(ctx context.Context, ref name.Reference, err error) error {
+func (r *registries) told(ctx context.Context, ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var known *runtime.Error
 	var answer *transport.Error
@@ -163,7 +164,7 @@ func told(ctx context.Context, ref name.Reference, err error) error {
 	case errors.Is(err, remote.ErrSchema1):
 		return fault.Broken("it is of a kind that is no longer made: push it again with a newer tool", scrubbed(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the client has no type for it
-		return fault.Broken(fmt.Sprintf("%s isn't there for %s", ref, here()), scrubbed(err))
+		return fault.Broken(fmt.Sprintf("%s isn't there for %s", ref, r.platform), scrubbed(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
 		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
 	}
@@ -174,14 +175,17 @@ func refused(host string, ref name.Reference, answer *transport.Error) error {
 	err := scrubbed(answer)
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(errLogin, err), Message: fmt.Sprintf(
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, errLogin, err), Message: fmt.Sprintf(
 			"the registry %s doesn't show %s to this server: log in there as the server's user, or check the name", host, ref.Context().RepositoryStr())}
 	case http.StatusNotFound:
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: err, Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
+		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, err), Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
 	default:
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s answers with the status %d", host, answer.StatusCode)
 	}
 }
+
+// ErrUnknown says that a registry doesn't have an image, or doesn't show it to this server.
+var ErrUnknown = errors.New("its registry doesn't know it")
 
 // errLogin says that the server's credentials don't do, which somebody may change
 // without asking for the image again.

@@ -36,8 +36,8 @@ type layer struct {
 }
 
 // newSource checks what an image says of itself: the digests of its parts, and
-// that it is for this machine.
-func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
+// that it is for a platform.
+func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
 		return nil, fault.Broken("its manifest can't be read", err)
@@ -49,7 +49,7 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 	if err := matches("configuration", rawConfig, manifest.Config.Digest); err != nil {
 		return nil, err
 	}
-	s, err := configured(rawConfig, len(manifest.Layers))
+	s, err := configured(rawConfig, on, len(manifest.Layers))
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +67,15 @@ func newSource(rawManifest, rawConfig []byte, open func(v1.Descriptor) func() (i
 }
 
 // configured returns a source that has its configuration, and no layers yet.
-func configured(rawConfig []byte, layers int) (*source, error) {
+func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
 		return nil, fault.Broken("its configuration can't be read", err)
 	}
 	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
 	switch {
-	case !platform.Equals(here()):
-		return nil, fault.Broken(fmt.Sprintf("it is for %s, and this machine is %s", platform, here()), nil)
+	case !platform.Equals(on):
+		return nil, fault.Broken(fmt.Sprintf("it is for %s, and %s is wanted", platform, on), nil)
 	case layers > maxLayers:
 		return nil, fault.Broken(fmt.Sprintf("it has %d layers, and %d are allowed", layers, maxLayers), nil)
 	case len(config.RootFS.DiffIDs) != layers:
@@ -84,7 +84,7 @@ func configured(rawConfig []byte, layers int) (*source, error) {
 	return &source{config: config}, nil
 }
 
-// here is the platform that images are for.
+// here is this machine's platform.
 func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
 
 // size is what is left to be transferred at the start.

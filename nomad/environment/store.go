@@ -94,9 +94,21 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 	if err == nil {
 		s.keepTemplate(env, wanted)
 		s.problems.Resolve(subject(env.ID))
+		s.reportImage(env)
 	}
 	return err
 }
+
+// reportImage shows that nodes may run different bytes by an image's name.
+func (s *Store) reportImage(env runtime.Environment) {
+	if env.Pin.Unpinned == "" {
+		s.problems.Resolve(imageSubject(env.ID))
+		return
+	}
+	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
+}
+
+func imageSubject(id runtime.EnvironmentID) string { return "image of environment " + string(id) }
 
 // refusedInput turns Nomad's refusal of a job into INVALID_INPUT: what a client
 // said led to it.
@@ -124,6 +136,7 @@ func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 			delete(s.templates, id)
 			s.mu.Unlock()
 			s.problems.Resolve(subject(id))
+			s.problems.Resolve(imageSubject(id))
 		}
 		return err
 	})
@@ -154,6 +167,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		case err == nil:
 			all = append(all, env)
 			s.problems.Resolve(subject(env.ID))
+			s.reportImage(env)
 		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -124,8 +125,20 @@ func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "tmpfs", []string{"/workspace:" + options, "/tmp:" + options})
 }
 
+// imageOf is how nodes are told an environment's image: by its digest, where that is known.
+func imageOf(env runtime.Environment) string {
+	if env.Pin.Digest == "" {
+		return env.Image
+	}
+	repository, _, _ := strings.Cut(env.Image, "@")
+	if tag := strings.LastIndexByte(repository, ':'); tag > strings.LastIndexByte(repository, '/') {
+		repository = repository[:tag]
+	}
+	return repository + "@" + env.Pin.Digest
+}
+
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
-	config["image"] = env.Image
+	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
 	absent(config, "readonly_rootfs", true) // what programs write there would have no bound
 	if c.ForcePull {
@@ -161,6 +174,9 @@ func (d taskDriver) command(agent string, stream bool, env runtime.Environment, 
 	switch {
 	case d.contained:
 		args = append(args, "--image")
+		if env.Pin.Account != "" {
+			args = append(args, "--user", env.Pin.Account)
+		}
 	case Driver(task.Driver) == Exec:
 		args = append(args, "--workspace-mib", strconv.Itoa(env.Resources.WorkspaceMiB), "--processes", strconv.Itoa(env.Resources.Processes+agentThreads))
 	default:

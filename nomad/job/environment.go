@@ -86,8 +86,8 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 		return env, err
 	}
 	c.adoptResources(&env.Resources, task.Resources)
-	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage { // which stands for an own template's
-		env.Image = image
+	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage stands for an own template's
+		env.Image, env.Pin = image, runtime.ImagePin{}
 	}
 	env.Image = cmp.Or(env.Image, runtime.DefaultImage)
 	env.Network.ExposedPorts = adoptPorts(env.Network.ExposedPorts, group.Networks)

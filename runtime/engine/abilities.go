@@ -13,7 +13,8 @@ import (
 // anew. Others have image drivers of their own.
 type Images interface {
 	// PinImage returns what a reference means now; the zero ImagePin for what
-	// isn't an image. INVALID_INPUT names the field image.
+	// isn't an image, or one without a digest that says why: then its nodes know the image
+	// by its name only. INVALID_INPUT names the field image.
 	PinImage(ctx context.Context, reference string) (runtime.ImagePin, error)
 	// ImageStatus says how far it is with an image. It doesn't block. Watch hints at
 	// the environments that have it when that changes.
@@ -33,6 +34,9 @@ func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	}
 	var err error
 	in.pin, err = images.PinImage(ctx, *in.Image)
+	if err == nil && in.pin.Unpinned != "" && stored.Pin.Digest != "" && stored.Image == *in.Image {
+		return runtime.Invalid("image", "was pinned, and can't be looked up any more: leave it out to keep its bytes (%s)", in.pin.Unpinned)
+	}
 	return err
 }
 

@@ -149,7 +149,7 @@ func weakened(script string) string {
 	}`},
 	{"agent/cmd/warm/zygote.go", `	user := strconv.Itoa(confinement.ZygoteUser) + "\t"`, `	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
 	if isWithout("zygote") {
-		user = strconv.Itoa(confinement.User) + "\t"
+		user = strconv.Itoa(int(confinement.User)) + "\t"
 	}`},
 	{"agent/cmd/warm/check.go", `func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {`, `func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 	if isWithout("checked") {

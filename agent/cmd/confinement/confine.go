@@ -13,13 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User is the user, and the group, of commands, if the agent may choose.
-const User = 1000
-
-// ZygoteUser is the user, and the group, of interpreters that fork for commands (package warm):
-// none that commands could signal, trace or read.
-const ZygoteUser = 59999
-
 // rootCapabilities are all that a privileged command can have: what root needs to work with the
 // runner's files and processes. Without CAP_SETGID it can't leave its execution's group. Without
 // CAP_SYS_PTRACE it can't read the agent, which isn't dumpable. All are those of the runner's

@@ -62,7 +62,7 @@ func asCommand(do func() (int, error)) (fd int, err error) {
 			return
 		}
 		fd, err = -1, unix.EPERM
-		if become(confinement.User) {
+		if become(int(confinement.User)) {
 			fd, err = do()
 		}
 		if become(0) {

@@ -49,7 +49,7 @@ func canMark() bool {
 	if err != nil || string(setgroups) != "allow\n" {
 		return false
 	}
-	return proc.Mapped("/proc/self/uid_map", confinement.User) && proc.Mapped("/proc/self/gid_map", confinement.User) &&
+	return proc.Mapped("/proc/self/uid_map", confinement.User) && proc.Mapped("/proc/self/gid_map", confinement.Group) &&
 		proc.Mapped("/proc/self/gid_map", proc.FirstMark) && proc.Mapped("/proc/self/gid_map", proc.FirstMark+proc.Marks-1)
 }
 

@@ -87,9 +87,9 @@ func (s *Starter) Start(start agent.Start, dir string, candidates []string) (ser
 }
 
 func (s *Starter) start(start agent.Start, dir string, candidates []string, mark uint32) (*process, error) {
-	who := uint32(confinement.User)
+	who, group := confinement.User, confinement.Group
 	if start.Privileged {
-		if who = 0; !s.marking || s.NoRoot {
+		if who, group = 0, 0; !s.marking || s.NoRoot {
 			return nil, &agent.Error{Code: agent.ErrDenied, Field: "privileged", Message: "the agent may not run commands as root here"}
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
 	}
 	if s.marking {
-		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: who, Groups: []uint32{who, mark}}
+		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: group, Groups: []uint32{group, mark}}
 	}
 	done, err := s.executeWarm(p, start, dir, candidates, attr)
 	if !done {
@@ -189,7 +189,7 @@ func searchable(dir string) bool {
 	switch {
 	case stat.Uid == confinement.User:
 		return stat.Mode&0o100 != 0
-	case stat.Gid == confinement.User:
+	case stat.Gid == confinement.Group:
 		return stat.Mode&0o010 != 0
 	default:
 		return stat.Mode&0o001 != 0

@@ -165,7 +165,7 @@ func changeable(stat *unix.Stat_t) bool {
 	switch {
 	case stat.Uid == confinement.User:
 		return true // an owner can change the mode
-	case stat.Gid == confinement.User && stat.Mode&0o020 != 0:
+	case stat.Gid == confinement.Group && stat.Mode&0o020 != 0:
 		return true
 	case stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&unix.S_ISVTX != 0:
 		return false // entries of others are safe

@@ -79,7 +79,7 @@ func (b *Bed) ServeNomad(ctx context.Context, driver string, runners int, more .
 		program: b.Program, data: filepath.Join(dir, "data"), listen: listen, profiled: b.Profiles != "", Prefix: prefix,
 		cluster: append([]string{
 			"--cluster", "nomad", "--nomad-driver", driver, "--nomad-prefix", prefix, "--advertise-url", "http://" + listen,
-			"--nomad-no-network-mode", "host", "--nomad-bridges", "1000",
+			"--nomad-no-network-mode", "host", "--nomad-bridges", "1000", "--nomad-node-images",
 		}, more...),
 		env: client.PutEnvironmentInput{
 			Resources: &client.ResourcesInput{WorkspaceMiB: new(16), MemoryMiB: new(64), CpuMHz: new(10)}, Isolation: new(runtime.IsolationCluster),

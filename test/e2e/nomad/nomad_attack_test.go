@@ -67,11 +67,11 @@ func (m nomadMachine) Garble(ctx context.Context, runner string, bytes []byte) e
 // of Nomad's. With the driver docker that is all of it; with raw_exec, whose
 // runners have the machine's files, what does no harm there if it succeeds.
 func TestE2EAttacksOnNomad(t *testing.T) {
-	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}})
-	for _, test := range []struct{ driver, image, prober string }{{"docker", nomadtest.Image, "/usr/local/bin/prober"}, {"raw_exec", "", ""}} {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}, Volumes: true})
+	for _, test := range []struct{ driver, image string }{{"docker", nomadtest.Image}, {"raw_exec", ""}} {
 		t.Run(test.driver, func(t *testing.T) {
 			settings := newNomadConfig(t, n)
-			settings.Nomad.Driver, settings.Nomad.Prefix = test.driver, "rockpool-"+test.driver
+			settings.Nomad.Driver, settings.Nomad.Prefix, settings.Nomad.Workspace = test.driver, "rockpool-"+test.driver, "volume" // what is tried is executed there
 			b, _ := serveNomad(t, settings)
 			rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 				return !a.In(runtime.IsolationCluster) || test.driver == "raw_exec" && !a.Harmless()
@@ -86,7 +86,7 @@ func TestE2EAttacksOnNomad(t *testing.T) {
 			if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(machine.secret, []byte(secret), 0o600)); err != nil { // anybody finds it, and only root reads it
 				t.Fatal(err)
 			}
-			place := attack.Place{Server: b.Client, Tier: runtime.IsolationCluster, Outside: machine, Bait: attack.Bait{Secret: secret, Path: machine.secret}, Image: test.image, Sparing: true, Prober: test.prober, NoNetwork: "it is Nomad's"}
+			place := attack.Place{Server: b.Client, Tier: runtime.IsolationCluster, Outside: machine, Bait: attack.Bait{Secret: secret, Path: machine.secret}, Image: test.image, Sparing: true, NoNetwork: "it is Nomad's"}
 			report, err := attack.Run(t.Context(), place, rows, func(r attack.Result) {
 				if !r.Held {
 					t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)

@@ -44,6 +44,7 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
 	with := &settings.Nomad
 	with.Address, with.Namespace, with.CACert, with.ClientCert, with.ClientKey, with.Driver = n.Address(), n.Namespace(), ca, cert, key, "raw_exec"
 	with.LockTTL = 120 // a busy machine may hold up its renewal
+	with.NodeImages = true
 	if n.Token() != "" {
 		settings.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
 	}
