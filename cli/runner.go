@@ -68,7 +68,7 @@ func (c *runnerList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS"}}
+	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}
 	for _, r := range all {
 		expires, labels := "-", []string{}
 		if r.Claim != nil {
@@ -81,9 +81,17 @@ func (c *runnerList) Run(s Streams) error {
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " ")})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " "), told(r.Message)})
 	}
 	return c.Print(s.Out, all, t)
+}
+
+// told is a message, if there is one.
+func told(message *string) string {
+	if message == nil {
+		return ""
+	}
+	return *message
 }
 
 type runnerClaim struct {

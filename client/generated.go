@@ -1852,6 +1852,8 @@ type ListedRunner struct {
 	State runtime.RunnerState `json:"state"`
 	// Why it is gone; null unless it is.
 	GoneReason *runtime.GoneReason `json:"goneReason"`
+	// What its start waits for, or why it is gone, in words; null where there is nothing to say.
+	Message *string `json:"message"`
 	// When its start was asked for.
 	CreatedAt time.Time `json:"createdAt"`
 	// Who holds it; null until it is claimed.
@@ -1874,6 +1876,9 @@ func (v *ListedRunner) GetState() runtime.RunnerState { return v.State }
 
 // GetGoneReason returns ListedRunner.GoneReason, and is useful for accessing the field via an interface.
 func (v *ListedRunner) GetGoneReason() *runtime.GoneReason { return v.GoneReason }
+
+// GetMessage returns ListedRunner.Message, and is useful for accessing the field via an interface.
+func (v *ListedRunner) GetMessage() *string { return v.Message }
 
 // GetCreatedAt returns ListedRunner.CreatedAt, and is useful for accessing the field via an interface.
 func (v *ListedRunner) GetCreatedAt() time.Time { return v.CreatedAt }
@@ -5274,6 +5279,7 @@ query GetRunners ($environment: ID, $states: [RunnerState!], $first: Int, $after
 			revision
 			state
 			goneReason
+			message
 			createdAt
 			claim {
 				... Lease

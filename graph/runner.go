@@ -76,6 +76,10 @@ func (r runner) Claim(_ context.Context, of *runtime.Runner) (*runtime.Claim, er
 	return &of.Claim, nil
 }
 
+func (r runner) Message(_ context.Context, of *runtime.Runner) (*string, error) {
+	return orNull(of.Message), nil
+}
+
 func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, error) {
 	return orNull(of.URL), nil
 }

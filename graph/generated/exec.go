@@ -548,6 +548,7 @@ type ComplexityRoot struct {
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
 		Loaded        func(childComplexity int) int
+		Message       func(childComplexity int) int
 		Ports         func(childComplexity int) int
 		Revision      func(childComplexity int) int
 		State         func(childComplexity int) int
@@ -751,6 +752,7 @@ type RunnerResolver interface {
 	Revision(ctx context.Context, obj *runtime.Runner) (int, error)
 
 	GoneReason(ctx context.Context, obj *runtime.Runner) (*runtime.GoneReason, error)
+	Message(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Claim(ctx context.Context, obj *runtime.Runner) (*runtime.Claim, error)
 
 	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
@@ -2840,6 +2842,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Loaded(childComplexity), true
+	case "Runner.message":
+		if e.ComplexityRoot.Runner.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Message(childComplexity), true
 	case "Runner.ports":
 		if e.ComplexityRoot.Runner.Ports == nil {
 			break
@@ -4095,6 +4103,8 @@ type Runner {
   state: RunnerState!
   "Why it is gone; null unless it is."
   goneReason: GoneReason
+  "What its start waits for, or why it is gone, in words; null where there is nothing to say."
+  message: String
   "Who holds it; null until it is claimed."
   claim: Claim
   "Where its exposed ports are reached from outside."
@@ -6045,6 +6055,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_state(ctx, field)
 	case "goneReason":
 		return ec.fieldContext_Runner_goneReason(ctx, field)
+	case "message":
+		return ec.fieldContext_Runner_message(ctx, field)
 	case "claim":
 		return ec.fieldContext_Runner_claim(ctx, field)
 	case "ports":
@@ -15309,6 +15321,29 @@ func (ec *executionContext) fieldContext_Runner_goneReason(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type GoneReason does not have child fields"))
 }
 
+func (ec *executionContext) _Runner_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Runner().Message(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Runner_claim(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -24239,6 +24274,44 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Runner_goneReason(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "message":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Runner_message(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

@@ -124,6 +124,16 @@ func TestE2ENomad(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 
+	// What a start waits for is told where people look, also while other runners are idle.
+	big := object{"id": "big", "poolSize": 1, "image": runtime.DefaultImage, "isolation": "NONE", "resources": object{"memoryMiB": 1 << 20}}
+	b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": big}, nil)
+	wait.For(t, "the list says what a runner waits for", func() bool {
+		var out, errs bytes.Buffer
+		code := bed.RunCLI([]string{"runner", "list", "--env", "big", "--server", b.Address, "--token-file", settings.TokenFile}, nil, &out, &errs)
+		return code == 0 && strings.Contains(out.String(), "memory exhausted on 1 node")
+	})
+	b.Call(t, `mutation { deleteEnvironment(input: {id: "big"}) { deleted } }`, nil, nil)
+
 	// A server that starts again knows the runner, its claim, and what is in it.
 	stop()
 	b, _ = serveNomad(t, settings)
