@@ -41,6 +41,7 @@ type Cluster struct {
 	schedule  schedule
 	changes   hints.Watchers
 	problems  *problems.List
+	counts    counts
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -68,6 +69,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		reader:       listing.NewReader(nomad, names),
 		nodes:        listing.NewNodes(nomad),
 		gate:         turns.NewGate(config.Parallel),
+		counts:       newCounts(),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
@@ -158,7 +160,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 func (c *Cluster) lock() lock.Lock {
 	return lock.Lock{
 		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
-		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems,
+		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems, Counts: &c.counts.lock,
 	}
 }
 

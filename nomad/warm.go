@@ -67,6 +67,7 @@ func (c *Cluster) warm(e *entry) {
 	}
 	w.stop = stop
 	e.warming = w
+	c.counts.placed(e)
 }
 
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
@@ -90,6 +91,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 
 // makeReady stores that a runner's agent answered.
 func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) error {
+	answered := time.Now()
 	c.runners.mu.Lock()
 	r := record.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
 	c.runners.mu.Unlock()
@@ -99,6 +101,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	}
 	c.runners.mu.Lock()
 	if e.ready != nil { // a list found out first, and it may be claimed by now
+		c.counts.answered(e, answered)
 		c.runners.mu.Unlock()
 		return nil
 	}
@@ -112,6 +115,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	}
 	e.ready = &outcome.Readiness{Allocation: allocation, Restarts: r.Restarts, Index: stored.Created, At: stored.At}
 	e.variable = stored.Index
+	c.counts.answered(e, answered)
 	if e.advance(runtime.RunnerIdle) {
 		e.runner.Message = ""
 	}
@@ -178,6 +182,7 @@ func (c *Cluster) giveUp(e *entry, allocation string) bool {
 	gone := e.allocation == allocation && e.ready == nil && e.advance(runtime.RunnerGone)
 	if gone {
 		e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it"
+		c.counts.gone(e)
 		c.runners.changed(e)
 	}
 	env := e.runner.Environment.ID

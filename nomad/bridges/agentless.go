@@ -13,7 +13,7 @@ import (
 
 // openPlain serves the agent's protocol for a runner without an agent.
 func (o *Opener) openPlain(ctx context.Context, at Target) (Session, error) {
-	exec := plain.Allocation{Client: o.nomad.API(), ID: at.Allocation, Task: at.Way.Task}
+	exec := plain.Allocation{Client: o.nomad.PlainAPI(), ID: at.Allocation, Task: at.Way.Task}
 	r, err := plain.Open(ctx, limited{exec, o.execs}, plain.Config{
 		Name: at.Allocation, Workspace: at.Way.Workspace,
 		Report: func(err error) {
