@@ -34,6 +34,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
 // Config says where a Cluster lives and what it runs.
@@ -81,7 +82,7 @@ type Cluster struct {
 	changes      hints.Watchers
 	images       *image.Cache
 	environments *environments
-	counts       *taskrunner.Counts
+	counts       *tasks.Counts
 	tiers        []string // as they were at the start, in words
 	problems     *problems.List
 
