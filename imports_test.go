@@ -176,6 +176,7 @@ var mayImport = map[string][]string{
 	"test/e2e/isolation":         {},
 	"test/e2e/life":              {},
 	"test/e2e/nomad":             {},
+	"test/e2e/scraping":          {"client", "config", "runtime", "test/e2e/bed", "test/need", "test/wait"},
 	"test/executable":            {},
 	"test/imagetest":             {"runtime"},
 	"test/need":                  {"runtime/lockfile", "test/artifacts"},
@@ -208,9 +209,9 @@ var onlyIn = map[string][]string{
 	"github.com/Khan/genqlient":              {"client"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config"},
+	"github.com/goccy/go-yaml":               {"cli/...", "config", "test/e2e/scraping"},
 	"golang.org/x/term":                      {"cli/..."},
-	"github.com/prometheus":                  {"server/metrics"},
+	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
 }
 
 // A listed package is what `go list` says of one of ours.

@@ -88,6 +88,7 @@ type Cluster struct {
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	entries  map[runtime.RunnerID]*entry
+	leaks    map[runtime.RunnerID]bool // of which something could not be removed, though some are forgotten
 	past     past.Runners
 	stopping bool
 	restored bool // entries has all that the last server left
@@ -138,6 +139,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		counts:       taskrunner.NewCounts(),
 		problems:     known,
 		entries:      map[runtime.RunnerID]*entry{},
+		leaks:        map[runtime.RunnerID]bool{},
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()

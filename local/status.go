@@ -67,11 +67,7 @@ func (c *Cluster) Stats() Stats {
 	s.Tasks.Phases[tasks.Place] = c.placer.Waited()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		if e.leaked {
-			s.Leaked++
-		}
-	}
+	s.Leaked = len(c.leaks)
 	s.Problems = len(c.visible())
 	return s
 }

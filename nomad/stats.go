@@ -185,7 +185,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 				s.mib += mib
 			}
 		}
-		if r.entries[id] == nil && t.Jobs[id] == nil && r.removed[id] == 0 && !outcome.AllOver(all) {
+		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !outcome.AllOver(all) {
 			s.strays[id] = true
 			if r.seen.strays[id] { // else its job may have been made between the lists
 				s.leaks[id] = fmt.Sprintf("its job is gone, and its allocation %s still runs: see what its node says, and stop it", all[0].ID)
