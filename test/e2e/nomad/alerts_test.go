@@ -25,6 +25,21 @@ func TestE2EAlertsFireOnNomad(t *testing.T) {
 		"RockpoolLockLate":        c.withALateLock,
 		"RockpoolBridgesShort":    c.withOneBridge,
 	})
+	t.Run("Standby", c.standby)
+}
+
+// standby has a second server wait: that is a problem in health, and no alert.
+func (c troubled) standby(t *testing.T) {
+	owner, _ := c.serve(t, func(*config.Config) {})
+	c.put(t, owner, 0)
+	owning := c.prefix()
+	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.Prefix, s.Listen = owning, "127.0.0.1:0" })
+	s := scrapeWhen(t, b, "it waits", func(s scraping.Scraping) bool { return s.Value("rockpool_cluster_problems") > 1 })
+	s.Want(t, map[string]float64{"rockpool_nomad_lock_held": 0})
+	if s["rockpool_nomad_lock_age_seconds"] != nil {
+		t.Error("a lock that isn't held has an age")
+	}
+	scraping.WantQuiet(t, s, scraping.Scrape(t, b))
 }
 
 // A troubled cluster is a Nomad on which things go wrong.
@@ -68,7 +83,7 @@ func (c troubled) clean(t *testing.T) {
 	})
 }
 
-// scrapeAs waits until a server shows something, and returns all that it shows then.
+// scrapeWhen waits until a server shows something, and returns all that it shows then.
 func scrapeWhen(t *testing.T, b bed.Bed, what string, so func(scraping.Scraping) bool) (now scraping.Scraping) {
 	t.Helper()
 	wait.For(t, what, func() bool {
