@@ -204,6 +204,29 @@ func TestLeaks(t *testing.T) {
 	})
 }
 
+// A server's prefix may begin with another's: what runs there is none of the other's leaks.
+func TestWhatAnotherServerOwnsIsNoLeak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		name := w.cluster.names().Runner("x-runner-1")
+		w.locked(func() {
+			w.jobs[name] = &api.Job{
+				ID: &name, Meta: map[string]string{"rockpool_prefix": "rockpool-runner-x"}, Stop: new(false), Priority: new(50), JobModifyIndex: new(uint64(1)),
+			}
+			w.place(name)
+		})
+		time.Sleep(3 * w.cluster.config.Relist)
+		if s := w.cluster.Stats(); s.Leaked != 0 || s.Tasks.Leaks != 0 {
+			t.Errorf("%d leaks", s.Leaked)
+		}
+		w.locked(func() { delete(w.jobs, name) })
+		time.Sleep(3 * w.cluster.config.Relist)
+		if s := w.cluster.Stats(); s.Leaked != 1 {
+			t.Error("without its job it is one, or this test shows nothing")
+		}
+	})
+}
+
 // The lock, bridges and calls have figures of their own.
 func TestTheLockIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
