@@ -59,10 +59,11 @@ var mayImport = map[string][]string{
 	"runtime/runnerfeed":  {"runtime"},
 	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
 	"runtime/store":       {"runtime", "runtime/lockfile", "runtime/probe"},
+	"runtime/tasks":       {"runtime/timing"},
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 
-	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/timing", "runtime/turns"},
+	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
 	"local/evidence":          {"local/sandbox/cgroup", "runtime"},
 	"local/host":              {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
@@ -76,7 +77,7 @@ var mayImport = map[string][]string{
 	"local/network/ports":     {},
 	"local/network/resolver":  {"local/network"},
 	"local/network/watch":     {},
-	"local/placing":           {"local/sandbox", "local/scheduler", "local/taskrunner", "runtime", "runtime/timing", "runtime/turns"},
+	"local/placing":           {"local/sandbox", "local/scheduler", "local/taskrunner", "runtime", "runtime/tasks", "runtime/timing", "runtime/turns"},
 	"local/process":           {},
 	"local/sandbox":           {"local/network", "local/sandbox/helper", "local/sandbox/oci", "local/sandbox/spec", "runtime"},
 	"local/sandbox/cgroup":    {"runtime/backoff"},
@@ -89,14 +90,14 @@ var mayImport = map[string][]string{
 	"local/sandbox/roots":     {},
 	"local/sandbox/spec":      {"local/sandbox/cgroup"},
 	"local/scheduler":         {"runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
-	"local/taskrunner":        {"runtime", "runtime/backoff", "runtime/timing"},
+	"local/taskrunner":        {"runtime", "runtime/backoff", "runtime/tasks"},
 	"local/thread":            {},
 	"local/tiers":             {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
 	"local/uids":              {},
 
-	"nomad":             {"agent/bridge", "nomad/bridges", "nomad/connection", "nomad/delivery", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
+	"nomad":             {"agent/bridge", "nomad/bridges", "nomad/connection", "nomad/delivery", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"nomad/bridges":     {"agent", "agent/bridge", "nomad/connection", "nomad/group", "nomad/job", "runtime"},
-	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/turns"},
+	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
 	"nomad/delivery":    {"agent/embedded", "nomad/connection", "runtime/turns"},
 	"nomad/environment": {"nomad/connection", "nomad/job", "runtime", "runtime/problems", "runtime/turns"},
 	"nomad/group":       {},
@@ -125,7 +126,7 @@ var mayImport = map[string][]string{
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
 	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/pool", "runtime/store", "server/metrics", "web"},
-	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "local/taskrunner", "runtime", "runtime/engine", "runtime/timing"},
+	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
 	"client": {"runtime"},
@@ -175,6 +176,7 @@ var mayImport = map[string][]string{
 	"test/e2e/isolation":         {},
 	"test/e2e/life":              {},
 	"test/e2e/nomad":             {},
+	"test/e2e/scraping":          {"client", "config", "runtime", "test/e2e/bed", "test/need", "test/wait"},
 	"test/executable":            {},
 	"test/imagetest":             {"runtime"},
 	"test/need":                  {"runtime/lockfile", "test/artifacts"},
@@ -207,9 +209,9 @@ var onlyIn = map[string][]string{
 	"github.com/Khan/genqlient":              {"client"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config"},
+	"github.com/goccy/go-yaml":               {"cli/...", "config", "test/e2e/scraping"},
 	"golang.org/x/term":                      {"cli/..."},
-	"github.com/prometheus":                  {"server/metrics"},
+	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
 }
 
 // A listed package is what `go list` says of one of ours.

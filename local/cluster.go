@@ -34,6 +34,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
 // Config says where a Cluster lives and what it runs.
@@ -81,12 +82,13 @@ type Cluster struct {
 	changes      hints.Watchers
 	images       *image.Cache
 	environments *environments
-	counts       *taskrunner.Counts
+	counts       *tasks.Counts
 	tiers        []string // as they were at the start, in words
 	problems     *problems.List
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	entries  map[runtime.RunnerID]*entry
+	leaks    map[runtime.RunnerID]bool // of which something could not be removed, though some are forgotten
 	past     past.Runners
 	stopping bool
 	restored bool // entries has all that the last server left
@@ -137,6 +139,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		counts:       taskrunner.NewCounts(),
 		problems:     known,
 		entries:      map[runtime.RunnerID]*entry{},
+		leaks:        map[runtime.RunnerID]bool{},
 	}
 	if err := c.open(ctx); err != nil {
 		c.close()

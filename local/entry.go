@@ -31,7 +31,6 @@ type entry struct {
 	runner   runtime.Runner
 	removing bool                // Remove was called, or the server's end removes it
 	forget   bool                // with removing: nothing is to be left of it, not even its record
-	leaked   bool                // what is left of it could not be removed
 	events   []runtime.TaskEvent // the latest; never changed in place
 }
 

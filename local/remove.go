@@ -23,7 +23,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		c.mu.Unlock()
 		return errStopping()
 	}
-	first, again := !e.removing, e.leaked
+	first, again := !e.removing, c.leaks[id]
 	e.removing, e.forget = true, true
 	select {
 	case <-e.recorded:

@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/local/scheduler"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/timing"
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
 // Status implements runtime.Cluster. Runners that wait for a place take nothing;
@@ -57,22 +56,18 @@ func (c *Cluster) visible() []runtime.Problem {
 type Stats struct {
 	Scheduler scheduler.Stats
 	Node      scheduler.Node
-	Tasks     taskrunner.Stats
-	Placing   timing.Reading // from the wish for a runner to its place
-	Leaked    int            // runners of which something could not be removed
-	Problems  int            // that Status tells
+	Tasks     tasks.Stats
+	Leaked    int // runners of which something could not be removed
+	Problems  int // that Status tells
 }
 
 // Stats returns what was counted up to now. It asks nothing of the machine.
 func (c *Cluster) Stats() Stats {
-	s := Stats{Scheduler: c.placer.Scheduler.Stats(), Node: c.placer.Node(), Tasks: c.counts.Read(), Placing: c.placer.Waited()}
+	s := Stats{Scheduler: c.placer.Scheduler.Stats(), Node: c.placer.Node(), Tasks: c.counts.Read()}
+	s.Tasks.Phases[tasks.Place] = c.placer.Waited()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		if e.leaked {
-			s.Leaked++
-		}
-	}
+	s.Leaked = len(c.leaks)
 	s.Problems = len(c.visible())
 	return s
 }

@@ -89,8 +89,12 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 func (c *Cluster) tellLeak(e *entry, leak string) {
 	subject := "runner " + string(e.id)
 	c.mu.Lock()
-	was := e.leaked
-	e.leaked = leak != ""
+	was := c.leaks[e.id]
+	if leak != "" {
+		c.leaks[e.id] = true
+	} else {
+		delete(c.leaks, e.id)
+	}
 	c.mu.Unlock()
 	if was && leak == "" {
 		c.problems.Resolve(subject)

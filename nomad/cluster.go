@@ -43,6 +43,7 @@ type Cluster struct {
 	schedule  schedule
 	changes   hints.Watchers
 	problems  *problems.List
+	counts    counts
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -71,6 +72,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		nodes:        listing.NewNodes(nomad),
 		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),
+		counts:       newCounts(),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
@@ -157,7 +159,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 func (c *Cluster) lock() lock.Lock {
 	return lock.Lock{
 		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
-		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems,
+		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems, Counts: &c.counts.lock,
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -99,13 +98,7 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	}
 	c.problems.Resolve(nomadSubject)
 	f := c.apply(l)
-	for id, err := range f.unreadable {
-		c.problems.Report(runnerSubject(id), fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", c.names().Runner(id), err))
-	}
-	c.problems.ResolveFunc(func(subject string) bool { // somebody has stopped its job
-		id, ok := strings.CutPrefix(subject, runnerSubject(""))
-		return ok && f.unreadable[runtime.RunnerID(id)] == nil
-	})
+	c.reportLeaks(f.leaks)
 	for id, failed := range f.failed {
 		for _, a := range failed {
 			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", outcome.Failure(a)))
@@ -165,14 +158,15 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 
 // found is what was new in a listing.
 type found struct {
-	changed    map[runtime.EnvironmentID]bool // whose runners did
-	unreadable map[runtime.RunnerID]error
-	failed     map[runtime.RunnerID][]*api.AllocationListStub
+	changed map[runtime.EnvironmentID]bool // whose runners did
+	leaks   map[runtime.RunnerID]string
+	failed  map[runtime.RunnerID][]*api.AllocationListStub
 }
 
 // apply has the runners be what a listing says, and returns what was new.
 func (c *Cluster) apply(t *truth) found {
-	f := found{map[runtime.EnvironmentID]bool{}, map[runtime.RunnerID]error{}, map[runtime.RunnerID][]*api.AllocationListStub{}}
+	f := found{changed: map[runtime.EnvironmentID]bool{}, failed: map[runtime.RunnerID][]*api.AllocationListStub{}}
+	unreadable := map[runtime.RunnerID]string{}
 	r := &c.runners
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +175,7 @@ func (c *Cluster) apply(t *truth) found {
 			continue
 		}
 		if err := c.adopt(id, stub); err != nil {
-			f.unreadable[id] = err
+			unreadable[id] = fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", stub.ID, err)
 		}
 	}
 	for id := range t.Variables {
@@ -197,6 +191,8 @@ func (c *Cluster) apply(t *truth) found {
 			f.changed[e.runner.Environment.ID] = true
 		}
 	}
+	r.see(t, unreadable, &c.counts)
+	f.leaks = r.seen.leaks
 	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
 	return f
 }
@@ -209,7 +205,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
 	}
 	r.URL = c.nomad.Pages.Job(stub.ID)
 	c.runners.entries[id] = &entry{
-		recorded: closed(), runner: r, way: way, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
+		recorded: closed(), adopted: true, runner: r, way: way, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
 	}
 	return nil
 }
@@ -217,7 +213,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
 // adoptOrphan adds a runner that was ready, and whose job was purged while
 // no server ran. The caller holds mu.
 func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
-	r.entries[id] = &entry{recorded: closed(), registered: 1, runner: runtime.Runner{
+	r.entries[id] = &entry{recorded: closed(), adopted: true, registered: 1, runner: runtime.Runner{
 		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,
 	}}
 }
@@ -242,6 +238,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 	}
 	if e.removing {
 		e.settled = outcome.AllOver(allocations)
+		c.counts.listed(e)
 		return false
 	}
 	if e.change > t.begun || e.registered > t.JobsIndex {
@@ -250,11 +247,17 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 	}
 	before := e.runner
 	e.applyVariable(t)
+	c.counts.listed(e)
 	o := c.outcome(e, t)
 	e.oom = max(e.oom, o.OOMKills)
 	moved := e.advance(o.State)
 	if moved && o.State == runtime.RunnerGone {
 		e.runner.GoneReason, e.runner.Message = o.Reason, o.Message
+		c.counts.gone(e)
+	}
+	if e.adopted {
+		c.counts.adopted(e)
+		e.adopted = false
 	}
 	if e.runner.State == runtime.RunnerStarting {
 		e.runner.Message = o.Message

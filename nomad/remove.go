@@ -86,7 +86,9 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 			return c.group.Cause()
 		}
 		e.removal, e.removing = r, true
-		e.advance(runtime.RunnerStopping)
+		if e.advance(runtime.RunnerStopping) && e.allocation != "" {
+			c.counts.tasks.Kills.Add(1)
+		}
 		c.runners.changed(e)
 	}
 	c.runners.mu.Unlock()
@@ -106,6 +108,10 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	c.runners.mu.Lock()
 	e.removal = nil
 	r.err = err
+	if err != nil && c.group.Cause() == nil {
+		c.counts.tasks.RemovalFailures.Add(1)
+		e.leak = err.Error()
+	}
 	if err == nil {
 		if c.runners.entries[e.runner.ID] == e { // else its Start failed, and another one may have begun
 			delete(c.runners.entries, e.runner.ID)

@@ -21,6 +21,7 @@ type runners struct {
 	past    past.Runners
 	change  int    // counts changes of ours, which a list that began before doesn't know
 	highest uint64 // index of the latest job that was registered: an older list isn't believed
+	seen    seen   // by the last list
 }
 
 // An entry is one runner that the cluster knows.
@@ -32,7 +33,9 @@ type entry struct {
 	change     int    // the last change of ours
 	registered uint64 // the index of its job, as far as we know; 0: not registered yet
 	priority   runtime.Priority
-	goneAt     time.Time // when it was found to be, or was given up
+	goneAt     time.Time  // when it was found to be, or was given up
+	start      startTimes // what was counted of it
+	adopted    bool       // an earlier server's, of which no list has said yet how it is
 	ready      *outcome.Readiness
 	variable   uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
 	oom        int64
@@ -40,6 +43,7 @@ type entry struct {
 	removal    *removal // under way
 	removing   bool     // Remove was called: it ends, whatever is listed
 	settled    bool     // the last list says that its processes have ended
+	leak       string   // why the last removal failed; "": none has
 }
 
 // A place is where a runner is, as listed last.

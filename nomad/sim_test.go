@@ -49,6 +49,7 @@ type sim struct {
 	bridges    map[string][]func() // by allocation
 	wedged     bool                // its client executes nothing, though tasks run, until one is signalled
 	unhealed   bool                // and then neither
+	undead     bool                // allocations run on whose job is purged
 	pulling    bool                // the image of runners' tasks is, while another task beside them runs
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
@@ -274,7 +275,10 @@ func (s *sim) purge(id string, purge bool) {
 	for _, a := range s.allocs {
 		if a.JobID == id && !outcome.Ended(a) {
 			s.change(a, func(a *api.AllocationListStub) {
-				a.DesiredStatus, a.ClientStatus = api.AllocDesiredStatusStop, api.AllocClientStatusComplete
+				a.DesiredStatus = api.AllocDesiredStatusStop
+				if !s.undead {
+					a.ClientStatus = api.AllocClientStatusComplete
+				}
 			})
 		}
 	}

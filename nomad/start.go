@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
 // Start implements runtime.Cluster: it returns when the runner's job is
@@ -38,6 +39,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		delete(c.runners.entries, id)
 	} else {
 		c.runners.registered(e, index)
+		c.counts.registered(e)
 	}
 	close(e.recorded)
 	c.runners.mu.Unlock()
@@ -91,6 +93,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Lock()
 	env, created := e.runner.Environment, e.runner.CreatedAt
 	c.runners.mu.Unlock()
+	began := time.Now()
 	leave, err := c.gate.Ticket(env.ID, priority).Enter(ctx)
 	if err != nil {
 		return 0, err
@@ -99,6 +102,9 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Lock()
 	index := e.registered
 	c.runners.mu.Unlock()
+	if index == 0 {
+		began = c.counts.tasks.Took(tasks.Turn, began)
+	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
 		return 0, err
@@ -129,5 +135,8 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		}
 		return err
 	})
+	if err == nil && index == 0 {
+		c.counts.tasks.Took(tasks.Register, began)
+	}
 	return registered, err
 }

@@ -70,6 +70,7 @@ func (c *Cluster) warm(e *entry) {
 	}
 	w.stop = stop
 	e.warming = w
+	c.counts.placed(e)
 }
 
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
@@ -139,6 +140,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 
 // makeReady stores that a runner's agent answered.
 func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) error {
+	answered := time.Now()
 	c.runners.mu.Lock()
 	r := record.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
 	c.runners.mu.Unlock()
@@ -148,6 +150,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	}
 	c.runners.mu.Lock()
 	if e.ready != nil { // a list found out first, and it may be claimed by now
+		c.counts.answered(e, answered)
 		c.runners.mu.Unlock()
 		return nil
 	}
@@ -161,6 +164,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	}
 	e.ready = &outcome.Readiness{Allocation: allocation, Restarts: r.Restarts, Index: stored.Created, At: stored.At}
 	e.variable = stored.Index
+	c.counts.answered(e, answered)
 	if e.advance(runtime.RunnerIdle) {
 		e.runner.Message = ""
 	}
@@ -227,6 +231,7 @@ func (c *Cluster) giveUp(e *entry, allocation, why string) bool {
 	gone := e.allocation == allocation && e.ready == nil && e.advance(runtime.RunnerGone)
 	if gone {
 		e.runner.GoneReason, e.runner.Message = runtime.GoneStartFailed, why
+		c.counts.gone(e)
 		c.runners.changed(e)
 	}
 	env := e.runner.Environment.ID

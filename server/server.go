@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/tiers"
+	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -48,8 +49,10 @@ type (
 	tiered       interface {
 		Tiers(ctx context.Context) []tiers.Tier
 	}
-	counted interface{ Stats() local.Stats }
-	starter interface {
+	// A cluster shows figures of its kind (server/metrics).
+	countedLocal interface{ Stats() local.Stats }
+	countedNomad interface{ Stats() nomad.Stats }
+	starter      interface {
 		PutFirst(ctx context.Context, environments []runtime.Environment) error
 	}
 )
@@ -245,8 +248,11 @@ func (s *Server) Run(ctx context.Context) error {
 		options.Agents = s.agents
 	}
 	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
-	if here, ok := s.cluster.(counted); ok {
+	switch here := s.cluster.(type) {
+	case countedLocal:
 		sources.Local = here.Stats
+	case countedNomad:
+		sources.Nomad = here.Stats
 	}
 	options.Metrics = metrics.Handler(sources)
 	requests := newRequests()

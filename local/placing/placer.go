@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/tasks"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
@@ -64,7 +65,7 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 		Gate:      turns.NewGate(config.Parallel),
 		config:    config,
 		log:       config.Logger,
-		waited:    timing.New(taskrunner.StartBounds()...),
+		waited:    timing.New(tasks.StartBounds()...),
 		drainTurn: make(turns.Slots, 1),
 		wake:      make(chan struct{}, 1),
 		places:    map[runtime.RunnerID]*Place{},

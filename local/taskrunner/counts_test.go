@@ -10,18 +10,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-func wantStats(t *testing.T, counts *Counts, want Stats) {
+func wantStats(t *testing.T, counts *tasks.Counts, want tasks.Stats) {
 	t.Helper()
-	if diff := cmp.Diff(want, counts.Read(), cmpopts.IgnoreFields(Stats{}, "Phases")); diff != "" {
+	if diff := cmp.Diff(want, counts.Read(), cmpopts.IgnoreFields(tasks.Stats{}, "Phases")); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // counted leads a task that shares counts, has do happen to it after a while,
 // and lets go of it.
-func counted(counts *Counts, w *world, do func(*Task), change ...func(*Config)) {
+func counted(counts *tasks.Counts, w *world, do func(*Task), change ...func(*Config)) {
 	config := w.config()
 	for _, f := range change {
 		f(&config)
@@ -44,20 +46,20 @@ func TestCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		world *world
 		do    func(*Task)
-		want  Stats
+		want  tasks.Stats
 	}{
-		"runs, and is left":           {&world{}, leave, Stats{Starts: 1}},
-		"is stopped":                  {&world{}, stop, Stats{Starts: 1, Kills: 1}},
-		"is deaf":                     {&world{deaf: true}, stop, Stats{Starts: 1, Kills: 1, ForcedKills: 1}},
-		"starts at the second time":   {&world{starts: []error{broken}}, leave, Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"can't be saved at first":     {&world{saves: []error{broken}}, leave, Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, Stats{StartFailures: 3, Restarts: 2}},
-		"never can":                   {&world{starts: []error{&Failure{Unrecoverable: true, Err: broken}}}, leave, Stats{StartFailures: 1}},
-		"ends by itself":              {&world{}, func(task *Task) { task.config.Driver.(*world).procs[0].end() }, Stats{Starts: 1, Exits: 1}},
-		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, Stats{Starts: 1, Kills: 1, RemovalFailures: 2}},
-		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, Stats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
-		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, Stats{StartFailures: 3, Restarts: 2}},
+		"runs, and is left":           {&world{}, leave, tasks.Stats{Starts: 1}},
+		"is stopped":                  {&world{}, stop, tasks.Stats{Starts: 1, Kills: 1}},
+		"is deaf":                     {&world{deaf: true}, stop, tasks.Stats{Starts: 1, Kills: 1, ForcedKills: 1}},
+		"starts at the second time":   {&world{starts: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"can't be saved at first":     {&world{saves: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, tasks.Stats{StartFailures: 3, Restarts: 2}},
+		"never can":                   {&world{starts: []error{&Failure{Unrecoverable: true, Err: broken}}}, leave, tasks.Stats{StartFailures: 1}},
+		"ends by itself":              {&world{}, func(task *Task) { task.config.Driver.(*world).procs[0].end() }, tasks.Stats{Starts: 1, Exits: 1}},
+		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 2}},
+		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
+		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, tasks.Stats{StartFailures: 3, Restarts: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestCountsOfALeak(t *testing.T) {
 				pass(time.Hour)
 			}
 		})
-		wantStats(t, counts, Stats{Starts: 1, Kills: 1, RemovalFailures: 7, Leaks: 1})
+		wantStats(t, counts, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 7, Leaks: 1})
 	})
 }
 
@@ -110,7 +112,7 @@ func TestCountsOfRestores(t *testing.T) {
 		if restore(State{Phase: Pending}) == nil { // it never ran: nothing is lost
 			t.Error("what never ran is restored")
 		}
-		wantStats(t, counts, Stats{Starts: 1, Restores: 1, Lost: 2})
+		wantStats(t, counts, tasks.Stats{Starts: 1, Restores: 1, Lost: 2})
 	})
 }
 
@@ -127,13 +129,13 @@ func TestPhasesOfAStart(t *testing.T) {
 			}
 		})
 		phases := counts.Read().Phases
-		took := map[StartPhase]time.Duration{PhaseTurn: 10 * time.Millisecond, PhaseStart: 20 * time.Millisecond}
-		for phase, times := range map[StartPhase]int64{PhaseTurn: 2, PhasePrestart: 2, PhaseStart: 2, PhasePoststart: 1, PhaseSave: 1} {
+		took := map[tasks.Phase]time.Duration{tasks.Turn: 10 * time.Millisecond, tasks.Start: 20 * time.Millisecond}
+		for phase, times := range map[tasks.Phase]int64{tasks.Turn: 2, tasks.Prestart: 2, tasks.Start: 2, tasks.Poststart: 1, tasks.Save: 1} {
 			if got := phases[phase]; got.Count() != times || got.Sum != took[phase] {
 				t.Errorf("%s: %d times, %v", phase, got.Count(), got.Sum)
 			}
 		}
-		if len(phases) != len(StartPhases()) {
+		if len(phases) != 5 {
 			t.Errorf("%d phases", len(phases))
 		}
 	})

@@ -59,12 +59,12 @@ func (t *Task) end(ctx context.Context) {
 		return
 	}
 	if !t.state.Failed { // else it had ended: what was signalled is only not reaped yet
-		t.config.Counts.kills.Add(1)
+		t.config.Counts.Kills.Add(1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.config.Kill.Timeout)
 	defer cancel()
 	if t.handle.Wait(ctx) != nil {
-		t.config.Counts.forcedKills.Add(1)
+		t.config.Counts.ForcedKills.Add(1)
 		t.tell(runtime.TaskForced, "", fmt.Errorf("signal %s didn't end it within %s", t.config.Kill.Signal, t.config.Kill.Timeout))
 	}
 }
@@ -86,9 +86,9 @@ func (t *Task) destroy(ctx context.Context) error {
 
 func (t *Task) removalFailed(try int, err error) {
 	t.tell(runtime.TaskRemovalFailed, "", fmt.Errorf("for the %d. time: %w", try, err))
-	t.config.Counts.removalFailures.Add(1)
+	t.config.Counts.RemovalFailures.Add(1)
 	if try == removeTries {
-		t.config.Counts.leaks.Add(1)
+		t.config.Counts.Leaks.Add(1)
 	}
 	if try >= removeTries {
 		t.state.Leak = fmt.Sprintf("it could not be removed in %d tries: %v", try, err)
@@ -114,7 +114,7 @@ func (t *Task) conclude() {
 	})
 	t.state.Leak = ""
 	if failed != nil {
-		t.config.Counts.leaks.Add(1)
+		t.config.Counts.Leaks.Add(1)
 		t.state.Leak = failed.Error()
 	}
 	end := t.stopped()

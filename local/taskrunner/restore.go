@@ -16,16 +16,16 @@ func (t *Task) Restore(ctx context.Context) error {
 	}
 	handle, err := t.config.Driver.Reattach(ctx, t.state.Handle)
 	if err != nil {
-		t.config.Counts.lost.Add(1)
+		t.config.Counts.Lost.Add(1)
 		return err
 	}
 	t.handle = handle
 	if err := t.poststart(ctx, true); err != nil {
 		t.Close()
-		t.config.Counts.lost.Add(1)
+		t.config.Counts.Lost.Add(1)
 		return err
 	}
-	t.config.Counts.restores.Add(1)
+	t.config.Counts.Restores.Add(1)
 	t.tell(runtime.TaskRestored, "", nil)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
 // Config is what a task is.
@@ -21,7 +22,7 @@ type Config struct {
 	Policy Policy
 	Kill   Kill
 	Keeper Keeper
-	Counts *Counts // shared by many tasks; nil: its own
+	Counts *tasks.Counts // shared by many tasks; nil: its own
 
 	// Turn waits until the task may start, which costs the machine something,
 	// and returns what gives the turn back. It returns an error if ctx ends.
@@ -210,7 +211,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &Failure{Message: "it got no turn", Err: err}
 	}
 	defer release()
-	counts.took(PhaseTurn, began)
+	counts.Took(tasks.Turn, began)
 	if err := t.destroy(ctx); err != nil { // what the attempt before left
 		return &Failure{Message: t.state.Waiting, Err: err}
 	}
@@ -220,19 +221,19 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.took(PhasePrestart, began)
+	began = counts.Took(tasks.Prestart, began)
 	t.dirty = true
 	if t.handle, err = t.config.Driver.Start(ctx, StartRequest{t.state.Values()}); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.took(PhaseStart, began)
+	began = counts.Took(tasks.Start, began)
 	t.tell(runtime.TaskStarted, "", nil)
 	if err := t.poststart(ctx, false); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.took(PhasePoststart, began)
+	began = counts.Took(tasks.Poststart, began)
 	if ctx.Err() != nil {
 		return &Failure{Err: context.Cause(ctx)}
 	}
@@ -241,15 +242,15 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 	if err := t.move(Running, nil); err != nil {
 		return &Failure{Message: "that it started could not be stored", Err: err}
 	}
-	counts.took(PhaseSave, began)
-	counts.starts.Add(1)
+	counts.Took(tasks.Save, began)
+	counts.Starts.Add(1)
 	return nil
 }
 
 // startFailed removes what an attempt left, and waits until another may
 // follow; or it returns why none does.
 func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
-	t.config.Counts.startFailures.Add(1)
+	t.config.Counts.StartFailures.Add(1)
 	delay, again := t.tracker.next(time.Now(), failed, rand.Float64()) //nolint:gosec // no secret
 	t.tell(runtime.TaskStartFailed, failed.Message, failed.Err)
 	if err := t.destroy(context.WithoutCancel(ctx)); err != nil {
@@ -259,7 +260,7 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 		return &End{runtime.GoneStartFailed, failed.Message}
 	}
 	t.state.Restarts++
-	t.config.Counts.restarts.Add(1)
+	t.config.Counts.Restarts.Add(1)
 	t.state.LastRestart = time.Now()
 	t.state.Waiting = failed.Message
 	t.tell(runtime.TaskRestarting, fmt.Sprintf("in %s", delay.Round(time.Millisecond)), nil)
@@ -289,7 +290,7 @@ func (t *Task) exited() *End {
 		return err
 	})
 	t.state.Failed = true
-	t.config.Counts.exits.Add(1)
+	t.config.Counts.Exits.Add(1)
 	if end.Reason == runtime.GoneOutOfMemory {
 		t.tell(runtime.TaskOutOfMemory, "", nil)
 	} else {

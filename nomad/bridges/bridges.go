@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/nomad/group"
@@ -20,6 +21,7 @@ type Set struct {
 	budget int
 	open   Open
 	group  *group.Group // bridges end with it
+	counts counts
 
 	mu    sync.Mutex // guards what follows
 	all   map[runtime.RunnerID]*link
@@ -29,6 +31,44 @@ type Set struct {
 
 // Open opens a bridge to a runner's agent, and returns when the agent has answered.
 type Open func(context.Context, runtime.RunnerID) (Session, error)
+
+// counts count what a set did.
+type counts struct {
+	opens, failures      atomic.Int64 // of bridges
+	streams, openStreams atomic.Int64
+}
+
+func (c *counts) opened(err error) {
+	if err != nil {
+		c.failures.Add(1)
+	} else {
+		c.opens.Add(1)
+	}
+}
+
+// Stats are what a Set has done, and what it has now.
+type Stats struct {
+	Budget      int   // bridges that there may be
+	Open        int   // bridges that there are, those that are being opened included
+	Waiting     int   // callers that wait for room
+	Opens       int64 // bridges that were opened
+	Failures    int64 // bridges that could not be
+	OpenStreams int64
+	Streams     int64 // that were opened
+}
+
+// Stats returns what was counted until now.
+func (b *Set) Stats() Stats {
+	c := &b.counts
+	s := Stats{Budget: b.budget, Opens: c.opens.Load(), Failures: c.failures.Load(), OpenStreams: c.openStreams.Load(), Streams: c.streams.Load()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Open = len(b.all)
+	for _, callers := range b.short {
+		s.Waiting += callers
+	}
+	return s
+}
 
 // A Session carries streams. bridge.Client is one.
 type Session interface {
@@ -84,7 +124,10 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 		b.left(br)
 		return nil, err
 	}
+	b.counts.streams.Add(1)
+	b.counts.openStreams.Add(1)
 	return &stream{Conn: conn, close: sync.OnceValue(func() error {
+		b.counts.openStreams.Add(-1)
 		defer b.left(br)
 		return conn.Close()
 	})}, nil
@@ -194,6 +237,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	opening, cancel := context.WithTimeout(ctx, OpenWithin)
 	s, err := b.open(opening, id)
 	cancel()
+	b.counts.opened(err)
 	b.mu.Lock()
 	br.session, br.err = s, err
 	close(br.opened)

@@ -58,6 +58,38 @@ func (b *Set) who() string {
 	return text
 }
 
+// What a set has, and has done, is counted.
+func TestBridgesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 1, nil)
+		conn, err := b.Dial(t.Context(), "a", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() { waiting <- b.Keep(t.Context(), "b", true) }()
+		synctest.Wait()
+		if s, want := b.Stats(), (Stats{Budget: 1, Open: 1, Waiting: 1, Opens: 1, OpenStreams: 1, Streams: 1}); s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+		_, _ = conn.Close(), conn.Close()
+		if err := <-waiting; err != nil {
+			t.Fatal(err)
+		}
+		if s, want := b.Stats(), (Stats{Budget: 1, Open: 1, Opens: 2, Streams: 1}); s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+		broken := newSessions(t, 1, errors.New("broken"))
+		if broken.Keep(t.Context(), "a", false) == nil {
+			t.Error("it is open")
+		}
+		synctest.Wait()
+		if s, want := broken.Stats(), (Stats{Budget: 1, Failures: 1}); s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+	})
+}
+
 func TestBridgesKeepToTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSessions(t, 3, nil)

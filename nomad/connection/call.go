@@ -45,6 +45,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 		if err := p.Wait(ctx); err != nil {
 			return err
 		}
+		c.counts.retries.Add(1)
 	}
 }
 

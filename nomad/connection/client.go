@@ -34,6 +34,7 @@ type Client struct {
 	patience time.Duration
 	budget   turns.Slots  // of calls
 	group    *group.Group // calls end with it
+	counts   *counts
 }
 
 // silence is how long the event stream may say nothing: Nomad sends a heartbeat
@@ -60,7 +61,7 @@ func New(config Config, with *group.Group) (*Client, error) {
 	}
 	c := &Client{
 		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
-		patience: config.Patience, budget: make(turns.Slots, config.Calls), group: with,
+		patience: config.Patience, budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
 	}
 	calls, err := newHTTP(settings.TLSConfig, dial, config.Calls)
 	if err != nil {
@@ -70,24 +71,32 @@ func New(config Config, with *group.Group) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.execs, err = newHTTP(settings.TLSConfig, dial, 1); err != nil {
+	execs, err := newHTTP(settings.TLSConfig, dial, 1)
+	if err != nil {
 		return nil, err
 	}
+	c.execs = c.counting(execs)
 	if config.DirectTimeout > 0 {
 		if c.direct, err = newDirect(config.DirectTimeout, settings, dial); err != nil {
 			return nil, err
 		}
+		c.direct.client = c.counting(c.direct.client)
 	}
-	if c.api, err = newClient(settings, calls); err != nil {
+	if c.api, err = newClient(settings, c.counting(calls)); err != nil {
 		return nil, err
 	}
-	c.events, err = newClient(settings, events)
+	c.events, err = newClient(settings, c.counting(events))
 	return c, err
 }
 
 func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
 	settings.HttpClient = client
 	return api.NewClient(&settings)
+}
+
+// counting returns a client, of newHTTP, with its calls counted.
+func (c *Client) counting(client *http.Client) *http.Client {
+	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}
 }
 
 // A Dialer connects as net.Dialer does.

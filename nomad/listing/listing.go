@@ -18,6 +18,7 @@ import (
 type Listing struct {
 	Evaluations map[runtime.RunnerID][]*api.Evaluation
 	Jobs        map[runtime.RunnerID]*api.JobListStub
+	Foreign     map[runtime.RunnerID]bool // whose job another server owns, though its name looks like ours
 	JobsIndex   uint64
 	Allocations map[runtime.RunnerID][]*api.AllocationListStub
 	Variables   map[runtime.RunnerID]*api.VariableMetadata
@@ -104,10 +105,12 @@ func (r Reader) jobs(ctx context.Context, l *Listing, index uint64) error {
 	if meta.LastIndex < index {
 		return connection.ErrStale
 	}
-	l.Jobs, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, meta.LastIndex
+	l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
 	for _, stub := range jobs {
 		if id, ok := r.names.Owned(stub); ok {
 			l.Jobs[id] = stub
+		} else {
+			l.Foreign[id] = true
 		}
 	}
 	return nil

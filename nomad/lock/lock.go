@@ -41,6 +41,8 @@ type Lock struct {
 	Dir      string
 	Logger   *zap.Logger
 	Problems *problems.List // says why the lock isn't held yet
+	// Counts, which several Locks may share, count what becomes of it; nil: nobody does.
+	Counts *Counts
 }
 
 // subject is what a problem of the lock is about.
@@ -70,6 +72,7 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			return nil, context.Cause(ctx)
 		case err == nil:
 			l.Problems.Resolve(subject)
+			l.Counts.renewed(since)
 			l.keepID(variable.Lock.ID)
 			return held, nil
 		case ctx.Err() != nil:
@@ -124,7 +127,9 @@ func (h *Held) Renew(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err == nil:
 			end = began.Add(ttl)
+			h.lock.Counts.renewed(began)
 		case code == http.StatusConflict, !time.Now().Before(end):
+			h.lock.Counts.lose()
 			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server doesn't own %q in Nomad any more", h.lock.Prefix)
 		default:
 			h.lock.Logger.Warn("the lock in Nomad could not be renewed yet", zap.Error(h.lock.Nomad.Redact(err)))
@@ -141,6 +146,7 @@ func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
 
 // Release lets a standby take over at once. Call it once, after Renew has returned.
 func (h *Held) Release() {
+	h.lock.Counts.release()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if _, _, err := h.lock.Nomad.API().Variables().ReleaseLock(h.variable, connection.Writing(ctx)); err != nil {

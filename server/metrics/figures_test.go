@@ -12,9 +12,12 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/scheduler"
-	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/nomad"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/tasks"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -79,14 +82,34 @@ func clusterFigures() map[string]string {
 	}
 }
 
+// half are durations, of which a bucket has the half.
+func half() timing.Reading {
+	return timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
+}
+
+func wantHalf(want func(string, any), name, labels string) {
+	want(name+"_bucket{"+labels+`,le="0.001"}`, 4)
+	want(name+"_bucket{"+labels+`,le="1"}`, 6)
+	want(name+"_bucket{"+labels+`,le="+Inf"}`, 7)
+	want(name+"_sum{"+labels+"}", 1.5)
+	want(name+"_count{"+labels+"}", 7)
+}
+
+func wanted(t *testing.T, body string) func(name string, value any) {
+	return func(name string, value any) {
+		t.Helper()
+		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
+			t.Errorf("no %s in\n%s", line, body)
+		}
+	}
+}
+
 // Every figure is shown under its own name, and as it is.
 func TestFiguresAreNotMixedUp(t *testing.T) {
 	var l local.Stats
 	numbers := number(&l)
-	half := timing.Reading{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{4, 2, 1}, Sum: 1500 * time.Millisecond}
-	l.Placing = half
-	l.Tasks.Phases = map[taskrunner.StartPhase]timing.Reading{taskrunner.PhaseTurn: half}
-	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half}}
+	l.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Turn: half(), tasks.Place: half()}
+	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half()}}
 	l.Scheduler.Depths.Ready = map[runtime.EvaluationType]int{runtime.EvaluationPlace: 5, runtime.EvaluationStop: 6}
 	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
@@ -95,7 +118,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	engines := number(&e)
 	e.Claims = map[runtime.EnvironmentID]engine.ClaimStats{
 		"":  {Results: map[string]int64{"CLAIMED": 0, "INTERNAL": 3}},
-		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half},
+		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half()},
 	}
 	e.Pools = []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
 	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
@@ -104,12 +127,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() peers.Usage {
 		return peers.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[peers.Bound]int64{peers.PeerBodies: 25, peers.Framing: 0}}
 	}}))
-	want := func(name string, value any) {
-		t.Helper()
-		if line := fmt.Sprintf("\nrockpool_%s %v\n", name, value); !strings.Contains(body, line) {
-			t.Errorf("no %s in\n%s", line, body)
-		}
-	}
+	want := wanted(t, body)
 	for name, field := range clusterFigures() {
 		want(name, numbers[field])
 		delete(numbers, field)
@@ -159,14 +177,10 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		"runner_start_phase_duration_seconds": `phase="PLACE"`,
 		"claim_duration_seconds":              `environment="a"`,
 	} {
-		want(name+"_bucket{"+labels+`,le="0.001"}`, 4)
-		want(name+"_bucket{"+labels+`,le="1"}`, 6)
-		want(name+"_bucket{"+labels+`,le="+Inf"}`, 7)
-		want(name+"_sum{"+labels+"}", 1.5)
-		want(name+"_count{"+labels+"}", 7)
+		wantHalf(want, name, labels)
 	}
 	for field := range numbers {
-		if !strings.HasPrefix(field, "Node.") && field != "Placing.Sum" {
+		if !strings.HasPrefix(field, "Node.") {
 			t.Errorf("%s isn't shown", field)
 		}
 	}
@@ -174,5 +188,79 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		if field != "Starting.Sum" {
 			t.Errorf("%s isn't shown", field)
 		}
+	}
+}
+
+// nomadFigures are the fields of [nomad.Stats] by the names that they are shown under.
+func nomadFigures() map[string]string {
+	all := map[string]string{
+		`scheduler_evaluations{state="PENDING"}`: "Pending",
+		`scheduler_evaluations{state="BLOCKED"}`: "Blocked",
+		"scheduler_placed_total":                 "Placed",
+		"nomad_call_retries_total":               "Calls.Retries",
+		"nomad_lock_losses_total":                "Lock.Losses",
+		"nomad_bridges":                          "Bridges.Open",
+		"nomad_bridges_limit":                    "Bridges.Budget",
+		"nomad_bridges_waiting":                  "Bridges.Waiting",
+		"nomad_bridge_opens_total":               "Bridges.Opens",
+		"nomad_bridge_failures_total":            "Bridges.Failures",
+		"nomad_streams":                          "Bridges.OpenStreams",
+		"nomad_streams_opened_total":             "Bridges.Streams",
+	}
+	for name, field := range clusterFigures() {
+		if strings.HasPrefix(field, "Tasks.") && field != "Tasks.ForcedKills" || field == "Leaked" || field == "Problems" {
+			all[name] = field
+		}
+	}
+	return all
+}
+
+func TestFiguresOfNomadAreNotMixedUp(t *testing.T) {
+	var n nomad.Stats
+	numbers := number(&n)
+	n.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Register: half()}
+	n.Lacking = map[outcome.Dimension]int{outcome.Disk: 7}
+	n.Capacity = runtime.Capacity{CPUMHz: 100, MemoryMiB: 200, CPUMHzUsed: 50, MemoryMiBUsed: 50}
+	n.Calls.Calls = map[connection.CallKind]connection.CallStats{
+		connection.ListJobs:  {Results: map[connection.CallResult]int64{connection.CallDone: 3, connection.CallFailed: 0}, Took: half()},
+		connection.OtherCall: {},
+	}
+	n.Lock.Held, n.Lock.Age, n.LockLasts = true, 1500*time.Millisecond, 10*time.Second
+	show := func() string {
+		_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return engine.Stats{} }, Nomad: func() nomad.Stats { return n }, Logger: zap.NewNop()}))
+		return body
+	}
+	body := show()
+	want := wanted(t, body)
+	for name, field := range nomadFigures() {
+		want(name, numbers[field])
+		delete(numbers, field)
+	}
+	for name, value := range map[string]any{
+		`scheduler_blocked_evaluations{dimension="DISK"}`:     7,
+		`scheduler_blocked_evaluations{dimension="CPU"}`:      0,
+		`scheduler_promised_ratio{dimension="CPU"}`:           0.5,
+		`scheduler_promised_ratio{dimension="MEMORY"}`:        0.25,
+		`nomad_calls_total{call="LIST_JOBS",result="DONE"}`:   3,
+		`nomad_calls_total{call="LIST_JOBS",result="FAILED"}`: 0,
+		"nomad_lock_held":        1,
+		"nomad_lock_age_seconds": 1.5,
+		"nomad_lock_ttl_seconds": 10,
+	} {
+		want(name, value)
+	}
+	wantHalf(want, "runner_start_phase_duration_seconds", `phase="REGISTER"`)
+	wantHalf(want, "nomad_call_duration_seconds", `call="LIST_JOBS"`)
+	if strings.Contains(body, `nomad_call_duration_seconds_count{call="OTHER"}`) {
+		t.Error("calls that weren't made took a time")
+	}
+	for field := range numbers {
+		if !strings.HasPrefix(field, "Capacity.") && field != "Lock.Age" && field != "LockLasts" && field != "Tasks.ForcedKills" {
+			t.Errorf("%s isn't shown", field)
+		}
+	}
+	n.Lock.Held = false
+	if body = show(); !strings.Contains(body, "rockpool_nomad_lock_held 0") || strings.Contains(body, "nomad_lock_age_seconds ") {
+		t.Error("a lock that isn't held has an age")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
@@ -26,6 +27,7 @@ type Sources struct {
 	Version string
 	Engine  func() engine.Stats
 	Local   func() local.Stats // nil: the cluster isn't this machine
+	Nomad   func() nomad.Stats // nil: it isn't Nomad
 	Peers   func() peers.Usage // nil: nobody is bounded
 	Logger  *zap.Logger
 }
@@ -61,7 +63,10 @@ func registry(sources Sources) *prometheus.Registry {
 		registry.MustRegister(collector[peers.Usage]{sources.Peers, peerFamilies()})
 	}
 	if sources.Local != nil {
-		registry.MustRegister(collector[local.Stats]{sources.Local, append(schedulerFamilies(), taskFamilies()...)})
+		registry.MustRegister(collector[local.Stats]{sources.Local, localFamilies()})
+	}
+	if sources.Nomad != nil {
+		registry.MustRegister(collector[nomad.Stats]{sources.Nomad, nomadFamilies()})
 	}
 	return registry
 }

@@ -54,9 +54,9 @@ func run(t testing.TB) (*engine.Engine, Sources) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks := taskrunner.NewCounts()
+	counts := taskrunner.NewCounts()
 	return e, Sources{Version: "1.2.3", Engine: e.Stats, Logger: zap.NewNop(), Local: func() local.Stats {
-		return local.Stats{Scheduler: placing.Stats(), Node: placing.Snapshot().Node(), Tasks: tasks.Read()}
+		return local.Stats{Scheduler: placing.Stats(), Node: placing.Snapshot().Node(), Tasks: counts.Read()}
 	}}
 }
 

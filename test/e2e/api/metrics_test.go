@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -14,11 +15,9 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
-	"github.com/goccy/go-yaml"
-
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/e2e/scraping"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -89,22 +88,22 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	}
 
 	const starts = 2*4 + 3
-	var s Scraping
+	var s scraping.Scraping
 	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
-		s = scrape(t, p.Bed)
+		s = scraping.Scrape(t, p.Bed)
 		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
 	s.Want(t, afterUse(starts))
 	if kept := s.Value("rockpool_executions_kept_bytes"); kept < 100000 || kept > 1<<20 {
 		t.Errorf("%v bytes are kept", kept)
 	}
-	s.WantDocumented(t)
+	s.WantDocumented(t, scraping.OneMachine)
 
 	p.Release(t, b)
 	bed.KillAgent(t, p.Cgroups, a)
 	fullWith(t, p.Bed, "m", c)
-	wait.For(t, "its pool says so", func() bool { return scrape(t, p.Bed).Value("rockpool_pool_runners", "environment", "m") == 1 })
-	scrape(t, p.Bed).Want(t, map[string]float64{
+	wait.For(t, "its pool says so", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_pool_runners", "environment", "m") == 1 })
+	scraping.Scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_task_kills_total`:                              1,
 		`rockpool_task_exits_total`:                              1,
 		`rockpool_scheduler_stopped_total`:                       1,
@@ -113,11 +112,11 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	leave()
 	watching.Wait()
-	wait.For(t, "nobody watches", func() bool { return scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
+	wait.For(t, "nobody watches", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
 
 	p = p.Killed(t)
-	wait.For(t, "all pools have said what they have", func() bool { return scrape(t, p.Bed).Value("rockpool_pool_runners") == 8+1 })
-	scrape(t, p.Bed).Want(t, map[string]float64{
+	wait.For(t, "all pools have said what they have", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_pool_runners") == 8+1 })
+	scraping.Scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_task_restores_total`:                 8 + 1,
 		`rockpool_task_lost_total`:                     0,
 		`rockpool_task_starts_total`:                   0,
@@ -131,7 +130,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	p.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": endless}, nil)
 	p.Await(t, endless)
-	scrape(t, p.Bed).Want(t, map[string]float64{
+	scraping.Scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_executions_finished_total{outcome="CANCELLED"}`: 1,
 		`rockpool_executions_unfinished`:                          0,
 	})
@@ -142,15 +141,15 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5 // two fit, and half a one more
-	before := scrape(t, p.Bed)
+	before := scraping.Scrape(t, p.Bed)
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
 	held := p.ClaimLoosely(t, "held")
 	p.ClaimLoosely(t, "held")
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
-	var s Scraping
+	var s scraping.Scraping
 	wait.For(t, "the pool alerts", func() bool {
-		s = scrape(t, p.Bed)
+		s = scraping.Scrape(t, p.Bed)
 		return s.Value("rockpool_pool_alert", "environment", "short") == 1
 	})
 	s.Want(t, map[string]float64{
@@ -164,7 +163,7 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	})
 	p.Release(t, held)
 	p.Full(t, "short", 1)
-	scrape(t, p.Bed).Want(t, map[string]float64{
+	scraping.Scrape(t, p.Bed).Want(t, map[string]float64{
 		`rockpool_scheduler_blocked_evaluations`: 0,
 		`rockpool_scheduler_unblocked_total`:     before.Value("rockpool_scheduler_unblocked_total") + 1,
 	})
@@ -198,14 +197,14 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 		wait.For(t, "no runner is left that was claimed", func() bool { return len(p.Full(t, "shell", 2)) == 2 })
 	}
 	runs(10)
-	before := scrape(t, p.Bed).Series()
+	before := scraping.Scrape(t, p.Bed).Series()
 
 	var scrapers sync.WaitGroup
 	var refused atomic.Int64
 	for range clients {
 		scrapers.Go(func() {
 			for range many / 5 {
-				switch status, _ := metrics(t, p.Bed, http.MethodGet, nil); status {
+				switch status, _ := scraping.Ask(t, p.Bed, http.MethodGet, nil); status {
 				case http.StatusOK:
 				case http.StatusServiceUnavailable:
 					refused.Add(1)
@@ -217,7 +216,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	}
 	runs(many)
 	scrapers.Wait()
-	after := scrape(t, p.Bed)
+	after := scraping.Scrape(t, p.Bed)
 	if !slices.Equal(after.Series(), before) {
 		t.Errorf("%d series have become %d:\n%s\n%s", len(before), len(after.Series()), before, after.Series())
 	}
@@ -245,7 +244,7 @@ func TestE2EMetricsAreGuarded(t *testing.T) {
 		{http.MethodGet, object{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 		{http.MethodPost, nil, http.StatusMethodNotAllowed},
 	} {
-		if status, body := metrics(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
+		if status, body := scraping.Ask(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
 			t.Errorf("%s as %v: %d, want %d", test.method, test.as, status, test.status)
 		}
 	}
@@ -258,31 +257,17 @@ var (
 
 // The example's rules name metrics and values that there are.
 func TestExampleAlerts(t *testing.T) {
-	text, err := os.ReadFile(bed.Source(t, "docs/alerts.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr, For string
-				Annotations      struct{ Summary string }
-			}
-		}
-	}
-	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, rules := documented(t), 0
-	for _, group := range file.Groups {
+	known := scraping.Documented(t, scraping.OneMachine)
+	maps.Copy(known, scraping.Documented(t, scraping.Nomad))
+	rules := 0
+	for _, group := range scraping.Groups(t) {
 		for _, rule := range group.Rules {
 			rules++
-			if group.Name == "" || !strings.HasPrefix(rule.Alert, "Rockpool") || rule.Annotations.Summary == "" {
+			if !strings.HasPrefix(rule.Alert, "Rockpool") || rule.Annotations.Summary == "" {
 				t.Errorf("incomplete: %+v", rule)
 			}
 			if _, err := time.ParseDuration(cmp.Or(rule.For, "0")); err != nil {
@@ -301,7 +286,16 @@ func TestExampleAlerts(t *testing.T) {
 			}
 		}
 	}
-	if rules < 5 {
-		t.Errorf("only %d rules", rules)
+	if one, nomad := len(scraping.Alerts(t, scraping.OneMachine)), len(scraping.Alerts(t, scraping.Nomad)); one < 10 || nomad < 10 || rules >= one+nomad {
+		t.Errorf("of %d rules one machine has %d, and Nomad %d", rules, one, nomad)
 	}
+}
+
+// fullWith waits until an environment has one runner, which is claimed.
+func fullWith(t testing.TB, b bed.Bed, environment, runner string) {
+	t.Helper()
+	wait.For(t, "only one is left", func() bool {
+		all := b.RunnersOf(t, environment)
+		return len(all) == 1 && all[runner].State == "CLAIMED"
+	})
 }

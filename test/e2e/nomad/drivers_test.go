@@ -43,7 +43,7 @@ func eachDriver(t *testing.T, test func(t *testing.T, p place, environment objec
 		t.Run(driver, func(t *testing.T) {
 			settings := newNomadConfig(t, n)
 			settings.Nomad.Driver, settings.Nomad.Prefix, settings.Nomad.NoNetworkMode = driver, "rockpool-"+driver, "host"
-			b, _ := serveNomad(t, settings)
+			b, _ := bed.ServeHere(t, settings)
 			test(t, place{b, n, driver}, object{"image": image, "isolation": "CLUSTER"})
 		})
 	}
@@ -118,7 +118,7 @@ func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver = "docker"
-	b, _ := serveNomad(t, settings)
+	b, _ := bed.ServeHere(t, settings)
 	p := place{b, n, "docker"}
 	runner := p.claim(t, "image", object{"image": nomadtest.ConfiguredImage, "isolation": "CLUSTER", "variables": []object{{"name": "OURS", "value": "1"}}})
 	want := "/srv/app\n1000\nGREETING=hello\nHOME=/workspace\nLANG=de_DE.UTF-8\nLOGNAME=runner\nOURS=1\nPATH=/opt/tool/bin:/usr/bin:/bin\nPWD=/srv/app\nSHELL=/bin/sh\nUSER=runner\n"
@@ -157,7 +157,7 @@ func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, Volumes: true})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver, settings.Nomad.Workspace = "docker", "volume"
-	b, _ := serveNomad(t, settings)
+	b, _ := bed.ServeHere(t, settings)
 	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}

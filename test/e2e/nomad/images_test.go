@@ -31,7 +31,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver, settings.Nomad.NodeImages = "docker", false
 	settings.Nomad.ForcePull = true // else a node may not have looked
-	b, _ := serveNomad(t, settings)
+	b, _ := bed.ServeHere(t, settings)
 	p := place{b, n, "docker"}
 	tag := registry.Push(imageOf(t, "first"), "pinned:1")
 	environment := object{"image": tag, "isolation": "CLUSTER"}

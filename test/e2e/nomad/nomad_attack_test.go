@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
@@ -72,7 +73,7 @@ func TestE2EAttacksOnNomad(t *testing.T) {
 		t.Run(test.driver, func(t *testing.T) {
 			settings := newNomadConfig(t, n)
 			settings.Nomad.Driver, settings.Nomad.Prefix, settings.Nomad.Workspace = test.driver, "rockpool-"+test.driver, "volume" // what is tried is executed there
-			b, _ := serveNomad(t, settings)
+			b, _ := bed.ServeHere(t, settings)
 			rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool {
 				return !a.In(runtime.IsolationCluster) || test.driver == "raw_exec" && !a.Harmless()
 			})

@@ -2,7 +2,6 @@ package nomad
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -51,44 +50,13 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
 	return settings
 }
 
-// serveNomad runs a server until the returned function is called, or the test
-// ends.
-func serveNomad(t *testing.T, settings config.Config) (bed.Bed, func()) {
-	t.Helper()
-	if err := settings.Check(); err != nil {
-		t.Fatal(err)
-	}
-	srv := server.New(settings, zaptest.NewLogger(t))
-	if err := srv.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, end := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx) }()
-	b := bed.Bed{Client: srv.Client(), Address: srv.URL(), Data: settings.Data}
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		end()
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
-		b.CloseIdle()
-	}
-	t.Cleanup(stop)
-	return b, stop
-}
-
 var onRawExec = object{"image": runtime.DefaultImage, "isolation": "NONE", "resources": object{"memoryMiB": 64, "cpuMHz": 50}}
 
 func TestE2ENomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.UIURL = "https://nomad.example.org/"
-	b, stop := serveNomad(t, settings)
+	b, stop := bed.ServeHere(t, settings)
 	input := object{"id": "shell", "poolSize": 1}
 	for key, value := range onRawExec {
 		input[key] = value
@@ -136,7 +104,7 @@ func TestE2ENomad(t *testing.T) {
 
 	// A server that starts again knows the runner, its claim, and what is in it.
 	stop()
-	b, _ = serveNomad(t, settings)
+	b, _ = bed.ServeHere(t, settings)
 	if r := b.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\n" {
 		t.Errorf("%+v", r)
 	}
@@ -165,7 +133,7 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := newNomadConfig(t, n)
-	b, _ := serveNomad(t, settings)
+	b, _ := bed.ServeHere(t, settings)
 	var out struct {
 		Health struct {
 			Status     string

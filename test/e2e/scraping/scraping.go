@@ -1,13 +1,12 @@
-package api
+// Package scraping scrapes what servers show Prometheus, compares it with docs/metrics.md,
+// and finds out which of the example alerts it fires.
+package scraping
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,14 +17,22 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
-	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A Scraping is what one scrape brought, by metric.
 type Scraping map[string]*dto.MetricFamily
 
-// metrics asks the server for them, as who these headers say.
-func metrics(t testing.TB, b bed.Bed, method string, as object) (status int, body string) {
+// Ask asks a server for its metrics, with these headers.
+func Ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
+	t.Helper()
+	status, body, err := ask(t, b, method, as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, body
+}
+
+func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, b.Address+"/metrics", nil)
 	if err != nil {
@@ -38,20 +45,17 @@ func metrics(t testing.TB, b bed.Bed, method string, as object) (status int, bod
 	request.Host = request.Header.Get("Host")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
+	return answer.StatusCode, string(text), err
 }
 
-// scrape scrapes the server, and insists on names that follow Prometheus' rules.
-func scrape(t testing.TB, b bed.Bed) Scraping {
+// Scrape scrapes the server, and insists on names that follow Prometheus' rules.
+func Scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
-	status, body := metrics(t, b, http.MethodGet, nil)
+	status, body := Ask(t, b, http.MethodGet, nil)
 	if status != http.StatusOK {
 		t.Fatalf("%d: %s", status, body)
 	}
@@ -64,6 +68,16 @@ func scrape(t testing.TB, b bed.Bed) Scraping {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// ScrapeDown is what Prometheus gets of a server that doesn't answer: nothing. It fails
+// the test where one does.
+func ScrapeDown(t testing.TB, b bed.Bed) Scraping {
+	t.Helper()
+	if status, _, err := ask(t, b, http.MethodGet, nil); err == nil {
+		t.Errorf("a server that is down answers %d", status)
+	}
+	return nil
 }
 
 // Value is that of a metric with these labels, in pairs; of a histogram its count.
@@ -107,10 +121,11 @@ func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 	}
 }
 
-// Series are ours, but for the steps of workers: which were taken is up to them.
+// Series are ours, but for the steps of workers, and the times of calls: which were taken
+// is up to them.
 func (s Scraping) Series() (all []string) {
 	for name, f := range s {
-		if strings.HasPrefix(name, "rockpool_") && name != "rockpool_scheduler_step_duration_seconds" {
+		if strings.HasPrefix(name, "rockpool_") && name != "rockpool_scheduler_step_duration_seconds" && name != "rockpool_nomad_call_duration_seconds" {
 			for _, m := range f.GetMetric() {
 				all = append(all, fmt.Sprint(name, m.GetLabel()))
 			}
@@ -118,57 +133,4 @@ func (s Scraping) Series() (all []string) {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// fullWith waits until an environment has one runner, which is claimed.
-func fullWith(t testing.TB, b bed.Bed, environment, runner string) {
-	t.Helper()
-	wait.For(t, "only one is left", func() bool {
-		all := b.RunnersOf(t, environment)
-		return len(all) == 1 && all[runner].State == "CLAIMED"
-	})
-}
-
-var documentedMetric = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\|(.*?)\\| .+ \\|$")
-
-// documented are the metrics of docs/metrics.md, by name: type and labels.
-func documented(t testing.TB) map[string]string {
-	t.Helper()
-	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]string{}
-	for _, row := range documentedMetric.FindAllStringSubmatch(string(page), -1) {
-		labels := strings.Fields(strings.NewReplacer("`", "", ",", "").Replace(row[3]))
-		slices.Sort(labels)
-		all[row[1]] = fmt.Sprint(row[2], labels)
-	}
-	return all
-}
-
-// WantDocumented compares what was scraped with what is documented.
-func (s Scraping) WantDocumented(t testing.TB) {
-	t.Helper()
-	documented := documented(t)
-	for name, f := range s {
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
-			continue
-		}
-		var labels []string
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName())
-			}
-		}
-		slices.Sort(labels)
-		is := fmt.Sprint(strings.ToLower(f.GetType().String()), slices.Compact(labels))
-		if documented[name] != is {
-			t.Errorf("%s is %q, and documented as %q", name, is, cmp.Or(documented[name], "nothing"))
-		}
-		delete(documented, name)
-	}
-	for name := range documented {
-		t.Errorf("%s is documented, and isn't there", name)
-	}
 }

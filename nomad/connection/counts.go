@@ -1,0 +1,164 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime/timing"
+)
+
+// A CallKind is what a call of Nomad's API does.
+type CallKind string
+
+// The kinds.
+const (
+	ListJobs        CallKind = "LIST_JOBS"
+	ListAllocations CallKind = "LIST_ALLOCATIONS"
+	ListEvaluations CallKind = "LIST_EVALUATIONS"
+	ListVariables   CallKind = "LIST_VARIABLES"
+	ListNodes       CallKind = "LIST_NODES"
+	RegisterJob     CallKind = "REGISTER_JOB"
+	ReadJob         CallKind = "READ_JOB"
+	StopJob         CallKind = "STOP_JOB"
+	ReadEvaluation  CallKind = "READ_EVALUATION"
+	ReadVariable    CallKind = "READ_VARIABLE"
+	WriteVariable   CallKind = "WRITE_VARIABLE"
+	DeleteVariable  CallKind = "DELETE_VARIABLE"
+	LockVariable    CallKind = "LOCK"   // takes, renews or releases the lock
+	OpenExec        CallKind = "EXEC"   // opens a bridge
+	OpenEvents      CallKind = "EVENTS" // opens the event stream
+	OtherCall       CallKind = "OTHER"
+)
+
+// CallKinds are all.
+func CallKinds() []CallKind {
+	return []CallKind{
+		ListJobs, ListAllocations, ListEvaluations, ListVariables, ListNodes, RegisterJob, ReadJob, StopJob, ReadEvaluation,
+		ReadVariable, WriteVariable, DeleteVariable, LockVariable, OpenExec, OpenEvents, OtherCall,
+	}
+}
+
+// A CallResult is what became of a call.
+type CallResult string
+
+// The results.
+const (
+	CallDone       CallResult = "DONE"       // Nomad answered; that a thing isn't there, or changed meanwhile, is an answer
+	CallRefused    CallResult = "REFUSED"    // the token, or the call, isn't good enough
+	CallFailed     CallResult = "FAILED"     // Nomad says that it can't
+	CallUnanswered CallResult = "UNANSWERED" // it didn't answer in time
+	CallCancelled  CallResult = "CANCELLED"  // nobody waits for the answer any more
+)
+
+// CallResults are all.
+func CallResults() []CallResult {
+	return []CallResult{CallDone, CallRefused, CallFailed, CallUnanswered, CallCancelled}
+}
+
+// kinds are what a method and the beginning of a path say.
+var kinds = map[string]CallKind{
+	"GET jobs": ListJobs, "GET allocations": ListAllocations, "GET evaluations": ListEvaluations, "GET vars": ListVariables, "GET nodes": ListNodes,
+	"PUT jobs": RegisterJob, "GET job/": ReadJob, "DELETE job/": StopJob, "GET evaluation/": ReadEvaluation,
+	"GET var/": ReadVariable, "PUT var/": WriteVariable, "DELETE var/": DeleteVariable, "GET client/": OpenExec, "GET event/": OpenEvents,
+}
+
+func kindOf(r *http.Request) CallKind {
+	_, path, _ := strings.Cut(r.URL.Path, "/v1/")
+	if first, _, deeper := strings.Cut(path, "/"); deeper {
+		path = first + "/"
+	}
+	kind, known := kinds[r.Method+" "+path]
+	switch query := r.URL.Query(); {
+	case !known:
+		return OtherCall
+	case kind == WriteVariable && (query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release")):
+		return LockVariable
+	}
+	return kind
+}
+
+func resultOf(r *http.Request, response *http.Response, err error) CallResult {
+	switch {
+	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
+		return CallCancelled
+	case err != nil:
+		return CallUnanswered
+	case response.StatusCode == http.StatusNotFound, response.StatusCode == http.StatusConflict:
+		return CallDone
+	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode >= http.StatusInternalServerError:
+		return CallFailed
+	case response.StatusCode >= http.StatusBadRequest:
+		return CallRefused
+	}
+	return CallDone
+}
+
+// counts count calls, with atomics alone.
+type counts struct {
+	kinds   map[CallKind]*kindCounts // never changed
+	retries atomic.Int64
+}
+
+type kindCounts struct {
+	results map[CallResult]*atomic.Int64 // never changed
+	took    *timing.Histogram
+}
+
+func newCounts() *counts {
+	const ms = time.Millisecond
+	c := &counts{kinds: map[CallKind]*kindCounts{}}
+	for _, kind := range CallKinds() {
+		of := &kindCounts{map[CallResult]*atomic.Int64{}, timing.New(ms, 2500*time.Microsecond, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms, 10000*ms)}
+		for _, result := range CallResults() {
+			of.results[result] = &atomic.Int64{}
+		}
+		c.kinds[kind] = of
+	}
+	return c
+}
+
+// A counted transport counts its calls, each attempt. A call is over when its answer begins:
+// an event stream, or a bridge, may go on for days.
+type counted struct {
+	*http.Transport
+	counts *counts
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
+	response, err := c.Transport.RoundTrip(r)
+	of := c.counts.kinds[kindOf(r)]
+	of.results[resultOf(r, response, err)].Add(1)
+	of.took.Add(time.Since(began))
+	return response, err
+}
+
+// Stats are what a Client has counted.
+type Stats struct {
+	Calls   map[CallKind]CallStats
+	Retries int64 // calls that were made again, since Nomad didn't answer
+}
+
+// CallStats are of the calls of one kind.
+type CallStats struct {
+	Results map[CallResult]int64
+	Took    timing.Reading // until their answers began
+}
+
+// Stats returns what was counted until now.
+func (c *Client) Stats() Stats {
+	s := Stats{Calls: map[CallKind]CallStats{}, Retries: c.counts.retries.Load()}
+	for kind, of := range c.counts.kinds {
+		results := map[CallResult]int64{}
+		for result, n := range of.results {
+			results[result] = n.Load()
+		}
+		s.Calls[kind] = CallStats{results, of.took.Read()}
+	}
+	return s
+}

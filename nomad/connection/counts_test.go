@@ -1,0 +1,106 @@
+package connection
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/group"
+)
+
+// Each call counts as its kind, with what became of it.
+func TestCallsAreCounted(t *testing.T) {
+	status, waits := http.StatusOK, make(chan bool)
+	nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/event") {
+			<-waits
+		}
+		w.Header().Set("X-Nomad-Index", strconv.Itoa(1))
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("null"))
+	}))
+	defer nomad.Close()
+	defer close(waits)
+	config, err := Config{Address: nomad.URL, Patience: 100 * time.Millisecond}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g group.Group
+	c, err := New(config, &g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := func(kind CallKind, result CallResult, n int64) {
+		t.Helper()
+		of := c.Stats().Calls[kind]
+		var all int64
+		for _, n := range of.Results {
+			all += n
+		}
+		if of.Results[result] != n || of.Took.Count() != all {
+			t.Errorf("%s: %v in %d times, want %d %s", kind, of.Results, of.Took.Count(), n, result)
+		}
+	}
+	ctx := t.Context()
+	variable := &api.Variable{Path: "a/b", Lock: &api.VariableLock{ID: "x"}}
+	for kind, call := range map[CallKind]func() error{
+		ListJobs:        func() error { _, _, err := c.API().Jobs().List(Query(ctx)); return err },
+		ListAllocations: func() error { _, _, err := c.API().Allocations().List(Query(ctx)); return err },
+		ListEvaluations: func() error { _, _, err := c.API().Evaluations().List(Query(ctx)); return err },
+		ListVariables:   func() error { _, _, err := c.API().Variables().PrefixList("a", Query(ctx)); return err },
+		ListNodes:       func() error { _, _, err := c.API().Nodes().List(Query(ctx)); return err },
+		RegisterJob: func() error {
+			_, _, err := c.API().Jobs().Register(&api.Job{ID: new("jobs")}, Writing(ctx))
+			return err
+		},
+		ReadJob:        func() error { _, _, err := c.API().Jobs().Info("jobs", Query(ctx)); return err },
+		StopJob:        func() error { _, _, err := c.API().Jobs().Deregister("jobs", true, Writing(ctx)); return err },
+		ReadEvaluation: func() error { _, _, err := c.API().Evaluations().Info("x", Query(ctx)); return err },
+		ReadVariable:   func() error { _, _, err := c.API().Variables().Peek("a/b", Query(ctx)); return err },
+		WriteVariable:  func() error { _, _, err := c.API().Variables().CheckedUpdate(variable, Writing(ctx)); return err },
+		DeleteVariable: func() error { _, err := c.API().Variables().Delete("a/b", Writing(ctx)); return err },
+		LockVariable:   func() error { _, _, err := c.API().Variables().RenewLock(variable, Writing(ctx)); return err },
+		OtherCall:      func() error { _, err := c.Leader(ctx); return err },
+	} {
+		if err := call(); err != nil {
+			t.Logf("%s: %v", kind, err) // null is no answer to some
+		}
+		want(kind, CallDone, 1)
+	}
+	if _, err := c.Exec(ctx, "", "a", "runner", []string{"true"}); err == nil {
+		t.Error("null is taken for a bridge")
+	}
+	want(OpenExec, CallDone, 1)
+
+	for code, result := range map[int]CallResult{404: CallDone, 409: CallDone, 403: CallRefused, 400: CallRefused, 429: CallFailed, 500: CallFailed, 503: CallFailed} {
+		status = code
+		before := c.Stats().Calls[ListJobs].Results[result]
+		_, _, _ = c.API().Jobs().List(Query(ctx))
+		want(ListJobs, result, before+1)
+	}
+	leaving, leave := context.WithCancel(ctx)
+	time.AfterFunc(10*time.Millisecond, leave)
+	if _, err := c.Events(leaving, nil, 0); err == nil {
+		t.Error("there are events")
+	}
+	want(OpenEvents, CallCancelled, 1)
+	if n := c.Stats().Retries; n != 0 {
+		t.Errorf("%d retries", n)
+	}
+	nomad.CloseClientConnections()
+	nomad.Listener.Close()
+	if _, err := c.Leader(ctx); err == nil {
+		t.Error("nobody answers, and there is a leader")
+	}
+	s := c.Stats()
+	if n := s.Calls[OtherCall].Results[CallUnanswered]; n < 2 || s.Retries != n-1 {
+		t.Errorf("%d weren't answered, with %d retries", n, s.Retries)
+	}
+}

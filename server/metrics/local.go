@@ -1,0 +1,37 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/scheduler"
+)
+
+// localFamilies show the cluster on this machine.
+func localFamilies() []family[local.Stats] {
+	all := taskFamilies(func(s local.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
+	all = append(all,
+		counter("task_forced_kills_total", "Kills that took too long, and were forced.", func(s local.Stats) int64 { return s.Tasks.ForcedKills }))
+	return append(append(all, placementFamilies(localPlacement)...), schedulerFamilies()...)
+}
+
+func localPlacement(s local.Stats) placement {
+	d := s.Scheduler.Depths
+	ready := 0
+	for _, n := range d.Ready {
+		ready += n
+	}
+	p := placement{
+		placed:      s.Scheduler.Placed,
+		evaluations: map[string]int{"READY": ready, "PENDING": d.Pending, "OUTSTANDING": d.Outstanding, "DELAYED": d.Delayed, "FAILED": d.Failed, "BLOCKED": d.Blocked},
+		lacking:     map[string]int{},
+		promised:    map[string]float64{},
+	}
+	for _, dimension := range scheduler.Dimensions() {
+		p.lacking[strings.ToUpper(string(dimension))] = d.Lacking[dimension]
+	}
+	for dimension, share := range s.Node.Promised() {
+		p.promised[strings.ToUpper(string(dimension))] = share
+	}
+	return p
+}

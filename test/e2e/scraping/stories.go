@@ -1,0 +1,190 @@
+package scraping
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+type object = map[string]any
+
+// A Story brings a server into the state that an alert is about, and returns what it
+// showed before and after.
+type Story func(t *testing.T) (before, after Scraping)
+
+// A Stage is where stories are played: servers on one of the clusters.
+type Stage struct {
+	// Serve starts a server, with settings that are changed, and without environments. It
+	// ends with stop, or the test.
+	Serve func(t *testing.T, change func(*config.Config)) (b bed.Bed, stop func())
+	// Environment is what environments have there.
+	Environment object
+}
+
+// put makes an environment.
+func (s Stage) put(t *testing.T, b bed.Bed, id string, input object) {
+	t.Helper()
+	all := object{"id": id, "poolSize": 0}
+	for _, more := range []object{s.Environment, input} {
+		for key, value := range more {
+			all[key] = value
+		}
+	}
+	b.Change(t, all)
+}
+
+// Fire plays a story for each example alert of a cluster, of which some are its own, and
+// insists that the alert fires.
+func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
+	stories := s.stories()
+	for alert, story := range own {
+		stories[alert] = story
+	}
+	alerts := Alerts(t, of)
+	for alert := range stories {
+		if !slices.Contains(alerts, alert) {
+			t.Errorf("there is no alert %s", alert)
+		}
+	}
+	t.Run("none", func(t *testing.T) {
+		before, after := s.well(t)
+		WantQuiet(t, before, after)
+		after.WantDocumented(t, of)
+	})
+	for _, alert := range alerts {
+		t.Run(strings.TrimPrefix(alert, "Rockpool"), func(t *testing.T) {
+			story := stories[alert]
+			if story == nil {
+				t.Fatal("no story fires it")
+			}
+			before, after := story(t)
+			WantSilent(t, alert, before, before)
+			WantFiring(t, alert, before, after)
+		})
+	}
+}
+
+// stories are those that both clusters share.
+func (s Stage) stories() map[string]Story {
+	return map[string]Story{
+		"RockpoolDown":              s.down,
+		"RockpoolPoolDepleted":      s.full,
+		"RockpoolFull":              s.full,
+		"RockpoolClaimsSlow":        s.slow,
+		"RockpoolNoRunnerAvailable": s.noRunner,
+		"RockpoolExecutionsFail":    s.refused,
+		"RockpoolOutputLost":        s.loud,
+	}
+}
+
+// well is a server that does its work.
+func (s Stage) well(t *testing.T) (before, after Scraping) {
+	b, _ := s.Serve(t, func(*config.Config) {})
+	s.put(t, b, "well", object{"poolSize": 1})
+	work := func() Scraping {
+		b.Full(t, "well", 1)
+		runner := b.ClaimLoosely(t, "well")
+		if x := b.Shell(t, runner, "echo well"); x.Outcome != "EXITED" {
+			t.Errorf("%+v", x)
+		}
+		b.Release(t, runner)
+		b.Full(t, "well", 1)
+		var now Scraping
+		wait.For(t, "the pool says so, and doesn't alert", func() bool {
+			now = Scrape(t, b)
+			return now.Value("rockpool_pool_runners", "state", "IDLE") == 1 && now.Value("rockpool_pool_alert") == 0 && now.Value("rockpool_pool_runners") == 1
+		})
+		return now
+	}
+	return work(), work()
+}
+
+func (s Stage) down(t *testing.T) (before, after Scraping) {
+	b, stop := s.Serve(t, func(*config.Config) {})
+	before = Scrape(t, b)
+	stop()
+	return before, ScrapeDown(t, b)
+}
+
+// filled returns a server whose only runner leaves no room for another.
+func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
+	const share = 0.1 // of the machine is promised
+	b, _ = s.Serve(t, func(c *config.Config) { c.MemoryOvercommit = share })
+	var now bed.Scheduled
+	b.Call(t, `{ cluster { kind capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
+	memory := int(float64(now.Cluster.Capacity.MemoryMiB) * 0.6)
+	if s.Environment["isolation"] == nil {
+		memory = int(float64(memory) * share)
+	}
+	big := object{"resources": object{"memoryMiB": memory, "cpuMHz": 50}}
+	s.put(t, b, "held", big)
+	held = b.ClaimLoosely(t, "held")
+	before = Scrape(t, b)
+	big["poolSize"] = 1
+	s.put(t, b, "short", big)
+	return b, held, before
+}
+
+func (s Stage) full(t *testing.T) (before, after Scraping) {
+	b, _, before := s.filled(t)
+	wait.For(t, "the pool alerts, and its runner has no room", func() bool {
+		after = Scrape(t, b)
+		return after.Value("rockpool_pool_alert", "environment", "short") == 1 && after.Value("rockpool_scheduler_blocked_evaluations", "dimension", "MEMORY") == 1
+	})
+	return before, after
+}
+
+// slow has a claim wait for more than a second.
+func (s Stage) slow(t *testing.T) (before, after Scraping) {
+	b, held, before := s.filled(t)
+	claimed := make(chan error)
+	go func() {
+		_, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: "short", WaitFor: new(int(wait.Limit.Seconds()))})
+		claimed <- err
+	}()
+	wait.For(t, "the claim waits", func() bool { return Scrape(t, b).Value("rockpool_pool_waiting_claims") == 1 })
+	began := time.Now()
+	wait.For(t, "it is slow", func() bool { return time.Since(began) > 1500*time.Millisecond })
+	b.Release(t, held)
+	if err := <-claimed; err != nil {
+		t.Fatal(err)
+	}
+	return before, Scrape(t, b)
+}
+
+func (s Stage) noRunner(t *testing.T) (before, after Scraping) {
+	b, _ := s.Serve(t, func(*config.Config) {})
+	s.put(t, b, "none", object{})
+	before = Scrape(t, b)
+	b.Refused(t, `mutation { claimRunner(input: {environmentId: "none"}) { runner { id } } }`, nil, runtime.CodeNoRunnerAvailable, "")
+	return before, Scrape(t, b)
+}
+
+// refused has a command begin where it can't.
+func (s Stage) refused(t *testing.T) (before, after Scraping) {
+	b, _ := s.Serve(t, func(*config.Config) {})
+	s.put(t, b, "refused", object{})
+	runner := b.ClaimLoosely(t, "refused")
+	before = Scrape(t, b)
+	if x := b.Run(t, object{"runnerId": runner, "command": []string{"true"}, "workingDirectory": "/nowhere"}); x.Outcome != "FAILED" {
+		t.Errorf("%+v", x)
+	}
+	return before, Scrape(t, b)
+}
+
+// loud has a program print more than may be kept.
+func (s Stage) loud(t *testing.T) (before, after Scraping) {
+	b, _ := s.Serve(t, func(c *config.Config) { c.KeepBytes = 16 << 20 })
+	s.put(t, b, "loud", object{"outputLimit": 32 << 20})
+	runner := b.ClaimLoosely(t, "loud")
+	before = Scrape(t, b)
+	b.Shell(t, runner, "head -c 20000000 /dev/zero")
+	return before, Scrape(t, b)
+}
