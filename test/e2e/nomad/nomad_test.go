@@ -204,10 +204,10 @@ func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	settings := newNomadConfig(t, n)
 	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
-		file := writeFile(t, fmt.Sprintf("cluster: nomad\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
-			settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
-		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file, "--server", settings.AdvertiseURL)
-		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "http_max_conns_per_client") {
+		file := writeFile(t, fmt.Sprintf("cluster: nomad\nlisten: %s\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
+			n.Spare(), settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
+		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file)
+		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "OK    connections") || !strings.Contains(out, "none listens at http://"+n.Spare()) {
 			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
 		}
 		if strings.Contains(out, n.Token()) {
