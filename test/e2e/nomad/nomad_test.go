@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -166,6 +167,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
 	})
 	defer http.DefaultClient.CloseIdleConnections()
+	probe(t, b, "/health/live", http.StatusOK, "")
+	probe(t, b, "/health/ready", http.StatusServiceUnavailable, "connection refused")
 	response, err := http.Get(b.Address + "/agent/")
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +181,54 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	probe(t, b, "/health/ready", http.StatusOK, "")
+}
+
+// TestE2EAStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
+func TestE2EAStandbyIsNotReady(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	settings := newNomadConfig(t, n)
+	settings.Listen, settings.AdvertiseURL, settings.Nomad.AgentPath = "127.0.0.1:0", "", "/nonesuch"
+	b, stop := serveNomad(t, settings)
+	wait.For(t, "the first server serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	settings.Data = t.TempDir()
+	standby, _ := serveNomad(t, settings)
+	defer http.DefaultClient.CloseIdleConnections()
+	wait.For(t, "it says what it waits for", func() bool {
+		status, body := probed(t, standby, "/health/ready")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "another server owns")
+	})
+	probe(t, standby, "/health/live", http.StatusOK, "")
+	probe(t, b, "/health/ready", http.StatusOK, "")
+	stop()
+	wait.For(t, "it takes over", func() bool { status, _ := probed(t, standby, "/health/ready"); return status == http.StatusOK })
+}
+
+// probed returns what a server answers to a probe that shows its token.
+func probed(t *testing.T, b bed.Bed, path string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.Address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer correct-horse-battery")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func probe(t *testing.T, b bed.Bed, path string, want int, says string) {
+	t.Helper()
+	if status, body := probed(t, b, path); status != want || !strings.Contains(body, says) {
+		t.Errorf("%s: %d %q", path, status, body)
+	}
 }
 
 func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
