@@ -39,7 +39,8 @@ type Cluster struct {
 	runners   runners
 	refresher refresher
 	schedule  schedule
-	changes   hints.Watchers
+	changes   hints.Watchers // of runners
+	others    hints.Watchers // of environments, whoever changed them
 	problems  *problems.List
 }
 
@@ -204,8 +205,8 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 	return err
 }
 
-// Environments implements runtime.Cluster. One that can't be read is left out,
-// and reported by Status.
+// Environments implements runtime.Cluster. One whose job can't be read is what was known of
+// it, or left out, and reported by Status.
 func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err

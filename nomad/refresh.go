@@ -79,6 +79,7 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 		case <-c.refresher.due:
 		case <-tick.C:
 			c.nodes.Outdate()
+			c.others.Send("")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
