@@ -39,6 +39,7 @@ type Cluster struct {
 	runners   runners
 	refresher refresher
 	schedule  schedule
+	networks  networks
 	changes   hints.Watchers // of runners
 	others    hints.Watchers // of environments, whoever changed them
 	problems  *problems.List
@@ -70,6 +71,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		nodes:        listing.NewNodes(nomad),
 		gate:         turns.NewGate(config.Parallel),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
+		networks:     networks{found: map[runtime.RunnerID]network{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)

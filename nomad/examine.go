@@ -84,6 +84,11 @@ func (x *examination) template(ctx context.Context) {
 		return
 	}
 	x.add(finding.Fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, all, driver))
+	if bare := x.nodes.Bridgeless(); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
+		x.add(finding.Warning("network", "name a network with --nomad-network-mode, or see `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
+			"where no environment has network access, nothing is to be done",
+			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
+	}
 	if driver == job.RawExec {
 		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
 	}

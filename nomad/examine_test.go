@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,25 @@ func TestExamineSaysWhatIsMissing(t *testing.T) {
 		f := examine(t, n, test.change)[test.name]
 		if f.Status != finding.Fail || f.Advice == "" || !strings.Contains(f.Message, test.says) {
 			t.Errorf("%s: %+v", test.name, f)
+		}
+	}
+}
+
+// The Docker daemon of the tests has no bridge.
+func TestExamineSaysThatDockerHasNoBridge(t *testing.T) {
+	for mode, want := range map[string]finding.Status{"": finding.Warn, "cni/runners": ""} {
+		c := config(t, container.Nomad(t), job.Docker)
+		c.Jobs.NetworkMode = mode
+		found, err := Examine(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Name == "network" })
+		switch {
+		case want == "" && i >= 0:
+			t.Errorf("with a network of its own: %+v", found[i])
+		case want != "" && (i < 0 || found[i].Status != want || !strings.Contains(found[i].Message, "1 of 1 nodes")):
+			t.Errorf("%+v", found)
 		}
 	}
 }

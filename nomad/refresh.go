@@ -116,6 +116,7 @@ func (c *Cluster) refresh(ctx context.Context) error {
 		c.changes.Send(env)
 	}
 	c.warmAll()
+	c.checkNetworks()
 	return nil
 }
 

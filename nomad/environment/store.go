@@ -29,6 +29,7 @@ type Store struct {
 	mu        sync.Mutex // guards what follows
 	base      *api.Job   // that environments are rendered onto; nil: not read yet
 	templates map[runtime.EnvironmentID]template
+	wrong     map[runtime.EnvironmentID]bool // whose jobs could not be read
 }
 
 // NewStore returns a store. It reads nothing yet.
@@ -145,7 +146,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		return nil, err
 	}
 	var all []runtime.Environment
-	there, wrong := map[runtime.EnvironmentID]bool{}, map[string]bool{}
+	there, wrong := map[runtime.EnvironmentID]bool{}, map[runtime.EnvironmentID]bool{}
 	for _, stub := range stubs {
 		if stub.ParentID != "" { // somebody dispatched the template
 			continue
@@ -174,14 +175,20 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 				all = append(all, known.env)
 				there[id] = true
 			}
-			wrong[subject(id)] = true
+			wrong[id] = true
 			s.problems.Report(subject(id), fmt.Sprintf("its job %s can't be read, so %s: put it again, or purge the job (%v)", stub.ID, served, err))
 		}
 	}
 	s.mu.Lock()
 	maps.DeleteFunc(s.templates, func(id runtime.EnvironmentID, _ template) bool { return !there[id] })
+	over := s.wrong
+	s.wrong = wrong
 	s.mu.Unlock()
-	s.problems.ResolveFunc(func(about string) bool { return strings.HasPrefix(about, subject("")) && !wrong[about] })
+	for id := range over {
+		if !wrong[id] {
+			s.problems.Resolve(subject(id))
+		}
+	}
 	return all, nil
 }
 

@@ -81,12 +81,30 @@ func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.known {
-		d := node.Drivers[string(driver)]
-		if ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy {
+		if takes(node, driver) {
 			taking++
 		}
 	}
 	return taking, len(n.known)
+}
+
+// Bridgeless returns how many of the nodes that take Docker's tasks show no address of its
+// bridge. Docker 20.10 shows none either where it made the bridge when it started.
+func (n *Nodes) Bridgeless() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, node := range n.known {
+		if takes(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
+			count++
+		}
+	}
+	return count
+}
+
+func takes(node *api.NodeListStub, driver job.Driver) bool {
+	d := node.Drivers[string(driver)]
+	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
 }
 
 // Capacity returns what all nodes have for runners.
