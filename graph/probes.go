@@ -2,6 +2,7 @@ package graph
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -25,10 +26,9 @@ func (p probes) register(mux *http.ServeMux) {
 		}
 		why := "the server is starting: it waits for its cluster"
 		if p.admission.Admit(r.Header, nil) == nil {
-			for _, c := range p.engine.Health(r.Context()).Components {
-				if c.Name == "cluster" && c.Message != "" {
-					why += "\n" + c.Message
-				}
+			all := p.engine.Health(r.Context()).Components
+			if i := slices.IndexFunc(all, func(c engine.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
+				why += "\n" + all[i].Message
 			}
 		}
 		probed(w, http.StatusServiceUnavailable, why)
