@@ -95,7 +95,7 @@ var mayImport = map[string][]string{
 	"local/tiers":             {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
 	"local/uids":              {},
 
-	"nomad":             {"agent/bridge", "nomad/bridges", "nomad/connection", "nomad/delivery", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
+	"nomad":             {"agent", "agent/bridge", "nomad/bridges", "nomad/connection", "nomad/delivery", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"nomad/bridges":     {"agent", "agent/bridge", "nomad/connection", "nomad/group", "nomad/job", "runtime"},
 	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
 	"nomad/delivery":    {"agent/embedded", "nomad/connection", "runtime/turns"},

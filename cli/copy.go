@@ -18,12 +18,19 @@ type runnerCopy struct {
 
 // Help is what its --help says beyond the flags.
 func (runnerCopy) Help() string {
-	return `Paths in a runner are absolute, or below /workspace. Files arrive there as root's, executable where they are here; a file is replaced whole or not at all. Links, devices and the like are left out, and named. A path here that has a colon is written with a slash before it: ./a:b.
+	return `Paths in a runner are absolute, or below /workspace. Files arrive there as root's, executable where they are here; a file is replaced whole or not at all. A path here that has a colon is written with a slash before it: ./a:b.
+
+With -r, symbolic links aren't followed: links, devices and the like are skipped, and each is named on stderr. What can't be read is named, too, and the rest is copied.
 
     rockpool runner cp main.c "$id:"
     rockpool runner cp -r project "$id:src"
     rockpool runner cp "$id:/tmp/core" .
-    rockpool runner cp "$id:table.csv" - | head`
+    rockpool runner cp "$id:table.csv" - | head
+
+Exit codes:
+    0    all files and directories were copied; links were skipped
+    125  something wasn't copied
+    130  it was interrupted`
 }
 
 // Run copies files.

@@ -178,6 +178,22 @@ func (c *Config) checkListen() (host string, err error) {
 	return splitAddress("listen", c.Listen)
 }
 
+// LocalURL returns where a server with these settings is reached on its own machine; "" if
+// the kernel chooses its port.
+func (c *Config) LocalURL() string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || port == "0" {
+		return ""
+	}
+	switch ip := net.ParseIP(host); {
+	case host == "", ip.Equal(net.IPv4zero):
+		host = "127.0.0.1"
+	case ip.Equal(net.IPv6unspecified):
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
 // Loopback checks an address and a port, and returns the address.
 func Loopback(flag, address, why string) (string, error) {
 	host, err := splitAddress(flag, address)

@@ -245,3 +245,16 @@ func TestDefault(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+func TestWhereAServerIsReachedOnItsOwnMachine(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080", "localhost:81": "http://localhost:81", "192.0.2.1:81": "http://192.0.2.1:81",
+		"0.0.0.0:81": "http://127.0.0.1:81", ":81": "http://127.0.0.1:81", "[::]:81": "http://[::1]:81", "[::1]:81": "http://[::1]:81",
+		"127.0.0.1:0": "", "nonsense": "",
+	} {
+		c := Config{Listen: listen}
+		if got := c.LocalURL(); got != want {
+			t.Errorf("%s: %q", listen, got)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ import (
 // A Command is rockpool doctor.
 type Command struct {
 	Data   string `env:"ROCKPOOL_DATA" placeholder:"DIR" complete:"file" help:"The data directory to look at. (that of rockpool serve; $$${env})"`
-	Server string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to look for. (http://127.0.0.1:8080; $$${env})"`
+	Server string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to look for. (where the settings have it listen, http://127.0.0.1:8080 without any; $$${env})"`
 	Config string `name:"config" env:"ROCKPOOL_CONFIG" placeholder:"FILE" complete:"file" help:"Settings to take instead of those that rockpool serve finds by itself. ($$${env})"`
 	JSON   bool   `name:"json" help:"Print the findings as JSON, for scripts."`
 
@@ -71,11 +72,15 @@ func (c *Command) Run(s cli.Streams) error {
 		}
 	}
 	served, err := config.Read(c.Config, func(*config.Config, func(string) bool) {})
+	if err != nil {
+		served.Listen = config.Default().Listen
+	}
+	url := cmp.Or(c.Server, served.LocalURL())
 	if err == nil && served.Cluster == config.ClusterNomad && c.Attack {
 		return errors.New("attacks are carried out in runners on this machine, and these settings have them on Nomad: name others with --config, or /dev/null for none")
 	}
 	if err == nil && served.Cluster == config.ClusterNomad {
-		tell(listening(ctx, c.Server, served.Token))
+		tell(listening(ctx, url, served.Token))
 		examineNomad(ctx, served, tell)
 		return c.conclude(s.Out, all, "This Nomad")
 	}
@@ -105,7 +110,7 @@ func (c *Command) Run(s cli.Streams) error {
 	tell(kernel(), clock(), openFiles(), languages())
 	tell(accounts()...)
 	tell(disk(settings.Data)...)
-	tell(listening(ctx, c.Server, served.Token))
+	tell(listening(ctx, url, served.Token))
 	if os.Geteuid() == 0 {
 		tell(finding.Fine("root", "this is root"))
 	} else {

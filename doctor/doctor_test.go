@@ -1,13 +1,16 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
@@ -152,6 +155,26 @@ func TestDoctorJudgesANetwork(t *testing.T) {
 	} {
 		if got := judgeNetwork(seen, 2); got.Status != want {
 			t.Errorf("%q: %+v", seen, got)
+		}
+	}
+}
+
+func TestDoctorLooksForTheServerOfItsSettings(t *testing.T) {
+	t.Setenv("ROCKPOOL_SERVER", "")
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := "cluster: nomad\nnomad-address: http://127.0.0.1:1\nadvertise-url: http://rockpool.example.org\n"
+	for _, test := range []struct{ listen, server, says string }{
+		{"127.0.0.1:2", "", "none listens at http://127.0.0.1:2"},
+		{"127.0.0.1:2", "http://127.0.0.1:3", "none listens at http://127.0.0.1:3"},
+		{"127.0.0.1:0", "", "port"},
+	} {
+		if err := os.WriteFile(path, []byte(text+"listen: "+test.listen+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := (&Command{Config: path, Server: test.server}).Run(cli.Streams{Out: &out})
+		if code := cli.ExitError(1); !errors.Is(err, code) || !strings.Contains(out.String(), "WARN  server") || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%+v: %v\n%s", test, err, out.String())
 		}
 	}
 }

@@ -127,11 +127,11 @@ func judgeRoom(data string, free int64) finding.Finding {
 	return finding.Fine("data", "%s", room)
 }
 
-// listening looks for the server that the other commands would use.
+// listening looks for the server at url; "": its settings leave its port to the kernel.
 func listening(ctx context.Context, url, token string) finding.Finding {
 	const name = "server"
 	if url == "" {
-		url = connection.DefaultServer
+		return finding.Warning(name, "name it with --server", "its settings leave its port to the kernel, so that it isn't known where it listens")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

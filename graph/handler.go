@@ -65,7 +65,7 @@ func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(
 const maxComplexity = 50_000
 
 // Handler serves the API at /graphql, what is downloaded below /files and
-// /outputs, whose addresses are signed, the metrics, and at / a page that says so.
+// /outputs, whose addresses are signed, the metrics, probes below /health, and at / a page that says so.
 // The API and the metrics need the token. Cancelling a request's base context ends
 // its subscriptions.
 func Handler(eng *engine.Engine, options Options) http.Handler {
@@ -113,6 +113,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle("/agent/", options.Agents)
 	}
 	mux.HandleFunc("GET /{$}", welcome)
+	probes{starting{options.Started}, eng, admission}.register(mux)
 	if options.Metrics != nil {
 		mux.Handle("GET /metrics", admission.Guard(options.Metrics))
 	}

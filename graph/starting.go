@@ -56,14 +56,18 @@ func tellable(op *ast.OperationDefinition) bool {
 	return true
 }
 
-func (s starting) wait(ctx context.Context) *runtime.Error {
-	if s.over == nil {
-		return nil
-	}
+func (s starting) isOver() bool {
 	select {
 	case <-s.over:
-		return nil
+		return true
 	default:
+		return s.over == nil
+	}
+}
+
+func (s starting) wait(ctx context.Context) *runtime.Error {
+	if s.isOver() {
+		return nil
 	}
 	late := time.NewTimer(startingPatience)
 	defer late.Stop()

@@ -41,7 +41,9 @@ type Cluster struct {
 	runners   runners
 	refresher refresher
 	schedule  schedule
-	changes   hints.Watchers
+	networks  networks
+	changes   hints.Watchers // of runners
+	others    hints.Watchers // of environments, whoever changed them
 	problems  *problems.List
 	counts    counts
 }
@@ -74,6 +76,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		gate:         turns.NewGate(config.Parallel),
 		counts:       newCounts(),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
+		networks:     networks{found: map[runtime.RunnerID]network{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
@@ -201,8 +204,8 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 	return c.environments.Delete(ctx, id)
 }
 
-// Environments implements runtime.Cluster. One that can't be read is left out,
-// and reported by Status.
+// Environments implements runtime.Cluster. One whose job can't be read is what was known of
+// it, or left out, and reported by Status.
 func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err

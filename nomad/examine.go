@@ -84,6 +84,11 @@ func (x *examination) template(ctx context.Context) {
 		return
 	}
 	x.add(finding.Fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, all, driver))
+	if bare := x.nodes.Bridgeless(); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
+		x.add(finding.Warning("network", "name a network with --nomad-network-mode, or see `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
+			"where no environment has network access, nothing is to be done",
+			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
+	}
 	if driver == job.RawExec {
 		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
 	}
@@ -135,20 +140,19 @@ const usualConnections = 100
 // address.
 func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
-	advice := "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
+	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
 	wanted := x.config.Bridges + x.config.Connection.Calls
 	limit, known := x.limit(ctx)
 	switch {
-	case known && limit > 0 && wanted > limit:
-		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+advice, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted))
-	case known && limit > 0 && limit <= usualConnections:
-		x.add(finding.Warning(name, advice, "Nomad takes %d of one address: of more runners than %d the idle ones are connected only when they are claimed", limit, x.config.Bridges))
-	case known:
-		x.add(finding.Fine(name, "%d are wanted, and Nomad takes as many of one address", wanted))
-	case wanted > usualConnections:
-		x.add(finding.Warning(name, advice, "%d are wanted; unless Nomad's http_max_conns_per_client was raised, it takes %d (with this token that can't be seen)", wanted, usualConnections))
+	case !known:
+		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/nomad.md), and see again; or `+raise,
+			"%d are wanted, and this token can't see how many Nomad takes of one address: %d, unless its http_max_conns_per_client says otherwise", wanted, usualConnections))
+	case limit > 0 && wanted > limit:
+		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted))
+	case limit > 0:
+		x.add(finding.Fine(name, "%d are wanted, and Nomad takes %d of one address; of more runners than %d the idle ones are connected when they are claimed", wanted, limit, x.config.Bridges))
 	default:
-		x.add(finding.Warning(name, advice, "%d are wanted, fewer than Nomad takes of one address unless that was lowered: of more runners the idle ones are connected only when they are claimed", wanted))
+		x.add(finding.Fine(name, "%d are wanted, and Nomad takes any number", wanted))
 	}
 }
 

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,13 +29,16 @@ func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]
 func TestExamineSaysWhatIsMissing(t *testing.T) {
 	n := raw.Nomad(t)
 	good := examine(t, n, func(*Config) {})
-	for _, name := range []string{"nomad", "policy", "template", "nodes"} {
+	for _, name := range []string{"nomad", "policy", "template", "nodes", "connections"} {
 		if f, there := good[name]; !there || f.Status != finding.OK || f.Advice != "" {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	// The token may not look at Nomad's own settings.
-	if f := good["connections"]; f.Advice == "" || f.Status != finding.Warn {
+	// Without the policy's last rule, which is optional.
+	less, _, _ := strings.Cut(nomadtest.Policy, "agent {")
+	token := n.TokenWith(t, less)
+	f := examine(t, n, func(c *Config) { c.Connection.Token = token })["connections"]
+	if f.Status != finding.Warn || !strings.Contains(f.Advice, `agent { policy = "read" }`) {
 		t.Errorf("%+v", f)
 	}
 	for _, test := range []struct {
@@ -49,15 +53,31 @@ func TestExamineSaysWhatIsMissing(t *testing.T) {
 			c.Jobs.Template = []byte(`{"Type": "service", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec"}]}]}`)
 		}},
 		{"memory", "oversubscription", func(c *Config) { c.Jobs.MemoryReserve, c.Connection.Token = 0.5, n.ManagementToken() }},
-		{"connections", "5000", func(c *Config) { c.Bridges, c.Connection.Calls, c.Connection.Token = 4984, 16, n.ManagementToken() }},
+		{"connections", "5000", func(c *Config) { c.Bridges, c.Connection.Calls = 4984, 16 }},
 	} {
 		f := examine(t, n, test.change)[test.name]
 		if f.Status != finding.Fail || f.Advice == "" || !strings.Contains(f.Message, test.says) {
 			t.Errorf("%s: %+v", test.name, f)
 		}
 	}
-	if f := examine(t, n, func(c *Config) { c.Connection.Token = n.ManagementToken() })["connections"]; f.Advice != "" {
-		t.Errorf("%+v", f)
+}
+
+// The Docker daemon of the tests has no bridge.
+func TestExamineSaysThatDockerHasNoBridge(t *testing.T) {
+	for mode, want := range map[string]finding.Status{"": finding.Warn, "cni/runners": ""} {
+		c := config(t, container.Nomad(t), job.Docker)
+		c.Jobs.NetworkMode = mode
+		found, err := Examine(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Name == "network" })
+		switch {
+		case want == "" && i >= 0:
+			t.Errorf("with a network of its own: %+v", found[i])
+		case want != "" && (i < 0 || found[i].Status != want || !strings.Contains(found[i].Message, "1 of 1 nodes")):
+			t.Errorf("%+v", found)
+		}
 	}
 }
 

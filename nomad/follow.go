@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // topics are those of the events that cause a refresh.
@@ -48,6 +49,7 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 	}
 	c.nodes.Outdate()
 	c.refresher.soon() // at what happened before
+	c.others.Send("")
 	for batch := range events {
 		if batch.Err != nil {
 			return true, last, batch.Err
@@ -67,6 +69,10 @@ func (c *Cluster) hint(event *api.Event) {
 		c.refresher.soon()
 		return
 	}
+	if event.Topic == api.TopicJob && strings.HasPrefix(event.Key, c.names().Environments()) {
+		c.others.Send("")
+		return
+	}
 	for _, name := range append(event.FilterKeys, event.Key) {
 		if !strings.HasPrefix(name, c.names().Runners()) {
 			continue
@@ -77,6 +83,12 @@ func (c *Cluster) hint(event *api.Event) {
 		c.refresher.soon()
 		return
 	}
+}
+
+// WatchEnvironments implements engine.EnvironmentWatcher: whoever may register jobs can
+// change environments. What Nomad sends no event of is found at the next interval.
+func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
+	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
 // hintAllocation has a runner warmed without waiting for a list, in what may be

@@ -67,7 +67,13 @@ func TestNetworks(t *testing.T) {
 	})
 	t.Run("bridge of containers", func(t *testing.T) {
 		b := networkBed(t, n, job.Docker, "bridge")
-		b.servesAtItsPort(b.claimed())
+		id := b.claimed()
+		b.servesAtItsPort(id)
+		wait.For(t, "its network is found", func() bool {
+			b.networks.mu.Lock()
+			defer b.networks.mu.Unlock()
+			return b.networks.found[id] == networkThere
+		})
 	})
 	t.Run("cni", func(t *testing.T) { networkBed(t, n, job.Docker, "cni/runners").reachesOnlyOutside(nodePort) })
 	t.Run("none", func(t *testing.T) {
@@ -80,6 +86,27 @@ func TestNetworks(t *testing.T) {
 			t.Errorf("without network access it has %q", got)
 		}
 	})
+}
+
+// The Docker daemon of the tests has no bridge.
+func TestRunnersWithoutTheirNetworkAreReported(t *testing.T) {
+	n := container.Nomad(t)
+	b := bed{Cluster: start(t, config(t, n, job.Docker)), t: t, n: n, env: rawEnvironment()}
+	b.env.ID, b.env.Revision, b.env.RunnerRevision = "a", 1, 1
+	b.env.Image, b.env.Isolation, b.env.Network.Access = nomadtest.Image, runtime.IsolationNamespaces, true
+	if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+		t.Fatal(err)
+	}
+	id := b.idle()
+	says := func() bool {
+		return strings.Contains(problem(t, b.Cluster, "network of environment a"), "--nomad-network-mode")
+	}
+	wait.For(t, "it is reported", says)
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.refresher.soon()
+	wait.For(t, "the problem is gone with the runner", func() bool { return !says() })
 }
 
 // makeNetworks makes a public and a private network, with a server that answers on both.

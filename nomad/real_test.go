@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -133,6 +134,52 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	if text := problem(); text != "" {
 		t.Errorf("it is still told: %q", text)
 	}
+}
+
+// Events alone find what others change: the next look at an interval is far.
+func TestEnvironmentsThatOthersChangeAreHintedAt(t *testing.T) {
+	n := raw.Nomad(t)
+	far := config(t, n, job.RawExec)
+	far.Relist = 10 * time.Minute
+	b := bedOn(t, n, far)
+	ctx, stop := context.WithCancel(t.Context())
+	hints, watched := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		watched <- b.WatchEnvironments(ctx, func() {
+			select {
+			case hints <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	defer func() { stop(); <-watched }()
+	follow := func(what string, is func(int) bool) {
+		t.Helper()
+		for {
+			wait.Receive(t, hints, "a hint until "+what)
+			all, err := b.Environments(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) > 0 && is(all[0].Resources.CPUMHz) || len(all) == 0 && is(0) {
+				return
+			}
+		}
+	}
+	follow("it is there", func(mhz int) bool { return mhz == b.env.Resources.CPUMHz })
+	changed, err := b.nomad.Job(t.Context(), b.names().Environment("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.TaskGroups[0].Tasks[0].Resources.CPU = new(77)
+	if _, _, err := n.API().Jobs().Register(changed, nil); err != nil {
+		t.Fatal(err)
+	}
+	follow("it is changed", func(mhz int) bool { return mhz == 77 })
+	if _, _, err := n.API().Jobs().Deregister(*changed.ID, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	follow("it is purged", func(mhz int) bool { return mhz == 0 })
 }
 
 func TestADrainedNodesRunnersAreReplaced(t *testing.T) {

@@ -78,6 +78,7 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 		case <-c.refresher.due:
 		case <-tick.C:
 			c.nodes.Outdate()
+			c.others.Send("")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -108,6 +109,7 @@ func (c *Cluster) refresh(ctx context.Context) error {
 		c.changes.Send(env)
 	}
 	c.warmAll()
+	c.checkNetworks()
 	return nil
 }
 

@@ -269,13 +269,6 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error {
 		defer close(served)
 		defer listener.Wait()
-		if s.agents == nil { // else Nomad fetches them, and health says what is waited for
-			select {
-			case <-s.Engine.Restored():
-			case <-ctx.Done():
-				return s.listener.Close()
-			}
-		}
 		if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}

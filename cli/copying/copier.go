@@ -22,9 +22,20 @@ type Copier struct {
 	Quiet          bool // no progress is shown
 
 	progress *progress
-	leftOut  int // entries that are neither file nor directory, or whose names can't be
+	leftOut  int // files and directories that should be here or there, and aren't
 }
 
+// skip names what isn't copied since it is neither a file nor a directory. That is no error.
+func (c *Copier) skip(path string, link bool) {
+	what := "neither a file nor a directory"
+	if link {
+		what = "a symbolic link"
+	}
+	c.progress.end()
+	_, _ = fmt.Fprintf(c.Stderr, "rockpool: %s is skipped: it is %s\n", output.Plain(path), what)
+}
+
+// leaveOut names what could not be copied, for which the copy fails at its end.
 func (c *Copier) leaveOut(path, why string) {
 	c.leftOut++
 	c.progress.end()

@@ -147,22 +147,21 @@ func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) err
 
 // entry looks at what was opened, since the name may stand for another by now.
 func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry fs.DirEntry) error {
-	other := !entry.Type().IsRegular()
-	var file *os.File
-	var info fs.FileInfo
-	if !other {
-		var err error
-		if file, err = root.OpenFile(name, patientless, 0); err != nil {
-			return err
-		}
-		defer file.Close()
-		if info, err = file.Stat(); err != nil {
-			return err
-		}
-		other = !info.Mode().IsRegular()
+	if !entry.Type().IsRegular() {
+		b.skip(filepath.Join(root.Name(), name), entry.Type()&fs.ModeSymlink != 0)
+		return nil
 	}
-	if other {
-		b.leaveOut(filepath.Join(root.Name(), name), "it is neither a file nor a directory")
+	file, err := root.OpenFile(name, patientless, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		b.leaveOut(filepath.Join(root.Name(), name), "it isn't a file any more")
 		return nil
 	}
 	return b.add(ctx, file, info, at)

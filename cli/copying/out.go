@@ -105,7 +105,7 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		case file.Type == client.FileTypeFile:
 			err = c.fetch(ctx, below, local, path.Join(inRunner(from), file.Path), file.Mode)
 		default:
-			c.leaveOut(file.Path, "it is neither a file nor a directory")
+			c.skip(file.Path, file.Type == client.FileTypeLink)
 		}
 		if err != nil {
 			return err

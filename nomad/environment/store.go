@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/nomad/api"
@@ -27,6 +29,7 @@ type Store struct {
 	mu        sync.Mutex // guards what follows
 	base      *api.Job   // that environments are rendered onto; nil: not read yet
 	templates map[runtime.EnvironmentID]template
+	wrong     map[runtime.EnvironmentID]bool // whose jobs could not be read
 }
 
 // NewStore returns a store. It reads nothing yet.
@@ -64,8 +67,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is another server's", env.ID)
 		case err != nil: // so nobody knows its revision; it is replaced as a whole
 		case have.Revision == env.Revision && have.PoolSize == env.PoolSize && have.SameRunners(env):
-			s.keepTemplate(env, stored)
-			return nil
+			return s.keepTemplate(env, stored)
 		case have.Revision != env.Revision-1:
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, have.Revision)
 		}
@@ -91,12 +93,12 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		}
 		return runtime.Errorf(runtime.CodeConflict, "environment %s was changed by somebody else", env.ID)
 	})
-	if err == nil {
-		s.keepTemplate(env, wanted)
-		s.problems.Resolve(subject(env.ID))
-		s.reportImage(env)
+	if err != nil {
+		return err
 	}
-	return err
+	s.problems.Resolve(subject(env.ID))
+	s.reportImage(env)
+	return s.keepTemplate(env, wanted)
 }
 
 // reportImage shows that nodes may run different bytes by an image's name.
@@ -108,7 +110,10 @@ func (s *Store) reportImage(env runtime.Environment) {
 	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
 }
 
-func imageSubject(id runtime.EnvironmentID) string { return "image of environment " + string(id) }
+// imageOf begins the subject of a problem with an environment's image.
+const imageOf = "image of environment "
+
+func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput turns Nomad's refusal of a job into INVALID_INPUT: what a client
 // said led to it.
@@ -142,8 +147,8 @@ func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 	})
 }
 
-// All implements runtime.Cluster's Environments. One that can't be read is left out, and
-// shown as a problem.
+// All implements runtime.Cluster's Environments. One whose job can't be read, or was stopped,
+// is shown as a problem, and is what was known of it; left out, if nothing was.
 func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	var stubs []*api.JobListStub
 	err := s.nomad.Call(ctx, "list environments", func(ctx context.Context) error {
@@ -157,16 +162,23 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		return nil, err
 	}
 	var all []runtime.Environment
+	there, wrong := map[runtime.EnvironmentID]bool{}, map[runtime.EnvironmentID]bool{}
 	for _, stub := range stubs {
 		if stub.ParentID != "" { // somebody dispatched the template
 			continue
 		}
-		env, err := s.readStored(ctx, stub.ID)
+		id := runtime.EnvironmentID(strings.TrimPrefix(stub.ID, s.jobs.Names().Environments()))
+		known := s.known(id)
+		env := known.env
+		var err error
+		if known.job == nil || known.index != stub.JobModifyIndex {
+			env, err = s.readStored(ctx, stub.ID)
+		}
 		var e *runtime.Error
 		switch {
 		case err == nil:
 			all = append(all, env)
-			s.problems.Resolve(subject(env.ID))
+			there[id] = true
 			s.reportImage(env)
 		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
@@ -174,8 +186,28 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		case errors.As(err, &e) && e.Code == runtime.CodeClusterUnavailable:
 			return nil, err
 		default:
-			s.problems.Report(subject(runtime.EnvironmentID(stub.ID[len(s.jobs.Names().Environments()):])),
-				fmt.Sprintf("its job %s can't be read, so it isn't served: put it again (%v)", stub.ID, err))
+			served := "it isn't served"
+			if known.job != nil {
+				served = "what was known of it is still served"
+				all = append(all, known.env)
+				there[id] = true
+			}
+			wrong[id] = true
+			s.problems.Report(subject(id), fmt.Sprintf("its job %s can't be read, so %s: put it again, or purge the job (%v)", stub.ID, served, err))
+		}
+	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.templates, func(id runtime.EnvironmentID, _ template) bool { return !there[id] })
+	over := s.wrong
+	s.wrong = wrong
+	s.mu.Unlock()
+	s.problems.ResolveFunc(func(subject string) bool {
+		id, ok := strings.CutPrefix(subject, imageOf)
+		return ok && !there[runtime.EnvironmentID(id)]
+	})
+	for id := range over {
+		if !wrong[id] {
+			s.problems.Resolve(subject(id))
 		}
 	}
 	return all, nil
@@ -195,30 +227,44 @@ func (s *Store) readStored(ctx context.Context, jobID string) (runtime.Environme
 	}
 	env, err := s.jobs.ReadEnvironment(stored)
 	if err == nil {
-		s.keepTemplate(env, stored)
+		err = s.keepTemplate(env, stored)
 	}
 	return env, err
 }
 
 // A template is what runners of one revision of an environment are made from.
 type template struct {
-	revision int
-	job      *api.Job // never changed
+	env   runtime.Environment
+	job   *api.Job // never changed
+	index uint64   // of the change that the stored job is from; 0: unknown
 }
 
-func (s *Store) keepTemplate(env runtime.Environment, job *api.Job) {
+func (s *Store) known(id runtime.EnvironmentID) template {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.templates[env.ID] = template{env.Revision, job}
+	return s.templates[id]
+}
+
+// keepTemplate keeps a job that is stored, with what its author left open.
+func (s *Store) keepTemplate(env runtime.Environment, stored *api.Job) error {
+	job, err := s.jobs.CompleteTemplate(stored, env)
+	if err != nil {
+		return err
+	}
+	t := template{env: env, job: job}
+	if stored.JobModifyIndex != nil {
+		t.index = *stored.JobModifyIndex
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.templates[env.ID] = t
+	return nil
 }
 
 // Template returns the template that a runner of env is made from: the stored
 // one of its revision, with all that a person changed in it, else one made anew.
 func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job, error) {
-	s.mu.Lock()
-	t, known := s.templates[env.ID]
-	s.mu.Unlock()
-	if known && t.revision == env.Revision {
+	if t := s.known(env.ID); t.job != nil && t.env.Revision == env.Revision {
 		return t.job, nil
 	}
 	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
@@ -227,8 +273,10 @@ func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job
 	}
 	if stored != nil {
 		if have, err := s.jobs.ReadEnvironment(stored); err == nil && have.Revision == env.Revision {
-			s.keepTemplate(env, stored)
-			return stored, nil
+			if err := s.keepTemplate(env, stored); err != nil {
+				return nil, err
+			}
+			return s.known(env.ID).job, nil
 		}
 	}
 	base, err := s.readBase(ctx)

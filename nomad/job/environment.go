@@ -62,7 +62,8 @@ var ErrForeign = errors.New("it belongs to another server")
 // ReadEnvironment returns the environment that a template job keeps: what its
 // meta says, except that the job itself is believed about what a person may have
 // changed in it: image, resources, exposed ports. Each version that we didn't
-// write counts as a revision that changed runners.
+// write counts as a revision that changed runners: of a job that was registered by hand
+// all but the first.
 func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	n := c.Names()
 	if owner := job.Meta[metaPrefix]; owner != "" && owner != c.Prefix {
@@ -99,6 +100,19 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	return env, env.Validate()
 }
 
+// CompleteTemplate returns the template of env's runners that a stored job is, with what a person
+// left open who registered it by hand. It says so where no runner can be made from it.
+func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api.Job, error) {
+	group, task, err := runnerTask(stored)
+	if err != nil {
+		return nil, err
+	}
+	if err := bounded(group, task); err != nil {
+		return nil, err
+	}
+	return c.render(stored, env)
+}
+
 // defaultEnvironment is what a person needn't say who registers one by hand;
 // its image is the job's.
 func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
@@ -111,7 +125,7 @@ func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 // changesByHand returns how many versions of the job are younger than the one
 // that we wrote.
 func changesByHand(job *api.Job) int {
-	written, err := strconv.ParseUint(job.Meta[metaVersion], 10, 32)
+	written, err := strconv.ParseUint(cmp.Or(job.Meta[metaVersion], "0"), 10, 32)
 	if err != nil || job.Version == nil || *job.Version < written {
 		return 0
 	}

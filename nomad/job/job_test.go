@@ -214,10 +214,26 @@ func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := defaultEnvironment("hand")
-	want.PoolSize, want.Image, want.Revision, want.RunnerRevision = 7, "alpine:3", 1, 1
+	want.PoolSize, want.Image, want.Revision, want.RunnerRevision = 7, "alpine:3", 3, 3 // its version is the third
 	want.Resources.CPUMHz, want.Resources.MemoryMiB = 100, 64
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Error(diff)
+	}
+	// Its runners have what its author left open: here no network, and a bounded workspace.
+	job := &api.Job{}
+	if err := json.Unmarshal([]byte(byHand), job); err != nil {
+		t.Fatal(err)
+	}
+	job, err = c.CompleteTemplate(job, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config := job.TaskGroups[0].Tasks[0].Config; config["network_mode"] != "none" || config["pids_limit"] == nil || config["mount"] == nil || config["image"] != "alpine:3" {
+		t.Errorf("%v", config)
+	}
+	job.TaskGroups[0].ReschedulePolicy = &api.ReschedulePolicy{Unlimited: new(true)}
+	if _, err := c.CompleteTemplate(job, env); err == nil || !strings.Contains(err.Error(), "unlimited") {
+		t.Errorf("placed anew for ever: %v", err)
 	}
 	for name, test := range map[string]struct {
 		change func(*api.Job)

@@ -101,6 +101,20 @@ func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
 	return allowing
 }
 
+// Bridgeless returns how many of the nodes that take Docker's tasks show no address of its
+// bridge. Docker 20.10 shows none either where it made the bridge when it started.
+func (n *Nodes) Bridgeless() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, node := range n.known {
+		if takes(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
+			count++
+		}
+	}
+	return count
+}
+
 // Capacity returns what all nodes have for runners.
 func (n *Nodes) Capacity() runtime.Capacity {
 	n.mu.Lock()

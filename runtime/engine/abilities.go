@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"sync"
+
+	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -19,6 +22,49 @@ type Images interface {
 	// ImageStatus says how far it is with an image. It doesn't block. Watch hints at
 	// the environments that have it when that changes.
 	ImageStatus(pin runtime.ImagePin) runtime.ImageStatus
+}
+
+// EnvironmentWatcher is a cluster whose environments others than this server can change,
+// too.
+type EnvironmentWatcher interface {
+	// WatchEnvironments calls hint when environments may have changed, until ctx ends, and
+	// returns ctx's cause. A hint is as those of Watch.
+	WatchEnvironments(ctx context.Context, hint func()) error
+}
+
+// followEnvironments serves what others change, until ctx ends. It begins once what was
+// stored is restored.
+func (e *Engine) followEnvironments(ctx context.Context) {
+	cluster, ok := e.cluster.(EnvironmentWatcher)
+	if !ok {
+		return
+	}
+	select {
+	case <-e.restored.done:
+	case <-ctx.Done():
+		return
+	}
+	due := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		_ = cluster.WatchEnvironments(ctx, func() { // until ctx ends
+			select {
+			case due <- struct{}{}:
+			default:
+			}
+		})
+	})
+	for {
+		select {
+		case <-due:
+			if err := e.readEnvironments(ctx); err != nil && ctx.Err() == nil {
+				e.logger.Warn("environments could not be read, until the next hint", zap.Error(err))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // pin finds out what the image that the client named is now. Nothing is asked

@@ -122,6 +122,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	group.Go(func() { e.sample(ctx) })
+	group.Go(func() { e.followEnvironments(ctx) })
 	for {
 		select {
 		case job := <-e.jobs.begin:

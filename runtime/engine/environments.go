@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
 )
 
 // PutEnvironment creates an environment, or changes those of its fields that
@@ -48,7 +50,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return runtime.Environment{}, false, err
 		}
 		// Somebody else was faster: apply the change to what is stored now.
-		if err := e.refreshEnvironment(ctx, in.ID); err != nil {
+		if err := e.adoptEnvironments(ctx); err != nil {
 			return runtime.Environment{}, false, err
 		}
 	}
@@ -63,16 +65,59 @@ func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) er
 	return e.openPool(ctx, env, nil, nil, false) // there was none, or it ended just now
 }
 
-func (e *Engine) refreshEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
-	all, err := e.cluster.Environments(ctx)
+// readEnvironments serves the environments that the cluster has now, whoever put them there.
+func (e *Engine) readEnvironments(ctx context.Context) error {
+	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(env runtime.Environment) bool { return env.ID == id })
-	if i < 0 {
-		e.catalog.remove(id)
-	} else {
-		e.catalog.replace(all[i])
+	defer done()
+	return e.adoptEnvironments(ctx)
+}
+
+// adoptEnvironments does what a put or a deletion does, for each environment that somebody
+// else changed. The caller has begun a change.
+func (e *Engine) adoptEnvironments(ctx context.Context) error {
+	stored, err := e.cluster.Environments(ctx)
+	if err != nil {
+		return err
+	}
+	deleted := map[runtime.EnvironmentID]bool{}
+	for _, env := range e.Environments() {
+		deleted[env.ID] = true
+	}
+	for _, env := range stored {
+		delete(deleted, env.ID)
+		served, exists := e.Environment(env.ID)
+		if exists && env.Revision == served.Revision && env.RunnerRevision == served.RunnerRevision && env.PoolSize == served.PoolSize && env.SameRunners(served) {
+			continue
+		}
+		e.logger.Info("somebody else put an environment", zap.String("environment", string(env.ID)), zap.Int("revision", env.Revision))
+		if exists && env.Revision <= served.Revision { // it was deleted in between, and its revisions begin anew
+			if err := e.emptyPool(ctx, e.catalog.remove(env.ID), false); err != nil {
+				return err
+			}
+		}
+		if err := e.setEnvironment(ctx, env); err != nil {
+			return err
+		}
+	}
+	for id := range deleted {
+		e.logger.Info("somebody else deleted an environment", zap.String("environment", string(id)))
+		if err := e.emptyPool(ctx, e.catalog.remove(id), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptyPool has the pool of a deleted environment empty itself; nil is none.
+func (e *Engine) emptyPool(ctx context.Context, p *pool.Pool, endClaimed bool) error {
+	if p == nil {
+		return nil
+	}
+	if err := p.Delete(ctx, endClaimed); err != nil && !p.Ended() {
+		return err
 	}
 	return nil
 }
@@ -94,14 +139,10 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 		}
 	}
 	p := e.catalog.remove(id)
-	if p == nil || (!exists && !endClaimed) {
-		return exists, nil
+	if !exists && !endClaimed {
+		return false, nil
 	}
-	// It may be deleted already, and still have claimed runners to be ended.
-	if err := p.Delete(ctx, endClaimed); err != nil && !p.Ended() {
-		return exists, err
-	}
-	return exists, nil
+	return exists, e.emptyPool(ctx, p, endClaimed) // it may be deleted already, and still have claimed runners to be ended
 }
 
 // Environments returns all, sorted by id.

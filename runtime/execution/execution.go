@@ -84,7 +84,7 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,
-			Message: "its runner went away: " + reasonText(f.Gone)}
+			Message: "its runner went away: " + goneWords[f.Gone]}
 	case f.Exit == nil:
 		return runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}
 	case f.Exit.Limit != "":
@@ -132,21 +132,19 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	return end
 }
 
-func reasonText(reason runtime.GoneReason) string {
-	switch reason {
-	case runtime.GoneReleased:
-		return "it was released"
-	case runtime.GoneInactivity:
-		return "nobody used it for as long as its inactivity timeout"
-	case runtime.GoneEnvironmentDeleted:
-		return "its environment was deleted"
-	case runtime.GoneAgentDied:
-		return "the agent inside it died"
-	case runtime.GoneOutOfMemory:
-		return "it ran out of memory"
-	case runtime.GoneStoppedOutside:
-		return "it was stopped from outside"
-	default:
-		return string(reason)
-	}
+// goneWords has every [runtime.GoneReason].
+var goneWords = map[runtime.GoneReason]string{
+	runtime.GoneReleased:           "it was released",
+	runtime.GoneInactivity:         "nobody used it for as long as its inactivity timeout",
+	runtime.GoneReplaced:           "it was replaced, since its environment changed",
+	runtime.GoneShrunk:             "its pool was made smaller",
+	runtime.GoneEnvironmentDeleted: "its environment was deleted",
+	runtime.GoneStartFailed:        "it could not be started",
+	runtime.GoneAgentDied:          "the agent inside it died",
+	runtime.GoneOutOfMemory:        "it ran out of memory",
+	runtime.GoneEvicted:            "the cluster took it away for want of room",
+	runtime.GoneDrained:            "its machine was drained",
+	runtime.GoneRescheduled:        "the cluster started it again elsewhere, without what was in it",
+	runtime.GoneStoppedOutside:     "it was stopped from outside",
+	runtime.GoneUnknown:            "nobody knows why",
 }

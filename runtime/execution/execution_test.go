@@ -1,6 +1,11 @@
 package execution
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +59,40 @@ func TestDecide(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestEveryGoneReasonHasWords reads the reasons where they are declared.
+func TestEveryGoneReasonHasWords(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../runner.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := 0
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		kind, ok := spec.Type.(*ast.Ident)
+		if !ok || kind.Name != "GoneReason" {
+			return true
+		}
+		for _, value := range spec.Values {
+			name, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons++
+			said := Decide(Facts{Gone: runtime.GoneReason(name)}).Message
+			if words, ok := strings.CutPrefix(said, "its runner went away: "); !ok || words == "" || strings.Contains(words, name) {
+				t.Errorf("%s: %q", name, said)
+			}
+		}
+		return true
+	})
+	if reasons != len(goneWords) {
+		t.Errorf("%d reasons, %d in words", reasons, len(goneWords))
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	_ "embed" // the policy
 	"fmt"
 	"strings"
+	"testing"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/nomad/api"
 )
 
@@ -24,15 +26,29 @@ func (n *Nomad) makeToken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules := strings.Replace(Policy, `"default"`, fmt.Sprintf("%q", n.options.Namespace), 1)
-	policy := &api.ACLPolicy{Name: "rockpool", Rules: rules}
-	if _, err := n.api.ACLPolicies().Upsert(policy, nil); err != nil {
-		return err
-	}
-	token, _, err := n.api.ACLTokens().Create(&api.ACLToken{Name: "rockpool", Type: "client", Policies: []string{policy.Name}}, nil)
+	n.token, err = n.tokenWith("rockpool", Policy)
+	return err
+}
+
+// TokenWith returns the secret of a token for one test, with a policy that is written for
+// the namespace default.
+func (n *Nomad) TokenWith(t testing.TB, policy string) string {
+	t.Helper()
+	token, err := n.tokenWith(uuid.NewString(), policy)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	n.token = token.SecretID
-	return nil
+	return token
+}
+
+func (n *Nomad) tokenWith(name, policy string) (string, error) {
+	rules := strings.Replace(policy, `"default"`, fmt.Sprintf("%q", n.options.Namespace), 1)
+	if _, err := n.api.ACLPolicies().Upsert(&api.ACLPolicy{Name: name, Rules: rules}, nil); err != nil {
+		return "", err
+	}
+	token, _, err := n.api.ACLTokens().Create(&api.ACLToken{Name: name, Type: "client", Policies: []string{name}}, nil)
+	if err != nil {
+		return "", err
+	}
+	return token.SecretID, nil
 }

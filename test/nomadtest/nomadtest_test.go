@@ -1,12 +1,17 @@
 package nomadtest
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -53,7 +58,9 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 	}
 	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
 	// A task runs before it has started its second process.
-	wait.For(t, "an agent, two executors and three tasks of two processes each run", func() bool { return len(before.processes()) >= 9 })
+	wait.For(t, "two agents, two executors, three tasks of two processes each and their logmons run", func() bool {
+		return len(before.processes()) >= 13 && before.logmons() == 3
+	})
 
 	if err := a.Kill(); err != nil {
 		t.Fatal(err)
@@ -181,6 +188,75 @@ func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
 	})
 }
 
+// TestTheCommandLeavesNothing ends `make nomad` in each way in which somebody ends it.
+func TestTheCommandLeavesNothing(t *testing.T) {
+	need.Nomad(t)
+	program := filepath.Join(t.TempDir(), "nomadtest")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(program)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+			cmd.Stderr = os.Stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			goruntime.LockOSThread() // whose end is the parent's death
+			defer goruntime.UnlockOSThread()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cmd.Process.Kill() }() // it has ended, unless this failed
+			address := ""
+			for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
+				_, address, _ = strings.Cut(lines.Text(), "NOMAD_ADDR=")
+			}
+			client, err := api.NewClient(&api.Config{Address: address})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			allocation := running(t, client, register(t, client, "raw_exec"))
+			self, err := client.Agent().Self()
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := owned{dir: filepath.Dir(self.Config["DataDir"].(string)), allocations: []string{allocation.ID}}
+			wait.For(t, "its logmon runs", func() bool { return own.logmons() == 1 })
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, out); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if left := own.processes(); len(left) > 0 {
+				t.Errorf("processes are left: %v", left)
+			}
+			if _, err := os.Stat(own.dir); !os.IsNotExist(err) {
+				t.Errorf("files are left: %v", err)
+			}
+		})
+	}
+}
+
+// logmons counts the processes that read what tasks log.
+func (o owned) logmons() int {
+	count := 0
+	for _, pid := range o.processes() {
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.HasSuffix(args, []byte("\x00logmon\x00")) {
+			count++
+		}
+	}
+	return count
+}
+
 // register registers a job with a task of two processes, one of which left its
 // session.
 func register(t *testing.T, client *api.Client, driver string) *api.Job {
@@ -191,7 +267,7 @@ func register(t *testing.T, client *api.Client, driver string) *api.Job {
 		task.Config["image"], task.Config["network_mode"] = Image, "none"
 	}
 	one, twenty := 1, 20
-	task.LogConfig = &api.LogConfig{Disabled: new(true), MaxFiles: &one, MaxFileSizeMB: &one}
+	task.LogConfig = &api.LogConfig{MaxFiles: &one, MaxFileSizeMB: &one} // which a logmon of Nomad's reads
 	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(32)}
 	group := api.NewTaskGroup("g", 1).AddTask(task)
 	group.EphemeralDisk = &api.EphemeralDisk{SizeMB: &twenty}

@@ -16,3 +16,8 @@ namespace "default" {
 node {
   policy = "read"
 }
+
+# Optional: with it `rockpool doctor` sees how many connections Nomad takes of one address.
+agent {
+  policy = "read"
+}

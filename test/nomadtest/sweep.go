@@ -89,12 +89,22 @@ func (o owned) owns(proc string) bool {
 			return true
 		}
 	}
+	return helper(proc) && strings.Contains(words(proc), o.dir)
+}
+
+// helper reports whether a process is of a program that Nomad and Docker consist of.
+func helper(proc string) bool {
 	program, _ := os.Readlink(filepath.Join(proc, "exe"))
 	program = filepath.Base(program)
+	return strings.HasPrefix(program, "nomad") || strings.HasPrefix(program, "containerd") || program == "dockerd"
+}
+
+// words returns a process's arguments and variables. Nomad's logmon has its directory
+// among the latter only.
+func words(proc string) string {
 	args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 	variables, _ := os.ReadFile(filepath.Join(proc, "environ"))
-	return strings.Contains(string(args)+string(variables), o.dir) &&
-		(strings.HasPrefix(program, "nomad") || strings.HasPrefix(program, "containerd") || program == "dockerd")
+	return string(args) + string(variables)
 }
 
 func (o owned) names(text string) bool {

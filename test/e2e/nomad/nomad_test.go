@@ -3,6 +3,7 @@ package nomad
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -145,6 +146,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
 	})
 	defer http.DefaultClient.CloseIdleConnections()
+	probe(t, b, "/health/live", http.StatusOK, "")
+	probe(t, b, "/health/ready", http.StatusServiceUnavailable, "connection refused")
 	response, err := http.Get(b.Address + "/agent/")
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +160,54 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	probe(t, b, "/health/ready", http.StatusOK, "")
+}
+
+// TestE2EAStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
+func TestE2EAStandbyIsNotReady(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	settings := newNomadConfig(t, n)
+	settings.Listen, settings.AdvertiseURL, settings.Nomad.AgentPath = "127.0.0.1:0", "", "/nonesuch"
+	b, stop := bed.ServeHere(t, settings)
+	wait.For(t, "the first server serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	settings.Data = t.TempDir()
+	standby, _ := bed.ServeHere(t, settings)
+	defer http.DefaultClient.CloseIdleConnections()
+	wait.For(t, "it says what it waits for", func() bool {
+		status, body := probed(t, standby, "/health/ready")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "another server owns")
+	})
+	probe(t, standby, "/health/live", http.StatusOK, "")
+	probe(t, b, "/health/ready", http.StatusOK, "")
+	stop()
+	wait.For(t, "it takes over", func() bool { status, _ := probed(t, standby, "/health/ready"); return status == http.StatusOK })
+}
+
+// probed returns what a server answers to a probe that shows its token.
+func probed(t *testing.T, b bed.Bed, path string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.Address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer correct-horse-battery")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func probe(t *testing.T, b bed.Bed, path string, want int, says string) {
+	t.Helper()
+	if status, body := probed(t, b, path); status != want || !strings.Contains(body, says) {
+		t.Errorf("%s: %d %q", path, status, body)
+	}
 }
 
 func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
@@ -183,10 +234,10 @@ func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	settings := newNomadConfig(t, n)
 	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
-		file := writeFile(t, fmt.Sprintf("cluster: nomad\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
-			settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
-		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file, "--server", settings.AdvertiseURL)
-		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "http_max_conns_per_client") {
+		file := writeFile(t, fmt.Sprintf("cluster: nomad\nlisten: %s\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
+			n.Spare(), settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
+		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file)
+		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "OK    connections") || !strings.Contains(out, "none listens at http://"+n.Spare()) {
 			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
 		}
 		if strings.Contains(out, n.Token()) {

@@ -41,7 +41,8 @@ func run() error {
 		files = append(files, *file)
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// SIGHUP too: a terminal that is closed would leave tasks, and what leads them, behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	n, err := nomadtest.Open(ctx, nomadtest.Options{Drivers: strings.Split(*drivers, ","), ACL: *acl, TLS: *tls, Connections: *connections, Files: files})
 	if err != nil {

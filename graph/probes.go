@@ -1,0 +1,44 @@
+package graph
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/rockpool/rockpool/graph/gate"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Probes answer load balancers and supervisors, which show no token: GET /health/live says
+// that the process answers, GET /health/ready that it serves requests, or 503 and why not.
+// What the cluster says of it is for callers with the token.
+type probes struct {
+	starting  starting
+	engine    *engine.Engine
+	admission *gate.Admission
+}
+
+func (p probes) register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) { probed(w, http.StatusOK, "live") })
+	mux.HandleFunc("GET /health/ready", func(w http.ResponseWriter, r *http.Request) {
+		if p.starting.isOver() {
+			probed(w, http.StatusOK, "ready")
+			return
+		}
+		why := "the server is starting: it waits for its cluster"
+		if p.admission.Admit(r.Header, nil) == nil {
+			all := p.engine.Health(r.Context()).Components
+			if i := slices.IndexFunc(all, func(c engine.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
+				why += "\n" + all[i].Message
+			}
+		}
+		probed(w, http.StatusServiceUnavailable, why)
+	})
+}
+
+func probed(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}

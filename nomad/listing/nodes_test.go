@@ -1,0 +1,30 @@
+package listing
+
+import (
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/nomad/job"
+)
+
+func TestNodesThatTakeTasks(t *testing.T) {
+	node := func(driver string, healthy bool, attributes map[string]string) *api.NodeListStub {
+		return &api.NodeListStub{
+			Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
+			Drivers: map[string]*api.DriverInfo{driver: {Detected: true, Healthy: healthy, Attributes: attributes}},
+		}
+	}
+	drained := node("docker", true, nil)
+	drained.Drain = true
+	n := Nodes{known: map[string]*api.NodeListStub{
+		"bridge": node("docker", true, map[string]string{"driver.docker.bridge_ip": "172.17.0.1"}), "none": node("docker", true, nil),
+		"ill": node("docker", false, nil), "drained": drained, "other": node("exec", true, nil),
+	}}
+	if taking, all := n.Taking(job.Docker); taking != 2 || all != 5 {
+		t.Errorf("%d of %d take docker's tasks", taking, all)
+	}
+	if bare := n.Bridgeless(); bare != 1 {
+		t.Errorf("%d have no bridge", bare)
+	}
+}

@@ -1,0 +1,107 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Nomad doesn't say whether a driver gave a task a network: docker's default is none where
+// its daemon has no bridge. So runners that should have one are looked into.
+
+// networks are those of the runners whose environments have network access.
+type networks struct {
+	mu    sync.Mutex // guards found
+	found map[runtime.RunnerID]network
+}
+
+// A network is what a look into a runner found.
+type network int
+
+const (
+	networkUnknown network = iota // it is looked into, or could not be
+	networkThere
+	networkNone // it has loopback only
+)
+
+// lookIntoWithin bounds one look.
+const lookIntoWithin = 10 * time.Second
+
+// checkNetworks reports the environments whose runners should have a network and have none,
+// and looks into one more runner of each.
+func (c *Cluster) checkNetworks() {
+	connected := map[runtime.RunnerID]runtime.EnvironmentID{}
+	c.runners.mu.Lock()
+	for id, e := range c.runners.entries {
+		if env := e.runner.Environment; env.Network.Access && e.ready != nil && !e.removing && e.runner.State != runtime.RunnerGone {
+			connected[id] = env.ID
+		}
+	}
+	c.runners.mu.Unlock()
+	bare, due := map[runtime.EnvironmentID]int{}, map[runtime.EnvironmentID]runtime.RunnerID{}
+	c.networks.mu.Lock()
+	maps.DeleteFunc(c.networks.found, func(id runtime.RunnerID, _ network) bool { return connected[id] == "" })
+	for id, env := range connected {
+		switch found, looked := c.networks.found[id]; {
+		case found == networkNone:
+			bare[env]++
+		case !looked:
+			due[env] = id
+		}
+	}
+	for _, id := range due {
+		c.networks.found[id] = networkUnknown
+	}
+	c.networks.mu.Unlock()
+	for _, id := range due {
+		c.group.Go(func(ctx context.Context) { c.lookInto(ctx, id) })
+	}
+	for env, count := range bare {
+		c.problems.Report(networkSubject(env), fmt.Sprintf("it has network access, and %d of its runners have no network but loopback, since their driver has none on that node: "+
+			"name a network with --nomad-network-mode, or give the node's Docker daemon a bridge", count))
+	}
+	c.problems.ResolveFunc(func(subject string) bool {
+		env, ok := strings.CutPrefix(subject, networkSubject(""))
+		return ok && bare[runtime.EnvironmentID(env)] == 0
+	})
+}
+
+// lookInto finds out whether a runner has a network. One that can't be looked into is left
+// out.
+func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
+	ctx, cancel := context.WithTimeout(ctx, lookIntoWithin)
+	defer cancel()
+	loopback, others := false, false
+	conn, err := c.stream(ctx, id, false)
+	if err == nil {
+		err = agent.ListFiles(ctx, conn, agent.ListDir{Path: "/sys/class/net"}, func(f agent.FileInfo) error {
+			own := string(f.Path) == "lo"
+			loopback, others = loopback || own, others || !own
+			return nil
+		})
+	}
+	found := networkThere
+	switch {
+	case err != nil:
+		c.config.Logger.Debug("whether a runner has a network isn't known", zap.String("runner", string(id)), zap.Error(c.nomad.Redact(err)))
+		return
+	case loopback && !others:
+		found = networkNone
+	}
+	c.networks.mu.Lock()
+	c.networks.found[id] = found
+	c.networks.mu.Unlock()
+	if found == networkNone {
+		c.refresher.soon() // which reports it
+	}
+}
+
+func networkSubject(id runtime.EnvironmentID) string { return "network of environment " + string(id) }
