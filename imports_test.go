@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"local/tiers":             {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
 	"local/uids":              {},
 
-	"nomad":             {"agent/bridge", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
+	"nomad":             {"agent", "agent/bridge", "nomad/bridges", "nomad/connection", "nomad/environment", "nomad/group", "nomad/job", "nomad/listing", "nomad/lock", "nomad/outcome", "nomad/record", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/turns"},
 	"nomad/bridges":     {"agent", "agent/bridge", "nomad/connection", "nomad/group", "nomad/job", "nomad/plain", "runtime", "runtime/turns"},
 	"nomad/connection":  {"nomad/group", "runtime", "runtime/backoff", "runtime/turns"},
 	"nomad/environment": {"nomad/connection", "nomad/job", "runtime", "runtime/problems", "runtime/turns"},
