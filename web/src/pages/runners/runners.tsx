@@ -51,7 +51,7 @@ export default function Runners() {
       cell: (runner) => <Link href={`/environments/${encodeURIComponent(runner.environmentId)}`}>{runner.environmentId}</Link>,
     },
     { name: "Started", width: "5.5rem", cell: (runner) => <span className="num" title={runner.createdAt}>{moment(runner.createdAt)}</span> },
-    { name: "Held by", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
+    { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
     {
       name: "Actions",
       width: "13.5rem",
@@ -127,7 +127,7 @@ export default function Runners() {
 function Holder({ runner }: { runner: RunnerRow }) {
   const now = useNow();
   const { claim } = runner;
-  if (!claim) return <span className="soft">–</span>;
+  if (!claim) return <span className="soft">{runner.message ? <Told text={runner.message} /> : "–"}</span>;
   const labels = claim.labels.map((label) => `${label.name}=${label.value}`).join(" ");
   return (
     <span className="num" title={`since ${claim.claimedAt}`}>

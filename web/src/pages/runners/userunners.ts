@@ -9,6 +9,7 @@ const RunnerRowFragment = graphql(`
     id
     environmentId
     state
+    message
     createdAt
     clusterUrl
     claim {
