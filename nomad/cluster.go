@@ -62,6 +62,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Jobs.Pins = config.Resolve != nil
 	names := config.Jobs.Names()
 	known := problems.New(config.Logger, runtime.Problem{
 		Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now(),

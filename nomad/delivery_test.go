@@ -1,31 +1,17 @@
 package nomad
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
-
-// coveredTemplate mounts what can't be executed where the agent must be.
-const coveredTemplate = `
-job "any" {
-  type = "batch"
-  group "g" {
-    task "runner" {
-      driver = "docker"
-      config {
-        image = "` + nomadtest.Image + `"
-        mount {
-          type   = "tmpfs"
-          target = "/local/rockpool"
-        }
-      }
-    }
-  }
-}`
 
 // A runner in which the agent can't be, or can't do its work, is refused, and says why.
 func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
@@ -39,9 +25,6 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
 		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
 		"no shell":           {"streamed", func(_ *Config, env *runtime.Environment) { env.Image = nomadtest.BareImage }, "its image has no /bin/sh"},
-		"no place to execute": {"streamed", func(c *Config, env *runtime.Environment) {
-			c.Jobs.Template, env.Image, env.Isolation = []byte(coveredTemplate), runtime.DefaultImage, runtime.IsolationCluster
-		}, "nothing can be executed at /local/rockpool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,5 +45,44 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 				t.Errorf("%s: %s, want %q", r.GoneReason, r.Message, test.says)
 			}
 		})
+	}
+}
+
+// What can't be written, or executed, is told apart, and nothing of a try is left.
+func TestTheAgentIsDelivered(t *testing.T) {
+	t.Parallel()
+	n := container.Nomad(t)
+	b := bed{Cluster: start(t, config(t, n, job.Docker)), t: t, n: n, env: rawEnvironment()}
+	b.env.ID, b.env.Revision, b.env.RunnerRevision, b.env.Image, b.env.Isolation = "a", 1, 1, nomadtest.Image, runtime.IsolationNamespaces
+	if err := b.PutEnvironment(t.Context(), b.env); err != nil {
+		t.Fatal(err)
+	}
+	id := b.idle()
+	to := func(path string) error {
+		return b.delivery.To(t.Context(), "", b.allocation(id).ID, job.TaskName, path)
+	}
+	var refusal *delivery.Refusal
+	if err := to("/dev/shm/x/agent"); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "noexec") {
+		t.Errorf("where nothing can be executed: %v", err)
+	}
+	if err := to("/usr/x/agent"); err == nil || errors.As(err, &refusal) || !strings.Contains(err.Error(), "can't be written to /usr/x") {
+		t.Errorf("where nothing can be written: %v", err)
+	}
+	var together sync.WaitGroup
+	for range 3 { // two servers, or a try after one that hangs
+		together.Go(func() {
+			if err := to("/local/x/agent"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	together.Wait()
+	if got := b.run(id, "sh", "-c", "ls /dev/shm/x /local/x; /local/x/agent digest | wc -c"); got != "/dev/shm/x:\n\n/local/x:\nagent\n65\n" {
+		t.Errorf("there is %q", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.delivery.To(ended, "", b.allocation(id).ID, job.TaskName, "/local/y/agent"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -107,11 +107,8 @@ type delivered struct {
 	refused string // why it is given up; "": it isn't
 }
 
-// How the agent is streamed to a task: an alloc exec at the moment of a container's start may hang.
-const (
-	streamWithin = 5 * time.Second // bounds one try
-	streamTries  = 12
-)
+// streamTries is how often the agent is streamed to a task that runs, until its runner is given up.
+const streamTries = 12
 
 // deliver streams the agent to where a runner starts, if it doesn't get there by itself.
 func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *delivered) error {
@@ -121,9 +118,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 	if way.Stream == "" || s.done {
 		return nil
 	}
-	trying, cancel := context.WithTimeout(ctx, streamWithin)
-	defer cancel()
-	err := c.delivery.To(trying, node, allocation, way.Task, way.Stream)
+	err := c.delivery.To(ctx, node, allocation, way.Task, way.Stream)
 	var refusal *delivery.Refusal
 	switch {
 	case err == nil:

@@ -13,8 +13,8 @@ const Shell = "/bin/sh"
 
 // CommandVariables returns a command's whole environment: ours, then the image's, then the
 // environment's, then the execution's own; later ones win. But who runs it, and where that user is
-// at home, isn't the image's to say. Defaults are the names of ours that nothing else says: an image
-// may that only the agent knows.
+// at home, isn't the image's to say. Defaults are the names that have our value: where only the agent knows
+// the image, the image's own value replaces it.
 func (e Environment) CommandVariables(privileged, terminal bool, own []Variable) (all, defaults []string) {
 	user := cmp.Or(e.Pin.User, "runner")
 	if privileged {

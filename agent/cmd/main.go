@@ -119,7 +119,8 @@ func run(args []string) error {
 	}
 }
 
-// printDigest prints the SHA-256 of this program, in hex: who has streamed it into a task compares.
+// printDigest prints the SHA-256 of this program, in hex. The server compares it after it has streamed the
+// program into a task.
 func printDigest() error {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -2,6 +2,8 @@ package image
 
 import (
 	"context"
+	"path"
+	"slices"
 
 	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
@@ -42,7 +44,11 @@ func (r *Resolver) Resolve(ctx context.Context, text string) (runtime.ImagePin, 
 	if err != nil {
 		return runtime.ImagePin{}, err
 	}
-	pin, err := s.pin(r.config.Skeleton.Home, r.config.Skeleton.Directories)
+	covered := slices.Clone(r.config.Skeleton.Directories)
+	for volume := range s.config.Config.Volumes { // which runners find closed
+		covered = append(covered, path.Clean("/"+volume))
+	}
+	pin, err := s.pin(r.config.Skeleton.Home, covered)
 	pin.Account = s.config.Config.User
 	return pin, err
 }

@@ -3,15 +3,16 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -20,8 +21,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// atOnce bounds the deliveries: each is a connection to Nomad, which carries some 3 MB.
-const atOnce = 4
+// AtOnce bounds the deliveries: each is a connection to Nomad, which carries some 3 MB.
+const AtOnce = 4
+
+// stalled is how long nothing may move in a delivery: an alloc exec in the instant of a container's start
+// may hang.
+const stalled = 5 * time.Second
+
+// piece is how many bytes move together.
+const piece = 64 << 10
 
 // A Delivery brings the agent of one architecture into tasks. Its methods may be called at once.
 type Delivery struct {
@@ -39,7 +47,7 @@ type program struct {
 // New returns a delivery of the agent for an architecture, as GOARCH names it. The first delivery
 // reads it.
 func New(nomad *connection.Client, arch string) *Delivery {
-	return &Delivery{nomad: nomad, slots: make(turns.Slots, atOnce), read: sync.OnceValues(func() (program, error) {
+	return &Delivery{nomad: nomad, slots: make(turns.Slots, AtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)
 		sum := sha256.Sum256(binary)
 		return program{binary, hex.EncodeToString(sum[:])}, err
@@ -61,26 +69,32 @@ const (
 
 // receive writes its standard input to a path, $1, by the name $2 until it is known to be the agent with
 // the checksum $3. The agent itself tells its checksum: an image may have no program for it. An
-// agent that is there already was brought by an earlier try.
-const receive = `[ -x "$1" ] && exit 0
+// agent that is there already was brought by an earlier try. It reads all in any case: Nomad's
+// answer is lost where the connection breaks.
+const receive = `if [ -x "$1" ]; then
+	cat >/dev/null
+	echo ` + arrived + `
+	exit
+fi
 umask 022
-mkdir -p "$4" || exit 81
-cat >"$2" || exit 81
-chmod 755 "$2" || exit 81
+trap 'rm -f "$2"' EXIT
+mkdir -p "$4" && cat >"$2" && chmod 755 "$2" || {
+	cat >/dev/null
+	exit 81
+}
 sum=$("$2" digest)
-code=$?
-if [ "$code" -eq 126 ]; then
-	rm -f "$2"
-	exit 82
-fi
-if [ "$sum" != "$3" ]; then
-	rm -f "$2"
-	exit 83
-fi
-mv "$2" "$1" || exit 81`
+[ $? -ne 126 ] || exit 82
+[ "$sum" = "$3" ] || exit 83
+mv "$2" "$1" || exit 81
+echo ` + arrived + `
+`
 
-// To brings the agent to a path in a task, at a node if that is known. It returns a [Refusal] where
-// another try can't help. Two at once for the same task don't disturb each other.
+// arrived is what receive says at last: of an exec that never ran Nomad says, too, that it ended with 0.
+const arrived = "arrived"
+
+// To brings the agent to a path in a task, at a node if that is known. It waits for its turn, and fails where
+// nothing moves for 5 s. It returns a [Refusal] where another try can't help. Two at once for the same
+// task don't disturb each other.
 func (d *Delivery) To(ctx context.Context, node, allocation, task, path string) error {
 	return d.slots.Do(ctx, func() error { return d.to(ctx, node, allocation, task, path) })
 }
@@ -97,23 +111,34 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	stall := time.AfterFunc(stalled, func() { _ = conn.Close() })
+	defer stall.Stop()
 	// The command may end before it has read all. Its end says why.
-	_, writeErr := io.Copy(conn, bytes.NewReader(agent.binary))
+	var writeErr error
+	for part := range slices.Chunk(agent.binary, piece) {
+		if _, writeErr = conn.Write(part); writeErr != nil {
+			break
+		}
+		stall.Reset(stalled)
+	}
 	if writeErr == nil {
 		writeErr = conn.CloseWrite()
 	}
-	_, err = io.Copy(io.Discard, conn)
+	said, err := io.ReadAll(io.LimitReader(conn, 1<<10))
 	var ended *connection.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case strings.TrimSpace(string(said)) == arrived:
+		return nil
 	case !errors.As(err, &ended):
-		return errors.Join(err, writeErr)
+		return errors.Join(err, writeErr, fmt.Errorf("it said %q", said))
 	}
 	switch ended.Code {
-	case 0:
-		return nil
 	case noExecute:
+		if !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
+			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
+		}
 		return &Refusal{fmt.Sprintf("nothing can be executed at %s in its task, where the agent must be: what is mounted there is noexec", dir)}
 	case noPlace:
 		return fmt.Errorf("the agent can't be written to %s: %s", dir, ended.Stderr)

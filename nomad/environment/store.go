@@ -29,6 +29,7 @@ type Store struct {
 	mu        sync.Mutex // guards what follows
 	base      *api.Job   // that environments are rendered onto; nil: not read yet
 	templates map[runtime.EnvironmentID]template
+	highest   uint64                         // the latest index of jobs that was seen: an older list isn't believed
 	wrong     map[runtime.EnvironmentID]bool // whose jobs could not be read
 }
 
@@ -79,8 +80,12 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		return err
 	}
 	err = s.nomad.Call(ctx, fmt.Sprintf("store environment %s", env.ID), func(ctx context.Context) error {
-		_, _, err := s.nomad.API().Jobs().EnforceRegister(wanted, index, connection.Writing(ctx))
-		if err == nil || !connection.Enforced(err) {
+		response, _, err := s.nomad.API().Jobs().EnforceRegister(wanted, index, connection.Writing(ctx))
+		if err == nil {
+			s.seen(response.JobModifyIndex)
+			return nil
+		}
+		if !connection.Enforced(err) {
 			return refusedInput(err)
 		}
 		// Somebody else was faster, or an attempt of ours that wasn't answered.
@@ -154,8 +159,11 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	err := s.nomad.Call(ctx, "list environments", func(ctx context.Context) error {
 		q := connection.Query(ctx)
 		q.Prefix = s.jobs.Names().Environments()
-		var err error
-		stubs, _, err = s.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		listed, meta, err := s.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		if err == nil && !s.seen(meta.LastIndex) {
+			err = connection.ErrStale // else an environment that was put just now would seem to be deleted
+		}
+		stubs = listed
 		return err
 	})
 	if err != nil {
@@ -211,6 +219,15 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		}
 	}
 	return all, nil
+}
+
+// seen notes an index of Nomad's jobs, and reports whether it is as young as each before.
+func (s *Store) seen(index uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	young := index >= s.highest
+	s.highest = max(s.highest, index)
+	return young
 }
 
 // errNone says that a template job isn't there (any more).

@@ -29,6 +29,7 @@ type Config struct {
 	// Workspace is what docker's runners have as /workspace and /tmp: WorkspaceTmpfs, in which nothing
 	// can be executed by its own name, or WorkspaceVolume, for clients that allow volumes.
 	Workspace string
+	Pins      bool // images are pinned when an environment is put
 	// MemoryReserve is the share of its memory limit that a runner reserves; the
 	// rest is memory_max, for clusters that allow oversubscription. 1
 	MemoryReserve float64

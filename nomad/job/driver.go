@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -85,6 +84,9 @@ func unnarrowed(n runtime.Network) error {
 	return nil
 }
 
+// capabilities are those that the agent needs in its container; it gives none to programs.
+var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid", "setpcap", "setuid"}
+
 // agentThreads is what the agent's own threads take of a limit of processes.
 const agentThreads = 16
 
@@ -141,6 +143,10 @@ func configureContainer(c Config, env runtime.Environment, config map[string]any
 	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
 	absent(config, "readonly_rootfs", true) // what programs write there would have no bound
+	if _, dropped := config["cap_drop"]; !dropped {
+		config["cap_drop"] = []string{"all"}
+		absent(config, "cap_add", capabilities)
+	}
 	if c.ForcePull {
 		absent(config, "force_pull", true)
 	}
@@ -216,18 +222,4 @@ exec "$0" "$@"`
 // with others: another container, or the node. The drivers give it its own by default.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
-}
-
-// bridge is the command that carries streams to the agent. Alloc exec resolves
-// no variables, unlike a task's command.
-func (d taskDriver) bridge(agent string) []string {
-	return []string{d.execPath(agent), "bridge", "--socket", d.socket}
-}
-
-// execPath is where alloc exec finds the agent.
-func (d taskDriver) execPath(agent string) string {
-	if agent == taskAgent {
-		return d.local + "/rockpool/" + embedded.ArchivedName
-	}
-	return agent
 }

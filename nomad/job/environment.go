@@ -26,7 +26,7 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	if err != nil {
 		return nil, err
 	}
-	if err := c.equip(job, env); err != nil {
+	if err := c.equip(job, env, agentDir); err != nil {
 		return nil, err
 	}
 	record, err := json.Marshal(env)
@@ -89,6 +89,9 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	c.adoptResources(&env.Resources, task.Resources)
 	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage stands for an own template's
 		env.Image, env.Pin = image, runtime.ImagePin{}
+	}
+	if c.Pins && drivers[Driver(task.Driver)].contained && env.Image != runtime.DefaultImage && env.Pin.Digest == "" && env.Pin.Unpinned == "" {
+		env.Pin.Unpinned = "its job was written by hand: name a digest there, or put the image"
 	}
 	env.Image = cmp.Or(env.Image, runtime.DefaultImage)
 	env.Network.ExposedPorts = adoptPorts(env.Network.ExposedPorts, group.Networks)
@@ -195,7 +198,8 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	setMeta(job, metaPrefix, c.Prefix)
 	setMeta(job, metaEnvironment, string(record))
 	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
-	if err := c.equip(job, env); err != nil {
+	place := agentDir + "-" + string(id)
+	if err := c.equip(job, env, place); err != nil {
 		return nil, how, err
 	}
 	_, task, err := runnerTask(job)
@@ -203,9 +207,11 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 		return nil, how, err
 	}
 	d := drivers[Driver(task.Driver)]
-	how = Way{Task: task.Name, Command: d.bridge(c.agentPath())}
+	agent := c.agentPath(d.local, place)
+	// The command carries streams to the agent.
+	how = Way{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
 	if c.Agent.Stream {
-		how.Stream = d.execPath(taskAgent)
+		how.Stream = agent
 	}
 	way, err := json.Marshal(how)
 	if err != nil {

@@ -20,11 +20,9 @@ import (
 // with several tasks it must have this name.
 const TaskName = "runner"
 
-// Where an agent that is fetched, or streamed, is in its task.
-const (
-	agentDir  = "local/rockpool"
-	taskAgent = "${NOMAD_TASK_DIR}/rockpool/" + embedded.ArchivedName
-)
+// agentDir begins the directory, in its task's, of an agent that is fetched or streamed. The rest is the
+// runner's id: an image whose volume covered it would run a program of its own as the agent.
+const agentDir = "rockpool"
 
 // builtIn returns the job that templates are made from where there is no own
 // one.
@@ -172,7 +170,7 @@ func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
 // equip gives a task the agent of now: a template may be older than the
 // server.
-func (c Config) equip(job *api.Job, env runtime.Environment) error {
+func (c Config) equip(job *api.Job, env runtime.Environment, place string) error {
 	_, task, err := runnerTask(job)
 	if err != nil {
 		return err
@@ -181,14 +179,16 @@ func (c Config) equip(job *api.Job, env runtime.Environment) error {
 		task.Config = map[string]any{}
 	}
 	if c.Agent.Path == "" {
-		own := func(a *api.TaskArtifact) bool { return a.RelativeDest != nil && *a.RelativeDest == agentDir }
+		own := func(a *api.TaskArtifact) bool {
+			return a.RelativeDest != nil && strings.HasPrefix(*a.RelativeDest, "local/"+agentDir)
+		}
 		task.Artifacts = slices.DeleteFunc(task.Artifacts, own)
 		if !c.Agent.Stream {
 			task.Artifacts = append(task.Artifacts, &api.TaskArtifact{
 				GetterSource:  &c.Agent.URL,
 				GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
 				GetterMode:    new("dir"),
-				RelativeDest:  new(agentDir),
+				RelativeDest:  new("local/" + place),
 			})
 		}
 		if c.Agent.Arch != "" {
@@ -202,16 +202,14 @@ func (c Config) equip(job *api.Job, env runtime.Environment) error {
 			}
 		}
 	}
-	drivers[Driver(task.Driver)].command(c.agentPath(), c.Agent.Stream, env, task)
+	drivers[Driver(task.Driver)].command(c.agentPath("${NOMAD_TASK_DIR}", place), c.Agent.Stream, env, task)
 	return nil
 }
 
-// agentPath is where the agent is in a task.
-func (c Config) agentPath() string {
-	if c.Agent.Path != "" {
-		return c.Agent.Path
-	}
-	return taskAgent
+// agentPath is where the agent is in a task whose directory is local. Alloc exec resolves no variables, unlike a
+// task's command.
+func (c Config) agentPath(local, place string) string {
+	return cmp.Or(c.Agent.Path, local+"/"+place+"/"+embedded.ArchivedName)
 }
 
 // runnerTask returns the task that a runner's agent is in, of a driver that is

@@ -60,7 +60,7 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 		if strings.Contains(strings.ToLower(event.DisplayMessage), "volumes are not enabled") {
 			ours.Detail = "its node allows no volumes, which --nomad-workspace volume needs"
 		}
-		if strings.Contains(event.DisplayMessage, "/bin/sh") {
+		if text := event.DisplayMessage; strings.Contains(text, "/bin/sh") && (strings.Contains(text, "no such file") || strings.Contains(text, "not found")) {
 			ours.Detail = "its driver couldn't start it: its image has no /bin/sh, which must wait for the agent (--nomad-stream-agent)"
 		}
 		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {

@@ -2,9 +2,12 @@ package confinement
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // User is the user of commands, if the agent may choose. Only [RunAs] changes it, before anything runs.
@@ -17,25 +20,40 @@ var Group uint32 = 1000
 // none that commands could signal, trace or read.
 const ZygoteUser = 59999
 
-// RunAs has commands run as the account that an image names, as Docker reads it: a user's name or number,
-// and perhaps ":" and a group's. Files of the image are that user's. Root isn't: commands aren't
-// root.
+// RunAs has commands run as the account that an image names: a user's name or number, and perhaps ":" and
+// a group's, as Docker reads it, but without further groups. Files of the image are that user's. Root
+// isn't: commands aren't root.
 func RunAs(account string) error {
-	passwd, _ := os.ReadFile("/etc/passwd")
-	group, _ := os.ReadFile("/etc/group")
-	uid, gid, err := lookUp(account, string(passwd), string(group))
+	uid, gid, err := lookUp(account, readSmall("/etc/passwd"), readSmall("/etc/group"))
 	if err == nil && uid != 0 {
 		User, Group = uid, gid
 	}
 	return err
 }
 
+// readSmall reads a file of an image, which may be anything; "": it can't be read.
+func readSmall(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(file, 1<<20))
+	return string(text)
+}
+
+// The groups that mark executions (package proc).
+const firstMark, lastMark = 60000, 60256
+
 // lookUp returns an account's ids, by the texts of /etc/passwd and /etc/group; 0, 0 is root.
 func lookUp(account, passwd, group string) (uid, gid uint32, err error) {
 	user, ofGroup, _ := strings.Cut(account, ":")
-	uid, numeric := number(user)
-	known := numeric
-	gid = uid
+	uid, known := number(user)
+	numeric := known
 	for line := range strings.Lines(passwd) {
 		f := strings.Split(strings.TrimSpace(line), ":")
 		if len(f) > 3 && (f[0] == user || numeric && f[2] == user) {
@@ -57,11 +75,13 @@ func lookUp(account, passwd, group string) (uid, gid uint32, err error) {
 	switch {
 	case !known:
 		return 0, 0, fmt.Errorf("the image's user %q isn't in its /etc/passwd", account)
-	case uid >= ZygoteUser || gid >= ZygoteUser || uid != 0 && gid == 0:
-		return 0, 0, fmt.Errorf("the image's user %q is %d:%d: 1 to %d are taken", account, uid, gid, ZygoteUser-1)
+	case reserved(uid) || reserved(gid):
+		return 0, 0, fmt.Errorf("the image's user %q is %d:%d: %d to %d are the agent's own", account, uid, gid, ZygoteUser, lastMark-1)
 	}
 	return uid, gid, nil
 }
+
+func reserved(id uint32) bool { return id == ZygoteUser || id >= firstMark && id < lastMark }
 
 func groupNumber(text, name string) (uint32, bool) {
 	for line := range strings.Lines(text) {
@@ -72,7 +92,8 @@ func groupNumber(text, name string) (uint32, bool) {
 	return 0, false
 }
 
+// number reads an id that a process can have: the kernel uses the last one for none.
 func number(text string) (uint32, bool) {
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(text, 10, 31)
 	return uint32(n), err == nil
 }

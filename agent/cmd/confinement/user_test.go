@@ -10,8 +10,8 @@ func TestAnImagesUserIsLookedUp(t *testing.T) {
 		fails    bool
 	}{
 		"app": {1234, 1235, false}, "1234": {1234, 1235, false}, "1234:50": {1234, 50, false}, "app:staff": {1234, 50, false},
-		"4321": {4321, 4321, false}, "root": {0, 0, false}, "0": {0, 0, false},
-		"nobody": {0, 0, true}, "app:nobody": {0, 0, true}, "far": {0, 0, true}, "wheel": {0, 0, true}, "": {0, 0, true}, "-1": {0, 0, true},
+		"4321": {4321, 0, false}, "65534": {65534, 0, false}, "wheel": {7, 0, false}, "root": {0, 0, false}, "0": {0, 0, false},
+		"nobody": {0, 0, true}, "app:nobody": {0, 0, true}, "far": {70000, 70000, false}, "59999": {0, 0, true}, "app:60000": {0, 0, true}, "4294967295": {0, 0, true}, "": {0, 0, true}, "-1": {0, 0, true},
 	} {
 		uid, gid, err := lookUp(account, passwd, group)
 		if uid != want.uid || gid != want.gid || (err != nil) != want.fails {

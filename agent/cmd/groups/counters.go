@@ -162,6 +162,10 @@ func (c *Counters) Refused() int64 {
 // End adds what was counted since the start to the usage that waits for processes returned.
 func (c *Counters) End(u *serve.Usage) {
 	end := c.now()
+	if c.whole && c.memoryPeak != nil { // each command's own, unlike a group's
+		_ = c.memoryPeak.Close()
+		c.memoryPeak = nil
+	}
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// No wait returned the rest. Only how it is divided is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {

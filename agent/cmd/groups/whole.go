@@ -39,7 +39,7 @@ func FindWhole() *Whole {
 	return nil
 }
 
-// limits reports whether a tree's group limits processes, as that of a runner does and the machine's can't.
+// limits reports whether a tree's group can limit processes. That of the whole machine can't.
 func limits(trees map[string]int, name string) bool {
 	tree, ok := trees[name]
 	if !ok {
@@ -56,8 +56,8 @@ func limits(trees map[string]int, name string) bool {
 // A groupPath is where a group is mounted.
 type groupPath struct{ controller, path string }
 
-// ownGroupPaths returns where the groups are that own, a process's /proc/PID/cgroup, says, among mounts,
-// its mountinfo.
+// ownGroupPaths returns where a process's groups are mounted, by the texts of its /proc/PID/mountinfo and
+// /proc/PID/cgroup.
 func ownGroupPaths(mounts, own string) (found []groupPath) {
 	groups := map[string]string{} // by controller
 	for line := range strings.Lines(own) {
@@ -110,6 +110,7 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 // Begin notes the counters before a command is started.
 func (w *Whole) Begin() *Counters {
 	c := &Counters{trees: w.trees, name: ".", kept: w.kept, whole: true}
+	c.devices = c.file("blkio", "io.stat") >= 0
 	c.around = c.number("pids", "pids.current", "")
 	c.Begin()
 	return c

@@ -16,8 +16,8 @@ type image struct {
 	dir       string   // "": it has none of its own
 }
 
-// notImages are variables that aren't an image's: of who starts the container, of a shell before the
-// agent, or of the user, who is another one.
+// notImages are variables that others than the image set: Docker and podman, a shell that was there before the
+// agent, or we, for the user that commands run as.
 var notImages = []string{
 	"HOSTNAME", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "container", "PWD", "OLDPWD", "SHLVL", "_",
 }
@@ -48,6 +48,10 @@ func imageOf(environ []string, dir string, covered ...string) *image {
 func thisImage(workspace string) *image {
 	dir, err := os.Getwd()
 	if err != nil {
+		dir = "/"
+	}
+	// A volume of the image is closed, and the directory may be in it.
+	if info, err := os.Stat(dir); err != nil || info.Mode()&0o001 == 0 {
 		dir = "/"
 	}
 	return imageOf(os.Environ(), dir, workspace, "/tmp", "/alloc", "/local", "/secrets", "/proc", "/sys", "/dev")

@@ -67,7 +67,7 @@ func (p *process) Close() serve.Usage {
 		usage.Own, usage.Refused = true, p.refusedInside()
 	case p.whole != nil && p.wasCrowded():
 		var together serve.Usage
-		p.whole.End(&together) // whose memory and processes these were is unknown
+		p.whole.End(&together) // nobody knows which command had the memory and the processes
 		usage.Together, usage.OOMKills, usage.Refused = true, together.OOMKills, together.Refused
 	case p.whole != nil:
 		usage.Own = true

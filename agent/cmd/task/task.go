@@ -53,7 +53,7 @@ func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 	if bounds.WorkspaceMiB == 0 {
 		err = makeWorkspace(workspace)
 	}
-	if err := errors.Join(err, closeDirectories(workspace), protect(workspace)); err != nil {
+	if err := errors.Join(err, closeDirectories(workspace, o.Image), protect(workspace)); err != nil {
 		return err
 	}
 	listener, err := listenAt(socket)
@@ -104,11 +104,11 @@ func makeWorkspace(dir string) error {
 }
 
 // anonymousVolume is the directory of one on the machine: Docker makes it for a VOLUME of an image.
-var anonymousVolume = regexp.MustCompile(`/volumes/[0-9a-f]{64}/_data$`)
+var anonymousVolume = regexp.MustCompile(`(^|/)[0-9a-f]{64}/_data$`)
 
 // closeDirectories keeps user code from writing to what has no bound: Nomad's directories, where every
-// user may write, and the volumes that an image declares.
-func closeDirectories(workspace string) error {
+// user may write, and the volumes that an image declares, if this is a container.
+func closeDirectories(workspace string, container bool) error {
 	var dirs []string
 	if alloc := os.Getenv("NOMAD_ALLOC_DIR"); alloc != "" {
 		dirs = append(dirs, alloc, alloc+"/data", alloc+"/logs", alloc+"/tmp")
@@ -119,17 +119,36 @@ func closeDirectories(workspace string) error {
 	var failed []error
 	for _, dir := range dirs {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() && dir != workspace {
-			failed = append(failed, own(dir, 0o755))
+			failed = append(failed, closeTo(dir, 0o755))
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		fields := strings.Fields(line)
-		if os.Getpid() == 1 && len(fields) > 4 && anonymousVolume.MatchString(fields[3]) {
-			failed = append(failed, own(fields[4], 0o700))
+		if container && len(fields) > 4 && anonymousVolume.MatchString(fields[3]) {
+			failed = append(failed, closeTo(unescaped.Replace(fields[4]), 0o700))
 		}
 	}
 	return errors.Join(append(failed, err)...)
+}
+
+// unescaped is a path as mountinfo writes it (proc_pid_mountinfo(5)).
+var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// closeTo gives a directory to the agent's user, with this mode. An image may have put a link in its place: that
+// isn't followed.
+func closeTo(dir string, mode uint32) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }()
+		if err = unix.Fchown(fd, 0, 0); err == nil {
+			err = unix.Fchmod(fd, mode)
+		}
+	}
+	if err != nil {
+		return &os.PathError{Op: "close", Path: dir, Err: err}
+	}
+	return nil
 }
 
 // protect takes from user code the right to replace this program, which the bridge will execute:

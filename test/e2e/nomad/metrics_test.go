@@ -76,7 +76,10 @@ func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
 	c.kill(t, runner)
 	scrapeWhen(t, b, "an agent that died counts", func(s scraping.Scraping) bool { return s.Value("rockpool_task_exits_total") == 1 })
 	b.Full(t, "a", 3)
-	wait.For(t, "it is removed", func() bool { return len(b.RunnersOf(t, "a")) == 3 })
+	wait.For(t, "Nomad has forgotten it", func() bool {
+		kept, _, err := c.n.API().Variables().PrefixList(c.prefix()+"/runners/", nil)
+		return err == nil && len(kept) == 3
+	})
 
 	stop()
 	settings := newNomadConfig(t, n)
