@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/job"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
@@ -90,9 +92,27 @@ func (x *examination) template(ctx context.Context) {
 			"where no environment has network access, nothing is to be done",
 			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
 	}
+	x.room(driver)
 	if driver == job.RawExec {
 		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
 	}
+}
+
+// fewRunners is how many runners of the default size are so few that somebody will wonder.
+const fewRunners = 8
+
+// room says how many runners fit, since Nomad places what a runner may use, not what it uses.
+func (x *examination) room(driver job.Driver) {
+	const name = "room"
+	size := runtime.DefaultResources()
+	reserved := max(int64(float64(size.MemoryMiB)*x.config.Jobs.MemoryReserve), 1)
+	fit := x.nodes.Room(driver, int64(size.CPUMHz), reserved)
+	told := fmt.Sprintf("%d runners of the default size fit on all nodes: %d MHz and %d MiB are reserved for each", fit, size.CPUMHz, reserved)
+	if fit < fewRunners {
+		x.add(finding.Warning(name, "give environments less, for example `rockpool env put --cpu 200`", "%s", told))
+		return
+	}
+	x.add(finding.Fine(name, "%s", told))
 }
 
 // workspace says whether what is made in a runner can be executed there.

@@ -121,18 +121,40 @@ func (n *Nodes) Capacity() runtime.Capacity {
 	defer n.mu.Unlock()
 	var sum runtime.Capacity
 	for _, node := range n.known {
-		if !ready(node) || node.NodeResources == nil {
-			continue
+		if ready(node) {
+			mhz, mib := has(node)
+			sum.CPUMHz += int(mhz)
+			sum.MemoryMiB += mib
 		}
-		mhz, mib := node.NodeResources.Cpu.CpuShares, node.NodeResources.Memory.MemoryMB
-		if reserved := node.ReservedResources; reserved != nil {
-			mhz -= int64(reserved.Cpu.CpuShares)
-			mib -= int64(reserved.Memory.MemoryMB)
-		}
-		sum.CPUMHz += int(mhz)
-		sum.MemoryMiB += mib
 	}
 	return sum
+}
+
+// Room returns how many runners that reserve so much fit on the nodes that take tasks of a driver, were
+// these empty.
+func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, node := range n.known {
+		if takes(node, driver) {
+			cpu, memory := has(node)
+			runners += max(min(cpu/mhz, memory/mib), 0)
+		}
+	}
+	return runners
+}
+
+// has returns what a node has for tasks, in MHz and MiB.
+func has(node *api.NodeListStub) (mhz, mib int64) {
+	if node.NodeResources == nil {
+		return 0, 0
+	}
+	mhz, mib = node.NodeResources.Cpu.CpuShares, node.NodeResources.Memory.MemoryMB
+	if reserved := node.ReservedResources; reserved != nil {
+		mhz -= int64(reserved.Cpu.CpuShares)
+		mib -= int64(reserved.Memory.MemoryMB)
+	}
+	return mhz, mib
 }
 
 func takes(node *api.NodeListStub, driver job.Driver) bool {

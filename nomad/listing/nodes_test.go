@@ -24,6 +24,11 @@ func TestNodesThatTakeTasks(t *testing.T) {
 	if taking, all := n.Taking(job.Docker); taking != 2 || all != 5 {
 		t.Errorf("%d of %d take docker's tasks", taking, all)
 	}
+	n.known["bridge"].NodeResources = &api.NodeResources{Cpu: api.NodeCpuResources{CpuShares: 5000}, Memory: api.NodeMemoryResources{MemoryMB: 1000}}
+	n.known["bridge"].ReservedResources = &api.NodeReservedResources{Cpu: api.NodeReservedCpuResources{CpuShares: 500}, Memory: api.NodeReservedMemoryResources{MemoryMB: 200}}
+	if cpu, memory := n.Room(job.Docker, 1000, 100), n.Room(job.Docker, 100, 300); cpu != 4 || memory != 2 {
+		t.Errorf("%d and %d runners fit", cpu, memory)
+	}
 	if bare := n.Bridgeless(); bare != 1 {
 		t.Errorf("%d have no bridge", bare)
 	}

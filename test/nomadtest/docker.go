@@ -87,12 +87,21 @@ func (n *Nomad) stopDocker() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	out, err := n.dockerCommand(ctx, "ps", "-aq").Output()
-	if err == nil && len(out) > 0 {
-		args := append([]string{"rm", "-f"}, strings.Fields(string(out))...)
-		err = n.dockerCommand(ctx, args...).Run()
+	left, err := n.containers(ctx)
+	if err == nil && len(left) > 0 {
+		// It fails where Nomad's client removes one at the same time. Those that are left count.
+		out, removing := n.dockerCommand(ctx, append([]string{"rm", "-f"}, left...)...).CombinedOutput()
+		if left, err = n.containers(ctx); err == nil && len(left) > 0 {
+			err = fmt.Errorf("containers that are left: %v: %w: %s", left, removing, out)
+		}
 	}
 	return errors.Join(err, n.docker.signal(syscall.SIGTERM))
+}
+
+// containers returns the ids of all that there are.
+func (n *Nomad) containers(ctx context.Context) ([]string, error) {
+	out, err := n.dockerCommand(ctx, "ps", "-aq").Output()
+	return strings.Fields(string(out)), err
 }
 
 func (n *Nomad) dockerCommand(ctx context.Context, args ...string) *exec.Cmd {

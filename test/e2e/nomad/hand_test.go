@@ -12,14 +12,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// documented returns the block of docs/nomad.md that has a text.
-func documented(t *testing.T, has string) string {
+// documented returns the block of docs/nomad.md, in a language, that has a text.
+func documented(t *testing.T, language, has string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/nomad.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for block := range strings.SplitSeq(string(page), "```hcl\n") {
+	for block := range strings.SplitSeq(string(page), "```"+language+"\n") {
 		if block, _, _ = strings.Cut(block, "```\n"); strings.Contains(block, has) {
 			return block
 		}
@@ -62,7 +62,7 @@ func TestE2EEnvironmentsThatAreChangedByHand(t *testing.T) {
 		return ""
 	}
 	jobs := n.API().Jobs()
-	job, err := jobs.ParseHCL(documented(t, "rockpool_environment"), false)
+	job, err := jobs.ParseHCL(documented(t, "hcl", "rockpool_environment"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
