@@ -363,13 +363,18 @@ func TestTaskWithoutNetworkHasItsOwnLoopbackOnly(t *testing.T) {
 	}
 }
 
-func TestTheSocketsDirectoryIsNotShared(t *testing.T) {
+func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(agentBinary, "serve", "--socket", filepath.Join(dir, "s"), "--workspace", filepath.Join(dir, "w")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "--socket") {
+	says, code := "--socket", 1
+	if os.Geteuid() != 0 { // who isn't root is refused before
+		says, code = "must be root", agent.ExitNotRoot
+	}
+	cmd := exec.Command(agentBinary, "serve", "--socket", filepath.Join(dir, "s"), "--workspace", filepath.Join(dir, "w"))
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), says) || cmd.ProcessState.ExitCode() != code {
 		t.Errorf("%v: %s", err, out)
 	}
 }
