@@ -187,6 +187,23 @@ func TestDataDirectoryFollowsXDG(t *testing.T) {
 	}
 }
 
+func TestPeerListenIsAnAddressThatOthersReach(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:8081", ":8081", "[::]:8081", "10.0.0.5:0", "10.0.0.5", "10.0.0.5:http"} {
+		c := valid(t)
+		onNomad(func(c *Config) { c.PeerListen = address })(&c)
+		var wrong *Error
+		if err := c.Check(); !errors.As(err, &wrong) || wrong.Flag != "peer-listen" {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	c := valid(t)
+	c.PeerListen = "10.0.0.5:8081"
+	var wrong *Error
+	if err := c.Check(); !errors.As(err, &wrong) || wrong.Flag != "peer-listen" {
+		t.Errorf("on one machine: %v", err)
+	}
+}
+
 func TestSettingsOfNomadAreTaken(t *testing.T) {
 	c := valid(t)
 	onNomad(func(c *Config) { c.AdvertiseURL = "https://pool.example.org:8443/" })(&c)
@@ -200,6 +217,7 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 		func(c *Config) { c.OnStop = StopRemoves },
 		func(c *Config) { c.AdvertiseURL, c.Nomad.AgentPath = "", "/agent" },
 		func(c *Config) { c.AdvertiseURL, c.Nomad.StreamAgent, c.Nomad.NoNetworkMode = "", true, "host" },
+		func(c *Config) { c.PeerListen = "10.0.0.5:8081" },
 	} {
 		c := valid(t)
 		onNomad(settings)(&c)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	goruntime "runtime"
@@ -69,13 +70,22 @@ func (c *Config) checkCluster() error {
 	}
 	if c.Cluster == ClusterLocal {
 		for _, s := range []struct{ flag, value string }{
-			{"nomad-address", c.Nomad.Address}, {"nomad-token-file", c.Nomad.TokenFile}, {"nomad-template", c.Nomad.Template}, {"advertise-url", c.AdvertiseURL},
+			{"nomad-address", c.Nomad.Address}, {"nomad-token-file", c.Nomad.TokenFile}, {"nomad-template", c.Nomad.Template}, {"advertise-url", c.AdvertiseURL}, {"peer-listen", c.PeerListen},
 		} {
 			if s.value != "" {
 				return &Error{s.flag, s.value, "left out unless --cluster is nomad"}
 			}
 		}
 		return nil
+	}
+	if c.PeerListen != "" {
+		host, err := splitAddress("peer-listen", c.PeerListen)
+		if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified() || strings.HasSuffix(c.PeerListen, ":0")) {
+			err = &Error{"peer-listen", c.PeerListen, "an address and a port that other servers reach, not all addresses or any port"}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if c.SandboxHelper != "" {
 		return &Error{"sandbox-helper", c.SandboxHelper, "left out unless --cluster is local"}

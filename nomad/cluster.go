@@ -2,9 +2,11 @@ package nomad
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
@@ -35,6 +37,10 @@ type Cluster struct {
 	nodes        *listing.Nodes
 	bridges      *bridges.Set
 	delivery     *delivery.Delivery
+
+	peer   lock.Peer                 // of this server
+	leader atomic.Pointer[lock.Peer] // of the one that owns the lock; nil: unknown
+	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: none
 
 	gate      *turns.Gate // of registrations
 	pace      pace        // of runners' starts
@@ -75,6 +81,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		nodes:        listing.NewNodes(nomad),
 		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),
+		peer:         lock.Peer{Address: config.Peer, Secret: rand.Text()},
 		counts:       newCounts(),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 		networks:     networks{found: map[runtime.RunnerID]network{}},
@@ -134,6 +141,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.lockID.Store(new(held.ID()))
 	owning, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
@@ -161,10 +169,36 @@ func (c *Cluster) Run(ctx context.Context) error {
 }
 
 func (c *Cluster) lock() lock.Lock {
-	return lock.Lock{
+	l := lock.Lock{
+		Peer: c.peer, Seen: func(p lock.Peer) { c.leader.Store(&p) },
 		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
 		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems, Counts: &c.counts.lock,
 	}
+	if vigil := c.config.Vigil; vigil != nil {
+		l.Vigil = func(ctx context.Context, of lock.Peer) (string, error) { return vigil(ctx, of.Address, of.Secret) }
+	}
+	return l
+}
+
+// LockID is the id of the lock that this server holds; "": it holds none. It is told to the servers that are to
+// take over.
+func (c *Cluster) LockID() string {
+	if id := c.lockID.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Secret is what others must show that pass connections on to this server.
+func (c *Cluster) Secret() string { return c.peer.Secret }
+
+// Leader returns where the server that owns what is Nomad's takes connections of others, and what it wants to be
+// shown; "": this one owns it, nobody does, or that isn't known.
+func (c *Cluster) Leader() (address, secret string) {
+	if p := c.leader.Load(); p != nil {
+		return p.Address, p.Secret
+	}
+	return "", ""
 }
 
 // Status implements runtime.Cluster. It answers at once while another server

@@ -24,6 +24,10 @@ type Config struct {
 	Resolve func(ctx context.Context, reference string) (runtime.ImagePin, error)
 	Dir     string // where the ownership lock's id is kept, so that a restarted server goes on at once; "": nowhere
 	Remove  bool   // the end of Run ends all runners
+	Peer    string // address where this server takes connections that others pass on; "": nowhere
+	// Vigil waits until the process of a server has ended for sure that takes connections at an address, and returns
+	// what it told as its LockID; nil: nobody finds out.
+	Vigil func(ctx context.Context, address, secret string) (lockID string, err error)
 
 	Parallel int           // registrations at once: 8
 	Bridges  int           // connections for bridges: 80

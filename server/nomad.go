@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/server/peering"
 )
 
 // openNomad doesn't wait for Nomad: Run does.
@@ -34,6 +35,11 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	settings := nomadConfig(s.config, dir, s.agents.ArchiveSum(s.config.Nomad.Arch), s.logger.Named("nomad"))
 	if settings.Resolve, err = resolveImages(s.config); err != nil {
 		return err
+	}
+	if s.peers != nil {
+		settings.Vigil = func(ctx context.Context, address, secret string) (string, error) {
+			return peering.Vigil(ctx, peering.Leader{Address: address, Secret: secret})
+		}
 	}
 	opened, err := nomad.New(ctx, settings)
 	if err != nil {
@@ -113,7 +119,7 @@ func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Con
 			NetworkMode: n.NetworkMode, NoNetworkMode: n.NoNetworkMode, Workspace: n.Workspace, ForcePull: n.ForcePull, MemoryReserve: n.MemoryReserve, Priority: n.Priority,
 			Restarts: n.Restarts, Reschedules: n.Reschedules, Template: n.Job,
 		},
-		Logger: logger, Dir: dir, Remove: c.OnStop == config.StopRemoves,
+		Logger: logger, Dir: dir, Peer: c.PeerListen, Remove: c.OnStop == config.StopRemoves,
 		Parallel: c.Parallel, Bridges: n.Bridges, LockTTL: time.Duration(n.LockTTL) * time.Second,
 	}
 }

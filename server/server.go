@@ -32,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/metrics"
+	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/web"
 )
 
@@ -52,7 +53,12 @@ type (
 	// A cluster shows figures of its kind (server/metrics).
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
-	starter      interface {
+	led          interface {
+		Leader() (address, secret string)
+		Secret() string
+		LockID() string
+	}
+	starter interface {
 		PutFirst(ctx context.Context, environments []runtime.Environment) error
 	}
 )
@@ -67,6 +73,7 @@ type Server struct {
 	cluster  cluster
 	agents   *embedded.Files // that Nomad fetches; nil: nobody does
 	listener net.Listener
+	peers    net.Listener // of what other servers pass on; nil: they pass nothing on
 	key      []byte       // signs addresses of downloads
 	debug    net.Listener // of the profiles; nil: they aren't served
 
@@ -102,6 +109,11 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	}()
 	if s.listener, err = s.listen(ctx); err != nil {
 		return err
+	}
+	if s.config.PeerListen != "" {
+		if s.peers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.PeerListen); err != nil {
+			return fmt.Errorf("%w; another address is named by --peer-listen", err)
+		}
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
@@ -265,14 +277,29 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}
-	listener := known.Listen(s.listener)
+	front := s.listener
+	var serving errgroup.Group
+	serve := func(of net.Listener) {
+		listener := known.Listen(of)
+		serving.Go(func() error {
+			defer listener.Wait()
+			if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	if here, ok := s.cluster.(led); ok && s.peers != nil {
+		front = peering.Pass(front, passedAtMost, func() peering.Leader {
+			address, secret := here.Leader()
+			return peering.Leader{Address: address, Secret: secret}
+		})
+		serve(peering.Take(s.peers, here.Secret(), here.LockID))
+	}
+	serve(front)
 	group.Go(func() error {
 		defer close(served)
-		defer listener.Wait()
-		if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
+		return serving.Wait()
 	})
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })
@@ -300,6 +327,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.Close())
 }
 
+// passedAtMost is how many connections a server passes on at once: each takes two descriptors.
+const passedAtMost = 8192
+
 // drain lets requests end that are being answered, for a second, and then cuts
 // them off.
 func drain(server *http.Server) {
@@ -324,6 +354,9 @@ func (s *Server) Close() error {
 	}
 	if s.debug != nil {
 		_ = s.debug.Close() // likewise
+	}
+	if s.peers != nil {
+		_ = s.peers.Close() // likewise
 	}
 	if s.store == nil {
 		return nil

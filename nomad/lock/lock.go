@@ -41,9 +41,19 @@ type Lock struct {
 	Dir      string
 	Logger   *zap.Logger
 	Problems *problems.List // says why the lock isn't held yet
+	// Peer is what others read of the owner of the lock. Seen is told what this server read, and the zero Peer once
+	// it has the lock itself.
+	Peer Peer
+	Seen func(Peer)
+	// Vigil waits until the process of an owner has ended for sure, and returns the id of its lock, or ctx's cause; nil:
+	// that isn't found out, and a lock is free once it ends by itself.
+	Vigil func(ctx context.Context, of Peer) (id string, err error)
 	// Counts, which several Locks may share, count what becomes of it; nil: nobody does.
 	Counts *Counts
 }
+
+// A Peer is where a server takes what others pass on to it, and what it wants to be shown.
+type Peer struct{ Address, Secret string }
 
 // subject is what a problem of the lock is about.
 const subject = "lock"
@@ -59,9 +69,11 @@ type Held struct {
 func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 	wanted := &api.Variable{
 		Path:  l.Path,
-		Items: api.VariableItems{"owner": hostname()},
+		Items: api.VariableItems{"owner": hostname(), "peer": l.Peer.Address, "secret": l.Peer.Secret},
 		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
 	}
+	watch := vigil{lock: l, ended: make(chan string, 1)}
+	defer watch.stop()
 	for {
 		since := time.Now()
 		variable, err := l.acquireOnce(ctx, wanted)
@@ -71,6 +83,7 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			held.Release()
 			return nil, context.Cause(ctx)
 		case err == nil:
+			l.Seen(Peer{})
 			l.Problems.Resolve(subject)
 			l.Counts.renewed(since)
 			l.keepID(variable.Lock.ID)
@@ -79,14 +92,67 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			return nil, context.Cause(ctx)
 		case code == http.StatusConflict:
 			wanted.Lock.ID = "" // it was lost meanwhile
+			watch.over(ctx, l.look(ctx))
 			l.Problems.Report(subject, fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", l.Prefix))
 		default:
 			l.Problems.Report(subject, l.Nomad.Explain("own "+l.Prefix, err).Error())
 		}
-		if err := backoff.Sleep(ctx, standbyPause); err != nil {
-			return nil, err
+		select {
+		case id := <-watch.ended:
+			l.Logger.Warn("the server that led has ended without giving its lock back: this one takes over")
+			(&Held{lock: l, variable: &api.Variable{Path: l.Path, Lock: &api.VariableLock{ID: id}}}).release()
+		case <-time.After(standbyPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// A vigil waits for the end of the owner's process, beside the tries to get its lock.
+type vigil struct {
+	lock  Lock
+	of    Peer
+	ended chan string // gets the lock's id
+	end   context.CancelFunc
+}
+
+// over has the vigil be over an owner.
+func (v *vigil) over(ctx context.Context, owner Peer) {
+	if v.lock.Vigil == nil || owner == v.of {
+		return
+	}
+	v.stop()
+	v.of = owner
+	if owner.Address == "" {
+		return
+	}
+	ctx, v.end = context.WithCancel(ctx)
+	go func() { // ends with ctx
+		if id, err := v.lock.Vigil(ctx, owner); err == nil {
+			v.ended <- id
+		}
+	}()
+}
+
+func (v *vigil) stop() {
+	if v.end != nil {
+		v.end()
+	}
+}
+
+// look returns who has the lock, and tells it.
+func (l Lock) look(ctx context.Context) (peer Peer) {
+	err := l.Nomad.Attempt(ctx, func(ctx context.Context) error {
+		v, _, err := l.Nomad.API().Variables().Peek(l.Path, connection.Query(ctx))
+		if err == nil && v != nil && v.Lock != nil {
+			peer = Peer{v.Items["peer"], v.Items["secret"]}
+		}
+		return err
+	})
+	if err == nil {
+		l.Seen(peer)
+	}
+	return peer
 }
 
 // acquireOnce tries to get the lock, for a moment longer than ctx: a lock whose answer
@@ -146,14 +212,21 @@ func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
 
 // Release lets a standby take over at once. Call it once, after Renew has returned.
 func (h *Held) Release() {
+	h.release()
+	h.lock.keepID("")
+}
+
+func (h *Held) release() {
 	h.lock.Counts.release()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if _, _, err := h.lock.Nomad.API().Variables().ReleaseLock(h.variable, connection.Writing(ctx)); err != nil {
 		h.lock.Logger.Info("the lock in Nomad wasn't released; it ends by itself", zap.Error(h.lock.Nomad.Redact(err)))
 	}
-	h.lock.keepID("")
 }
+
+// ID is the lock's. Whoever knows it can release the lock.
+func (h *Held) ID() string { return h.variable.Lock.ID }
 
 func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 

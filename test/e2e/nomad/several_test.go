@@ -1,0 +1,110 @@
+package nomad
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/nomadtest"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestE2ESeveralServersServeAsOne: whichever server a request, a stream or a file comes to, it is answered as
+// by the one that leads; and when that one ends, another leads on.
+func TestE2ESeveralServersServeAsOne(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	serve := func() (bed.Bed, func()) {
+		settings := newNomadConfig(t, n)
+		settings.Listen, settings.PeerListen, settings.AdvertiseURL = free(t), free(t), ""
+		settings.Nomad.StreamAgent = true // so that runners need neither server
+		return bed.ServeHere(t, settings)
+	}
+	first, stop := serve()
+	wait.For(t, "the first server leads", func() bool { return first.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	second, _ := serve()
+	wait.For(t, "the second passes on", func() bool { return second.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+
+	p := place{Bed: second, nomad: n, driver: "raw_exec"}
+	runner := p.claim(t, "shared", object{"image": "host", "isolation": "NONE"})
+	r := first.Shell(t, runner, "echo one; cat >f")
+	if r.Stream("STDOUT") != "one\n" {
+		t.Fatalf("claimed at the second and used at the first: %+v", r)
+	}
+	var output struct {
+		Execution struct {
+			Outcome string
+			Output  struct{ Chunks []struct{ Text string } }
+		}
+	}
+	second.Call(t, `query($id: ID!) { execution(id: $id) { outcome output { chunks { text } } } }`, object{"id": r.Id}, &output)
+	if x := output.Execution; x.Outcome != "EXITED" || len(x.Output.Chunks) != 1 || x.Output.Chunks[0].Text != "one\n" {
+		t.Errorf("what the first ran, at the second: %+v", x)
+	}
+	// A subscription over a WebSocket, and a file larger than any buffer, through the second.
+	large := strings.Repeat("0123456789abcdef", 1<<18)
+	if err := second.Client.UploadFile(t.Context(), runner, "/workspace/large", "", int64(len(large)), strings.NewReader(large)); err != nil {
+		t.Fatal(err)
+	}
+	if r := second.Shell(t, runner, "wc -c <large"); r.Stream("STDOUT") != "4194304\n" {
+		t.Errorf("%+v", r)
+	}
+
+	stop()
+	wait.For(t, "the second leads", func() bool { return second.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	if r := second.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\nlarge\n" {
+		t.Errorf("after the first server's end: %+v", r)
+	}
+	if _, err := client.ReleaseRunner(t.Context(), second.Client, runner); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestE2EAKilledLeaderIsReplacedAtOnce: the others see that its process is gone, and needn't wait for its lock to
+// end, which takes four minutes here.
+func TestE2EAKilledLeaderIsReplacedAtOnce(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{})
+	token := writeFile(t, "correct-horse-battery")
+	serve := func() (*client.Client, *exec.Cmd) {
+		at := free(t)
+		cmd := exec.Command(bed.Rockpool(t), "serve", "--cluster", "nomad", "--nomad-address", n.Address(), "--nomad-driver", "raw_exec", "--nomad-stream-agent",
+			"--nomad-lock-ttl", "120", "--listen", at, "--peer-listen", free(t), "--data", t.TempDir(), "--token-file", token)
+		var log lockedText
+		cmd.Stdout, cmd.Stderr = &log, &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+			if t.Failed() {
+				t.Log(log.String())
+			}
+		})
+		return client.New("http://" + at).WithToken("correct-horse-battery"), cmd
+	}
+	answers := func(c *client.Client) func() bool {
+		return func() bool { return c.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil }
+	}
+	first, process := serve()
+	wait.For(t, "the first server leads", answers(first))
+	second, _ := serve()
+	third, _ := serve()
+	wait.For(t, "the second passes on", answers(second))
+	wait.For(t, "the third passes on", answers(third))
+	p := place{Bed: bed.Bed{Client: third}, nomad: n, driver: "raw_exec"}
+	runner := p.claim(t, "shared", object{"image": "host", "isolation": "NONE"})
+	p.Shell(t, runner, "echo kept >f")
+	if err := process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	wait.For(t, "another server leads", func() bool { return answers(second)() && answers(third)() })
+	t.Logf("after %s", time.Since(killed))
+	if r := p.Shell(t, runner, "cat f"); r.Stream("STDOUT") != "kept\n" {
+		t.Errorf("the claimed runner says %+v", r)
+	}
+}
