@@ -26,7 +26,7 @@ type Config struct {
 	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
 	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
 	AdvertiseURL     string        `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
-	PeerListen       string        `env:"ROCKPOOL_PEER_LISTEN" placeholder:"ADDRESS" help:"Address and port where other servers on the same Nomad reach this one: the one that leads takes there what the others pass on. Only servers should reach it. Empty: a server waits until it leads. ($$${env})"`
+	PeerListen       string        `env:"ROCKPOOL_PEER_LISTEN" placeholder:"ADDRESS" help:"IP address of this machine and port where other servers on the same Nomad reach this one: the one that leads takes there what the others pass on. Only servers should reach it. Empty: a server waits until it leads. ($$${env})"`
 	AllowedHosts     []string      `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names in the Host header that are answered beside localhost and the address itself. ($$${env})"`
 	AllowedOrigins   []string      `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Web pages that may use the API beside the server's own, for example https://admin.example.org. ($$${env})"`
 	NoIntrospection  bool          `env:"ROCKPOOL_NO_INTROSPECTION" help:"Don't show the schema, and suggest no names of it. ($$${env})"`

@@ -188,7 +188,7 @@ func TestDataDirectoryFollowsXDG(t *testing.T) {
 }
 
 func TestPeerListenIsAnAddressThatOthersReach(t *testing.T) {
-	for _, address := range []string{"0.0.0.0:8081", ":8081", "[::]:8081", "10.0.0.5:0", "10.0.0.5", "10.0.0.5:http"} {
+	for _, address := range []string{"0.0.0.0:8081", ":8081", "[::]:8081", "10.0.0.5:0", "10.0.0.5", "10.0.0.5:http", "server-1.example.org:8081"} {
 		c := valid(t)
 		onNomad(func(c *Config) { c.PeerListen = address })(&c)
 		var wrong *Error

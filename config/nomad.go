@@ -80,8 +80,8 @@ func (c *Config) checkCluster() error {
 	}
 	if c.PeerListen != "" {
 		host, err := splitAddress("peer-listen", c.PeerListen)
-		if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified() || strings.HasSuffix(c.PeerListen, ":0")) {
-			err = &Error{"peer-listen", c.PeerListen, "an address and a port that other servers reach, not all addresses or any port"}
+		if ip := net.ParseIP(host); err == nil && (ip == nil || ip.IsUnspecified() || strings.HasSuffix(c.PeerListen, ":0")) {
+			err = &Error{"peer-listen", c.PeerListen, `an IP address of this machine alone and a port, for example "10.0.0.5:8081"`}
 		}
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ type Config struct {
 	Dir     string // where the ownership lock's id is kept, so that a restarted server goes on at once; "": nowhere
 	Remove  bool   // the end of Run ends all runners
 	Peer    string // address where this server takes connections that others pass on; "": nowhere
-	// Vigil waits until the process of a server has ended for sure that takes connections at an address, and returns
+	// Vigil waits until the process of a server has ended that takes connections at an address, and returns
 	// what it told as its LockID; nil: nobody finds out.
 	Vigil func(ctx context.Context, address, secret string) (lockID string, err error)
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -111,9 +112,11 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if s.config.PeerListen != "" {
-		if s.peers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.PeerListen); err != nil {
+		peers, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.PeerListen)
+		if err != nil {
 			return fmt.Errorf("%w; another address is named by --peer-listen", err)
 		}
+		s.peers = patientListener{peers, writePatience}
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
@@ -278,10 +281,12 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}
 	front := s.listener
-	var serving errgroup.Group
+	var serving sync.WaitGroup
 	serve := func(of net.Listener) {
 		listener := known.Listen(of)
-		serving.Go(func() error {
+		serving.Add(1)
+		group.Go(func() error {
+			defer serving.Done()
 			defer listener.Wait()
 			if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 				return err
@@ -290,17 +295,17 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	if here, ok := s.cluster.(led); ok && s.peers != nil {
-		front = peering.Pass(front, passedAtMost, func() peering.Leader {
+		front = peering.Pass(front, passedAtMost(), func() peering.Leader {
 			address, secret := here.Leader()
 			return peering.Leader{Address: address, Secret: secret}
 		})
 		serve(peering.Take(s.peers, here.Secret(), here.LockID))
 	}
 	serve(front)
-	group.Go(func() error {
-		defer close(served)
-		return serving.Wait()
-	})
+	go func() { // ends with the listeners
+		serving.Wait()
+		close(served)
+	}()
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })
 	}
@@ -327,8 +332,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.Close())
 }
 
-// passedAtMost is how many connections a server passes on at once: each takes two descriptors.
-const passedAtMost = 8192
+// passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are
+// left for all else.
+func passedAtMost() int { return max(int(min(fileLimit()/4, 8192)), 1) }
 
 // drain lets requests end that are being answered, for a second, and then cuts
 // them off.

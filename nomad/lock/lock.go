@@ -41,12 +41,12 @@ type Lock struct {
 	Dir      string
 	Logger   *zap.Logger
 	Problems *problems.List // says why the lock isn't held yet
-	// Peer is what others read of the owner of the lock. Seen is told what this server read, and the zero Peer once
-	// it has the lock itself.
+	// Peer is what others read of the owner of the lock. Seen gets what this server read of another owner, and the
+	// zero Peer once it has the lock itself.
 	Peer Peer
 	Seen func(Peer)
-	// Vigil waits until the process of an owner has ended for sure, and returns the id of its lock, or ctx's cause; nil:
-	// that isn't found out, and a lock is free once it ends by itself.
+	// Vigil waits until the process of an owner has ended, and returns the id of its lock, or ctx's cause; nil: nobody
+	// finds out, and a lock is free once it ends by itself.
 	Vigil func(ctx context.Context, of Peer) (id string, err error)
 	// Counts, which several Locks may share, count what becomes of it; nil: nobody does.
 	Counts *Counts
@@ -72,8 +72,8 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 		Items: api.VariableItems{"owner": hostname(), "peer": l.Peer.Address, "secret": l.Peer.Secret},
 		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
 	}
-	watch := vigil{lock: l, ended: make(chan string, 1)}
-	defer watch.stop()
+	ended := vigil{lock: l}
+	defer ended.stop()
 	for {
 		since := time.Now()
 		variable, err := l.acquireOnce(ctx, wanted)
@@ -92,15 +92,20 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			return nil, context.Cause(ctx)
 		case code == http.StatusConflict:
 			wanted.Lock.ID = "" // it was lost meanwhile
-			watch.over(ctx, l.look(ctx))
+			if owner, err := l.owner(ctx); err == nil {
+				l.Seen(owner)
+				ended.watch(ctx, owner)
+			}
 			l.Problems.Report(subject, fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", l.Prefix))
 		default:
 			l.Problems.Report(subject, l.Nomad.Explain("own "+l.Prefix, err).Error())
 		}
+		if ended.id != "" {
+			ended.release(ctx) // again, where Nomad didn't take it
+		}
 		select {
-		case id := <-watch.ended:
-			l.Logger.Warn("the server that led has ended without giving its lock back: this one takes over")
-			(&Held{lock: l, variable: &api.Variable{Path: l.Path, Lock: &api.VariableLock{ID: id}}}).release()
+		case ended.id = <-ended.ended:
+			ended.release(ctx)
 		case <-time.After(standbyPause):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -112,26 +117,39 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 type vigil struct {
 	lock  Lock
 	of    Peer
-	ended chan string // gets the lock's id
+	ended chan string // gets the lock's id; of this owner alone
 	end   context.CancelFunc
+	id    string // of the lock of an owner that has ended; "": it hasn't
 }
 
-// over has the vigil be over an owner.
-func (v *vigil) over(ctx context.Context, owner Peer) {
+// watch has the vigil wait for the end of an owner, if it doesn't already.
+func (v *vigil) watch(ctx context.Context, owner Peer) {
 	if v.lock.Vigil == nil || owner == v.of {
 		return
 	}
 	v.stop()
-	v.of = owner
+	v.of, v.ended, v.id = owner, make(chan string, 1), ""
 	if owner.Address == "" {
 		return
 	}
 	ctx, v.end = context.WithCancel(ctx)
+	ended := v.ended
 	go func() { // ends with ctx
 		if id, err := v.lock.Vigil(ctx, owner); err == nil {
-			v.ended <- id
+			ended <- id
 		}
 	}()
+}
+
+// release releases the lock of an owner that has ended. Its own next process may have the lock by the same id: that
+// one has another secret.
+func (v *vigil) release(ctx context.Context) {
+	now, err := v.lock.owner(ctx)
+	if err != nil || now != v.of {
+		return
+	}
+	v.lock.Logger.Warn("the server that led has ended without giving its lock back: it is released, so that another one can lead")
+	(&Held{lock: v.lock, variable: &api.Variable{Path: v.lock.Path, Lock: &api.VariableLock{ID: v.id}}}).release()
 }
 
 func (v *vigil) stop() {
@@ -140,19 +158,16 @@ func (v *vigil) stop() {
 	}
 }
 
-// look returns who has the lock, and tells it.
-func (l Lock) look(ctx context.Context) (peer Peer) {
-	err := l.Nomad.Attempt(ctx, func(ctx context.Context) error {
+// owner returns who has the lock; the zero Peer: nobody, or who takes no connections of others.
+func (l Lock) owner(ctx context.Context) (peer Peer, err error) {
+	err = l.Nomad.Attempt(ctx, func(ctx context.Context) error {
 		v, _, err := l.Nomad.API().Variables().Peek(l.Path, connection.Query(ctx))
 		if err == nil && v != nil && v.Lock != nil {
 			peer = Peer{v.Items["peer"], v.Items["secret"]}
 		}
 		return err
 	})
-	if err == nil {
-		l.Seen(peer)
-	}
-	return peer
+	return peer, err
 }
 
 // acquireOnce tries to get the lock, for a moment longer than ctx: a lock whose answer

@@ -11,8 +11,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
 // A Leader is where the server that leads takes what others pass on. The zero Leader is none, or the server
@@ -22,10 +20,12 @@ type Leader struct {
 	Secret  string // that only servers of the cluster know
 }
 
-// How a leader is reached, and looked for.
+// How a leader is reached, and when a connection isn't kept any more.
 const (
 	dialWithin = time.Second
-	lookEvery  = 200 * time.Millisecond
+	checkEvery = 200 * time.Millisecond
+	keptFor    = 6 * time.Second // without a leader that can be reached: long enough for an answer that says so
+	closeAfter = time.Second     // for the end of one direction to reach the other
 )
 
 // A Passing is a listener that passes connections on to the leader. It returns those that no leader takes: this
@@ -35,23 +35,33 @@ type Passing struct {
 	leader func() Leader
 	own    chan net.Conn // for this server
 	slots  chan struct{} // of connections that are passed on
-	failed chan struct{} // closed when of is; err says why
+	closed chan struct{} // closed by Close
+	close  sync.Once
+	failed chan struct{} // closed when of failed; err says why
 	err    error
-	ended  context.Context
-	end    context.CancelFunc
-	group  sync.WaitGroup
 
-	mu   sync.Mutex // guards kept
-	kept map[*kept]struct{}
+	mu     sync.Mutex // guards what follows
+	kept   map[*kept]struct{}
+	passed map[*pair]Leader
+}
+
+// A pair is a connection of a client's, and the one to the leader that it is passed on by.
+type pair struct{ client, leader net.Conn }
+
+func (p *pair) close() {
+	_ = p.client.Close()
+	_ = p.leader.Close()
 }
 
 // Pass returns a listener of the connections of another one. It passes at most so many on at once, and closes
-// further ones. Leader is asked at each connection.
+// further ones. Leader is asked at each connection, and five times a second.
 func Pass(of net.Listener, most int, leader func() Leader) *Passing {
-	p := &Passing{of: of, leader: leader, own: make(chan net.Conn), slots: make(chan struct{}, most), failed: make(chan struct{}), kept: map[*kept]struct{}{}}
-	p.ended, p.end = context.WithCancel(context.Background())
-	p.group.Go(p.accept)
-	p.group.Go(p.look)
+	p := &Passing{
+		of: of, leader: leader, own: make(chan net.Conn), slots: make(chan struct{}, most),
+		closed: make(chan struct{}), failed: make(chan struct{}), kept: map[*kept]struct{}{}, passed: map[*pair]Leader{},
+	}
+	go p.accept() // both end with the listener
+	go p.check()
 	return p
 }
 
@@ -60,6 +70,8 @@ func (p *Passing) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.own:
 		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	case <-p.failed:
 		return nil, p.err
 	}
@@ -68,11 +80,13 @@ func (p *Passing) Accept() (net.Conn, error) {
 // Addr implements net.Listener.
 func (p *Passing) Addr() net.Addr { return p.of.Addr() }
 
-// Close closes the listener, and all connections that it passes on.
-func (p *Passing) Close() error {
-	p.end()
-	err := p.of.Close()
-	p.group.Wait()
+// Close ends the listener at once, and a second later the connections that it passes on.
+func (p *Passing) Close() (err error) {
+	p.close.Do(func() {
+		close(p.closed)
+		err = p.of.Close()
+		time.AfterFunc(closeAfter, func() { p.closePairs(func(Leader) bool { return true }) })
+	})
 	return err
 }
 
@@ -80,7 +94,7 @@ func (p *Passing) accept() {
 	for {
 		conn, err := p.of.Accept()
 		if passes(err) {
-			<-time.After(lookEvery)
+			<-time.After(checkEvery)
 			continue
 		}
 		if err != nil {
@@ -88,7 +102,7 @@ func (p *Passing) accept() {
 			close(p.failed)
 			return
 		}
-		p.group.Go(func() { p.pass(conn) })
+		go p.pass(conn)
 	}
 }
 
@@ -104,33 +118,32 @@ func (p *Passing) pass(conn net.Conn) {
 	if leader := p.leader(); leader.Address != "" {
 		select {
 		case p.slots <- struct{}{}:
+			defer func() { <-p.slots }()
 		default:
 			_ = conn.Close()
 			return
 		}
-		there, err := dial(p.ended, leader, conn.RemoteAddr())
-		if err == nil {
-			p.join(conn, there)
-		}
-		<-p.slots
-		if err == nil {
+		if there, err := dial(leader, conn.RemoteAddr()); err == nil {
+			p.join(&pair{conn, there}, leader)
 			return
 		}
 	}
-	k := &kept{Conn: conn, of: p}
+	k := &kept{Conn: conn, of: p, since: time.Now()}
 	p.mu.Lock()
 	p.kept[k] = struct{}{}
 	p.mu.Unlock()
 	select {
 	case p.own <- k:
+	case <-p.closed:
+		_ = k.Close()
 	case <-p.failed:
 		_ = k.Close()
 	}
 }
 
 // dial connects to the leader, and says whose connection follows.
-func dial(ctx context.Context, leader Leader, client net.Addr) (net.Conn, error) {
-	conn, err := connect(ctx, leader.Address)
+func dial(leader Leader, client net.Addr) (net.Conn, error) {
+	conn, err := connect(context.Background(), leader.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -141,42 +154,55 @@ func dial(ctx context.Context, leader Leader, client net.Addr) (net.Conn, error)
 	return conn, nil
 }
 
-// join copies both ways.
-func (p *Passing) join(conn, there net.Conn) {
-	stop := context.AfterFunc(p.ended, func() {
-		_ = conn.Close()
-		_ = there.Close()
-	})
-	defer stop()
-	plain := conn
-	if tcp, ok := socket.Within[*net.TCPConn](conn); ok {
-		plain = tcp // whose bytes the kernel moves
+// join copies both ways. The client may end its direction, and wait for the rest. Where the leader ends its own, the
+// connection is over: a client that doesn't notice is cut off.
+func (p *Passing) join(j *pair, leader Leader) {
+	p.mu.Lock()
+	p.passed[j] = leader
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.passed, j)
+		p.mu.Unlock()
+	}()
+	upward := make(chan struct{})
+	go func() {
+		defer close(upward)
+		if _, err := io.Copy(j.leader, j.client); err != nil || closeWrite(j.leader) != nil {
+			j.close()
+		}
+	}()
+	_, _ = io.Copy(j.client, j.leader) // with the client's own patience
+	_ = closeWrite(j.client)
+	select {
+	case <-upward:
+	case <-time.After(closeAfter):
 	}
-	var both sync.WaitGroup
-	both.Go(func() { copyTo(there, plain) })
-	copyTo(plain, there)
-	both.Wait()
-	_ = conn.Close()
-	_ = there.Close()
+	j.close()
+	<-upward
 }
 
-// copyTo copies until from ends, and tells to that nothing more comes.
-func copyTo(to, from net.Conn) {
-	_, err := io.Copy(to, from)
-	closer, ok := to.(interface{ CloseWrite() error })
-	if err != nil || !ok || closer.CloseWrite() != nil {
-		_ = to.Close()
-		_ = from.Close()
+func closeWrite(conn net.Conn) error {
+	for {
+		if closer, ok := conn.(interface{ CloseWrite() error }); ok {
+			return closer.CloseWrite()
+		}
+		wrapper, ok := conn.(interface{ Unwrap() net.Conn })
+		if !ok {
+			return nil
+		}
+		conn = wrapper.Unwrap()
 	}
 }
 
 // A kept is a connection that this server answers for want of a leader.
 type kept struct {
 	net.Conn
-	of *Passing
+	of    *Passing
+	since time.Time
 }
 
-// Unwrap returns the connection itself; see [socket.Within].
+// Unwrap returns the connection itself; see package socket.
 func (k *kept) Unwrap() net.Conn { return k.Conn }
 
 // Close closes the connection.
@@ -187,30 +213,55 @@ func (k *kept) Close() error {
 	return k.Conn.Close()
 }
 
-// look ends the connections that this server answered for want of a leader, once there is one: their clients
-// connect again, and reach it.
-func (p *Passing) look() {
-	tick := time.NewTicker(lookEvery)
+// check ends connections whose clients should connect again: those that this server answered for want of a leader,
+// once there is one, and those to a leader that isn't it any more.
+func (p *Passing) check() {
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	known := Leader{}
 	for {
 		select {
 		case <-tick.C:
-		case <-p.ended.Done():
+		case <-p.closed:
+			return
+		case <-p.failed:
 			return
 		}
 		now := p.leader()
-		if now != known && now.Address != "" {
-			p.mu.Lock()
-			all := make([]*kept, 0, len(p.kept))
-			for k := range p.kept {
-				all = append(all, k)
-			}
-			p.mu.Unlock()
-			for _, k := range all {
-				_ = k.Close()
-			}
+		if now.Address != "" {
+			p.closeKept(now != known)
 		}
+		p.closePairs(func(to Leader) bool { return to != now })
 		known = now
+	}
+}
+
+// closeKept closes the connections that are kept, those that are too old or all.
+func (p *Passing) closeKept(all bool) {
+	var over []*kept
+	p.mu.Lock()
+	for k := range p.kept {
+		if all || time.Since(k.since) > keptFor {
+			over = append(over, k)
+		}
+	}
+	p.mu.Unlock()
+	for _, k := range over {
+		_ = k.Close()
+	}
+}
+
+// closePairs closes the connections that are passed on to some leaders.
+func (p *Passing) closePairs(which func(Leader) bool) {
+	var over []*pair
+	p.mu.Lock()
+	for j, to := range p.passed {
+		if which(to) {
+			over = append(over, j)
+		}
+	}
+	p.mu.Unlock()
+	for _, j := range over {
+		j.close()
 	}
 }

@@ -133,7 +133,7 @@ func TestConnectionsWithoutALeaderEndWhenThereIsOne(t *testing.T) {
 	}
 }
 
-// TestOnlyServersPassConnectionsOn: who doesn't say a greeting, or none in time, is cut off, and holds up nobody.
+// TestOnlyServersPassConnectionsOn: a connection that doesn't begin with the right greeting is cut off.
 func TestOnlyServersPassConnectionsOn(t *testing.T) {
 	at := listen(t)
 	answering(t, Take(at, "between-servers", func() string { return "" }), "leader")
@@ -154,48 +154,124 @@ func TestOnlyServersPassConnectionsOn(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALeaderIsSeen: only a process that is gone refuses connections. One that cuts the vigil's connection
-// runs on.
+// recording is a listener that keeps what it accepts.
+type recording struct {
+	net.Listener
+	accepted chan net.Conn
+}
+
+func (r recording) Accept() (net.Conn, error) {
+	conn, err := r.Listener.Accept()
+	if err == nil {
+		r.accepted <- conn
+	}
+	return conn, err
+}
+
+// TestTheEndOfALeaderIsSeen: a process that is gone refuses connections. One that cuts a vigil's connection, or takes
+// no connections of clients any more, runs on.
 func TestTheEndOfALeaderIsSeen(t *testing.T) {
-	at := listen(t)
+	at := recording{listen(t), make(chan net.Conn, 100)}
 	leader := Leader{at.Addr().String(), "between-servers"}
-	taking := Take(at, leader.Secret, func() string { return "the lock" })
-	go func() {
-		for {
-			if _, err := taking.Accept(); err != nil {
-				return
-			}
+	tells := make(chan string, 2)
+	tells <- "" // not yet
+	tells <- "the lock"
+	taking := Take(at, leader.Secret, func() string {
+		select {
+		case told := <-tells:
+			return told
+		default:
+			return "the lock"
 		}
-	}()
-	told := make(chan string, 1)
-	ended := make(chan struct{})
+	})
+	seen := make(chan string, 1)
 	go func() {
-		defer close(ended)
 		said, err := Vigil(t.Context(), leader)
 		if err == nil {
-			told <- said
+			seen <- said
 		}
 	}()
-	watchers := func() (all []net.Conn) {
-		taking.mu.Lock()
-		defer taking.mu.Unlock()
-		for conn := range taking.watchers {
-			all = append(all, conn)
-		}
-		return all
-	}
-	wait.For(t, "it is watched", func() bool { return len(watchers()) == 1 })
-	first := watchers()[0]
-	_ = first.Close()
-	wait.For(t, "it is watched again", func() bool { all := watchers(); return len(all) == 1 && all[0] != first })
-	if len(told) > 0 {
+	wait.Receive(t, at.accepted, "it asks")
+	wait.For(t, "it is told", func() bool { return len(tells) == 0 })
+	watched := wait.Receive(t, at.accepted, "it asks again")
+	_ = watched.Close()
+	_ = taking.Close()
+	last := wait.Receive(t, at.accepted, "it asks once more")
+	if len(seen) > 0 {
 		t.Error("a broken connection counts as its end")
 	}
-	if err := taking.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if said := wait.Receive(t, told, "its end is seen"); said != "the lock" {
+	_ = at.Close()
+	_ = last.Close() // as the kernel does with all of a process that is gone
+	if said := wait.Receive(t, seen, "its end is seen"); said != "the lock" {
 		t.Errorf("it had told %q", said)
 	}
-	<-ended
+}
+
+// TestEndsReachTheOtherSide: where the leader ends a connection, a client that doesn't notice is cut off; where a
+// client has said all, it still gets the rest.
+func TestEndsReachTheOtherSide(t *testing.T) {
+	const secret = "between-servers"
+	at := listen(t)
+	taking := Take(at, secret, nil)
+	defer at.Close()
+	front := listen(t)
+	passing := Pass(front, 1, func() Leader { return Leader{at.Addr().String(), secret} })
+	defer passing.Close()
+	open := func() (client, leader net.Conn) {
+		t.Helper()
+		client, err := net.Dial("tcp", front.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader, err = taking.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client, leader
+	}
+	client, leader := open()
+	_ = leader.Close() // and the client never closes its own
+	wait.For(t, "the slot is free", func() bool { return len(passing.slots) == 0 })
+	_ = client.Close()
+
+	client, leader = open()
+	_ = client.(*net.TCPConn).CloseWrite()
+	if _, err := io.ReadAll(leader); err != nil {
+		t.Error(err)
+	}
+	_, _ = io.WriteString(leader, "the rest")
+	_ = leader.Close()
+	if rest, err := io.ReadAll(client); string(rest) != "the rest" {
+		t.Errorf("%q, %v", rest, err)
+	}
+	_ = client.Close()
+}
+
+// TestClosingHangsOnNobody: neither on servers that say nothing, nor on connections that nobody accepts.
+func TestClosingHangsOnNobody(t *testing.T) {
+	const secret = "between-servers"
+	at := listen(t)
+	taking := Take(at, secret, func() string { return "the lock" })
+	front := listen(t)
+	passing := Pass(front, 500, func() Leader { return Leader{at.Addr().String(), secret} })
+	for i := range 200 {
+		address := front.Addr().String()
+		if i%2 == 0 {
+			address = at.Addr().String()
+		}
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if err := errors.Join(taking.Close(), passing.Close()); err != nil {
+		t.Error(err)
+	}
+	for _, l := range []net.Listener{taking, passing} {
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%T: %v", l, err)
+		}
+	}
+	_ = at.Close()
 }

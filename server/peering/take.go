@@ -12,12 +12,14 @@ import (
 	"time"
 )
 
-// greeting begins what a server says before it passes a connection on: "rockpool-pass SECRET CLIENT\n".
-const greeting = "rockpool-pass"
-
-// watching begins what a server says that wants to take over when this one ends: "rockpool-watch SECRET\n". It is told
-// what it needs for that, and the connection stays.
-const watching = "rockpool-watch"
+// What a server says first, in a line:
+//
+//	rockpool-pass SECRET CLIENT   the connection of a client at this address and port follows
+//	rockpool-watch SECRET         it wants to take over when this server ends: it is told a line, and the connection stays
+const (
+	greeting = "rockpool-pass"
+	watching = "rockpool-watch"
+)
 
 // Bounds of a greeting.
 const (
@@ -27,25 +29,28 @@ const (
 )
 
 // A Taking is a listener of the connections that other servers pass on. Each has the address of the client
-// that it came from. Close it.
+// that it came from.
 type Taking struct {
-	net.Listener
+	of     net.Listener
 	secret string
 	tell   func() string
 	taken  chan net.Conn
 	slots  chan struct{}
-	failed chan struct{} // closed when the listener is; err says why
+	closed chan struct{} // closed by Close
+	close  sync.Once
+	failed chan struct{} // closed when of failed; err says why
 	err    error
-	group  sync.WaitGroup
-
-	mu       sync.Mutex // guards watchers
-	watchers map[net.Conn]struct{}
 }
 
-// Take returns a listener of what comes with a secret. It tells servers that watch this one what tell returns.
+// Take returns a listener of what comes with a secret. It tells servers that watch this one what tell returns. Where
+// that is "" they ask again. Its Close leaves the other listener open, which whoever made it closes last: as long as it
+// accepts connections, others know that this process runs.
 func Take(of net.Listener, secret string, tell func() string) *Taking {
-	t := &Taking{Listener: of, secret: secret, tell: tell, watchers: map[net.Conn]struct{}{}, taken: make(chan net.Conn), slots: make(chan struct{}, maxGreetings), failed: make(chan struct{})}
-	t.group.Go(t.accept)
+	t := &Taking{
+		of: of, secret: secret, tell: tell, taken: make(chan net.Conn), slots: make(chan struct{}, maxGreetings),
+		closed: make(chan struct{}), failed: make(chan struct{}),
+	}
+	go t.accept() // ends with the listener
 	return t
 }
 
@@ -54,28 +59,27 @@ func (t *Taking) Accept() (net.Conn, error) {
 	select {
 	case conn := <-t.taken:
 		return conn, nil
+	case <-t.closed:
+		return nil, net.ErrClosed
 	case <-t.failed:
 		return nil, t.err
 	}
 }
 
-// Close implements net.Listener.
+// Addr implements net.Listener.
+func (t *Taking) Addr() net.Addr { return t.of.Addr() }
+
+// Close ends Accept.
 func (t *Taking) Close() error {
-	err := t.Listener.Close()
-	t.mu.Lock()
-	for conn := range t.watchers {
-		_ = conn.Close()
-	}
-	t.mu.Unlock()
-	t.group.Wait()
-	return err
+	t.close.Do(func() { close(t.closed) })
+	return nil
 }
 
 func (t *Taking) accept() {
 	for {
-		conn, err := t.Listener.Accept()
+		conn, err := t.of.Accept()
 		if passes(err) {
-			<-time.After(lookEvery)
+			<-time.After(checkEvery)
 			continue
 		}
 		if err != nil {
@@ -83,50 +87,61 @@ func (t *Taking) accept() {
 			close(t.failed)
 			return
 		}
-		t.slots <- struct{}{}
-		t.group.Go(func() {
-			defer func() { <-t.slots }()
-			client, rest, err := t.greeted(conn)
-			switch {
-			case err != nil:
-				_ = conn.Close()
-				return
-			case client == nil:
-				t.watched(conn)
-				return
-			}
-			select {
-			case t.taken <- &passed{Conn: conn, client: client, rest: rest}:
-			case <-t.failed:
-				_ = conn.Close()
-			}
-		})
+		select {
+		case t.slots <- struct{}{}:
+			go func() {
+				defer func() { <-t.slots }()
+				t.take(conn)
+			}()
+		case <-time.After(greetWithin): // too many that say nothing
+			_ = conn.Close()
+		}
 	}
 }
 
-// watched tells a server that watches this one what it needs, and keeps its connection until either ends.
+// take reads a greeting, and does what it says.
+func (t *Taking) take(conn net.Conn) {
+	client, rest, err := t.greeted(conn)
+	switch {
+	case err != nil:
+		_ = conn.Close()
+	case client == nil:
+		t.watched(conn)
+	default:
+		select {
+		case t.taken <- &passed{Conn: conn, client: client, rest: rest}:
+		case <-t.closed:
+			_ = conn.Close()
+		case <-t.failed:
+			_ = conn.Close()
+		}
+	}
+}
+
+// watched tells a server that watches this one what it needs, and keeps the connection until the other ends it, or
+// this process ends.
 func (t *Taking) watched(conn net.Conn) {
+	told := t.tell()
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
-	if _, err := io.WriteString(conn, t.tell()+"\n"); err != nil || conn.SetDeadline(time.Time{}) != nil {
+	if told == "" || writeLine(conn, told) != nil || conn.SetDeadline(time.Time{}) != nil {
 		_ = conn.Close()
 		return
 	}
-	t.mu.Lock()
-	t.watchers[conn] = struct{}{}
-	t.mu.Unlock()
-	t.group.Go(func() {
+	go func() {
 		_, _ = io.Copy(io.Discard, conn)
 		_ = conn.Close()
-		t.mu.Lock()
-		delete(t.watchers, conn)
-		t.mu.Unlock()
-	})
+	}()
+}
+
+func writeLine(to io.Writer, text string) error {
+	_, err := io.WriteString(to, text+"\n")
+	return err
 }
 
 var errGreeting = errors.New("not a server of this cluster")
 
-// greeted reads a greeting, and returns whose connection it is, nil for a server that watches, and what was read
-// beyond.
+// greeted reads a greeting. It returns the client whose connection it is, nil for a server that watches, and what was
+// read beyond.
 func (t *Taking) greeted(conn net.Conn) (client net.Addr, rest []byte, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(greetWithin))
 	var buf [maxGreeting]byte
@@ -170,7 +185,7 @@ type passed struct {
 // RemoteAddr is the client's.
 func (p *passed) RemoteAddr() net.Addr { return p.client }
 
-// Unwrap returns the connection itself; see [socket.Within].
+// Unwrap returns the connection itself; see package socket.
 func (p *passed) Unwrap() net.Conn { return p.Conn }
 
 // Read implements net.Conn.

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Vigil waits until the process of the leader has ended for sure, and returns what it had told. The kernel ends a dead
-// process's connections, and refuses new ones: the second is the proof. A connection that breaks, or times
-// out, proves nothing, and is made again. It returns ctx's cause where that ends first.
+// Vigil waits until the process of the leader has ended, and returns what it had told. The kernel of its machine refuses
+// connections then, which counts as the proof. A connection that breaks, or times out, proves nothing, and is
+// made again. It returns ctx's cause where that ends first.
 func Vigil(ctx context.Context, leader Leader) (told string, err error) {
 	for {
 		conn, err := connect(ctx, leader.Address)
@@ -29,7 +29,7 @@ func Vigil(ctx context.Context, leader Leader) (told string, err error) {
 			return told, nil
 		}
 		select {
-		case <-time.After(lookEvery):
+		case <-time.After(checkEvery):
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
