@@ -28,9 +28,9 @@ func documented(t *testing.T, language, has string) string {
 	return ""
 }
 
-// TestE2EEnvironmentsThatAreChangedByHand registers what the page says, and changes it as
+// TestE2ENomadEnvironmentsThatAreChangedByHand registers what the page says, and changes it as
 // somebody with Nomad's own command does.
-func TestE2EEnvironmentsThatAreChangedByHand(t *testing.T) {
+func TestE2ENomadEnvironmentsThatAreChangedByHand(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	b, _ := bed.ServeHere(t, newNomadConfig(t, n))
 	type environment struct {

@@ -163,8 +163,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	probe(t, b, "/health/ready", http.StatusOK, "")
 }
 
-// TestE2EAStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
-func TestE2EAStandbyIsNotReady(t *testing.T) {
+// TestE2ENomadStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
+func TestE2ENomadStandbyIsNotReady(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := newNomadConfig(t, n)
 	settings.Listen, settings.AdvertiseURL, settings.Nomad.AgentPath = "127.0.0.1:0", "", "/nonesuch"

@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ESeveralServersServeAsOne: whichever server a request, a stream or a file comes to, it is answered as
+// TestE2ENomadSeveralServersServeAsOne: whichever server a request, a stream or a file comes to, it is answered as
 // by the one that leads; and when that one ends, another leads on.
-func TestE2ESeveralServersServeAsOne(t *testing.T) {
+func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	serve := func() (bed.Bed, func()) {
 		settings := newNomadConfig(t, n)
@@ -63,9 +63,9 @@ func TestE2ESeveralServersServeAsOne(t *testing.T) {
 	}
 }
 
-// TestE2EAKilledLeaderIsReplacedAtOnce: the others see that its process is gone, and needn't wait for its lock to
+// TestE2ENomadKilledLeaderIsReplacedAtOnce: the others see that its process is gone, and needn't wait for its lock to
 // end, which takes four minutes here.
-func TestE2EAKilledLeaderIsReplacedAtOnce(t *testing.T) {
+func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	token := writeFile(t, "correct-horse-battery")
 	serve := func() (*client.Client, *exec.Cmd) {
