@@ -117,8 +117,8 @@ type Start struct {
 	// of it, and send none.
 	Resizes bool `json:"resizes,omitempty"`
 
-	// Names in Env whose values the image's own replace, if the agent knows them: one in a container
-	// does. Others know nothing of it.
+	// Names in Env that are mere defaults: an agent that is an image's command takes the image's values for
+	// them. Older agents, and others, leave Env as it is.
 	Defaults []string `json:"defaults,omitempty"`
 }
 

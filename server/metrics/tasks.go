@@ -26,7 +26,7 @@ func taskFamilies[S any](of func(S) running) []family[S] {
 		count("kills_total", "Tasks that were ended, because their runner was to go.", func(s running) int64 { return s.Kills }),
 		count("removal_failures_total", "Tries to remove what there is of a task that failed.", func(s running) int64 { return s.RemovalFailures }),
 		count("leaks_total", "Tasks of which something could not be removed.", func(s running) int64 { return s.Leaks }),
-		histograms("runner_start_phase_duration_seconds", "How long the phases of runners' starts took that were passed.", []string{"phase"}, func(s S, emit emitter[timing.Reading]) {
+		histograms("runner_start_phase_duration_seconds", "How long each phase of runners' starts took.", []string{"phase"}, func(s S, emit emitter[timing.Reading]) {
 			for phase, took := range of(s).Phases {
 				emit(took, string(phase))
 			}
