@@ -16,6 +16,7 @@ import (
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/imagetest"
+	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/repository"
 	"github.com/rockpool/rockpool/test/wait"
@@ -161,6 +162,8 @@ rockpool runner list`
 // TestE2ENomadInThreeTerminals does what the page says first: a real Nomad, a server and a program, by three
 // lines.
 func TestE2ENomadInThreeTerminals(t *testing.T) {
+	need.Nomad(t)
+	need.Program(t)
 	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
