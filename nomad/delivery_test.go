@@ -71,9 +71,13 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	var together sync.WaitGroup
 	for range 3 { // two servers, or a try after one that hangs
 		together.Go(func() {
-			if err := to("/local/x/agent"); err != nil {
-				t.Error(err)
+			var err error
+			for range streamTries { // as often as a runner has: Nomad can lose what one says
+				if err = to("/local/x/agent"); err == nil {
+					return
+				}
 			}
+			t.Error(err)
 		})
 	}
 	together.Wait()

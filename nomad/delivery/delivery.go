@@ -89,7 +89,8 @@ mv "$2" "$1" || exit 81
 echo ` + arrived + `
 `
 
-// arrived is what receive says at last: of an exec that never ran Nomad says, too, that it ended with 0.
+// arrived is what receive says at last. Nomad says that an exec ended with 0 also where it never ran, and can lose
+// what one said.
 const arrived = "arrived"
 
 // To brings the agent to a path in a task, at a node if that is known. It waits for its turn, and fails where
@@ -135,6 +136,8 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 		return errors.Join(err, writeErr, fmt.Errorf("it said %q", said))
 	}
 	switch ended.Code {
+	case 0: // it didn't run, or what it said was lost on Nomad's way: the next try finds out
+		return errors.New("Nomad says that the agent's delivery ended well, but it said nothing itself")
 	case noExecute:
 		if !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
 			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
