@@ -139,7 +139,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	case 0: // it didn't run, or what it said was lost on Nomad's way: the next try finds out
 		return errors.New("Nomad says that the agent's delivery ended well, but it said nothing itself")
 	case noExecute:
-		if !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
+		if ended.Stderr != "" && !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
 			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
 		}
 		return &Refusal{fmt.Sprintf("nothing can be executed at %s in its task, where the agent must be: what is mounted there is noexec", dir)}
