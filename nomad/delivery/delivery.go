@@ -137,7 +137,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	}
 	switch ended.Code {
 	case 0: // it didn't run, or what it said was lost on Nomad's way: the next try finds out
-		return errors.New("Nomad says that the agent's delivery ended well, but it said nothing itself")
+		return errors.New("the delivery ended well, as Nomad says, but it said nothing itself")
 	case noExecute:
 		if ended.Stderr != "" && !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
 			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
