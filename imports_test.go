@@ -127,7 +127,7 @@ var mayImport = map[string][]string{
 
 	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/pool", "runtime/store", "server/metrics", "server/peering", "web"},
 	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
-	"server/peering": {},
+	"server/peering": {"graph/transport/socket"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
 
 	"client": {"runtime"},

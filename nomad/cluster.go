@@ -49,7 +49,7 @@ type Cluster struct {
 	schedule  schedule
 	networks  networks
 	changes   hints.Watchers // of runners
-	others    hints.Watchers // of environments, whoever changed them
+	others    hints.Watchers // of environments that others changed
 	problems  *problems.List
 	counts    counts
 }
@@ -180,8 +180,7 @@ func (c *Cluster) lock() lock.Lock {
 	return l
 }
 
-// LockID is the id of the lock that this server holds; "": it holds none. It is told to the servers that are to
-// take over.
+// LockID returns the id of the lock that this server holds; "": it holds none. Servers that watch this one get it.
 func (c *Cluster) LockID() string {
 	if id := c.lockID.Load(); id != nil {
 		return *id

@@ -48,7 +48,8 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 	}
 }
 
-// What can't be written, or executed, is told apart, and nothing of a try is left.
+// TestTheAgentIsDelivered: a place that can't be written to and one that is noexec give different errors, and a failed
+// try leaves no file.
 func TestTheAgentIsDelivered(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)

@@ -81,7 +81,7 @@ func TestExamineSaysThatDockerHasNoBridge(t *testing.T) {
 	}
 }
 
-// Docker's clients allow no volumes unless they are told to.
+// Nomad's docker plugin allows no volumes by default.
 func TestExamineSaysWhichWorkspaceWorks(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)

@@ -85,8 +85,8 @@ func (c *Cluster) hint(event *api.Event) {
 	}
 }
 
-// WatchEnvironments implements engine.EnvironmentWatcher: whoever may register jobs can
-// change environments. What Nomad sends no event of is found at the next interval.
+// WatchEnvironments implements engine.EnvironmentWatcher. Other programs can register jobs, and
+// change environments by that. What Nomad sends no event of is found at the next interval.
 func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }

@@ -369,7 +369,7 @@ func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	says, code := "--socket", 1
-	if os.Geteuid() != 0 { // who isn't root is refused before
+	if os.Geteuid() != 0 { // the agent checks this first
 		says, code = "must be root", agent.ExitNotRoot
 	}
 	cmd := exec.Command(agentBinary, "serve", "--socket", filepath.Join(dir, "s"), "--workspace", filepath.Join(dir, "w"))

@@ -127,7 +127,7 @@ func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "tmpfs", []string{"/workspace:" + options, "/tmp:" + options})
 }
 
-// imageOf is how nodes are told an environment's image: by its digest, where that is known.
+// imageOf returns the image that a job names for an environment: with its digest, where that is known.
 func imageOf(env runtime.Environment) string {
 	if env.Pin.Digest == "" {
 		return env.Image

@@ -240,7 +240,7 @@ func (h *Held) release() {
 	}
 }
 
-// ID is the lock's. Whoever knows it can release the lock.
+// ID returns the lock's id. A server that knows it can release the lock.
 func (h *Held) ID() string { return h.variable.Lock.ID }
 
 func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }

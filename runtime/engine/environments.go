@@ -65,7 +65,7 @@ func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) er
 	return e.openPool(ctx, env, nil, nil, false) // there was none, or it ended just now
 }
 
-// readEnvironments serves the environments that the cluster has now, whoever put them there.
+// readEnvironments serves the environments that the cluster has now. Others may have put them there.
 func (e *Engine) readEnvironments(ctx context.Context) error {
 	done, err := e.catalog.beginChange(ctx)
 	if err != nil {

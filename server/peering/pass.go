@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
 // A Leader is where the server that leads takes what others pass on. The zero Leader is none, or the server
@@ -183,16 +185,11 @@ func (p *Passing) join(j *pair, leader Leader) {
 }
 
 func closeWrite(conn net.Conn) error {
-	for {
-		if closer, ok := conn.(interface{ CloseWrite() error }); ok {
-			return closer.CloseWrite()
-		}
-		wrapper, ok := conn.(interface{ Unwrap() net.Conn })
-		if !ok {
-			return nil
-		}
-		conn = wrapper.Unwrap()
+	closer, ok := socket.Within[interface{ CloseWrite() error }](conn)
+	if !ok {
+		return nil
 	}
+	return closer.CloseWrite()
 }
 
 // A kept is a connection that this server answers for want of a leader.

@@ -15,7 +15,7 @@ import (
 // What a server says first, in a line:
 //
 //	rockpool-pass SECRET CLIENT   the connection of a client at this address and port follows
-//	rockpool-watch SECRET         it wants to take over when this server ends: it is told a line, and the connection stays
+//	rockpool-watch SECRET         it wants to lead when this server ends: it gets a line, and the connection stays
 const (
 	greeting = "rockpool-pass"
 	watching = "rockpool-watch"
@@ -43,8 +43,8 @@ type Taking struct {
 }
 
 // Take returns a listener of what comes with a secret. It tells servers that watch this one what tell returns. Where
-// that is "" they ask again. Its Close leaves the other listener open, which whoever made it closes last: as long as it
-// accepts connections, others know that this process runs.
+// that is "" they ask again. Close leaves the other listener open. The caller closes that last: as long as it accepts
+// connections, others know that this process runs.
 func Take(of net.Listener, secret string, tell func() string) *Taking {
 	t := &Taking{
 		of: of, secret: secret, tell: tell, taken: make(chan net.Conn), slots: make(chan struct{}, maxGreetings),

@@ -78,8 +78,8 @@ func (p place) limitOfProcesses(t *testing.T, runner string) string {
 	return limits
 }
 
-// What the kernel does to a program for the runner's limits is told as on one machine, with what the
-// program used.
+// TestE2ENomadTellsWhichLimitWasReached: an execution that reaches a limit of its runner ends with that cause, as on one
+// machine, and its usage is counted.
 func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "limits", environment)
