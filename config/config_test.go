@@ -137,6 +137,8 @@ func wrongNomads(file string) []wrongSetting {
 		{"advertised without a scheme", onNomad(func(c *Config) { c.AdvertiseURL = "pool.example.org:8080" }), "--advertise-url"},
 		{"advertised with a password", onNomad(func(c *Config) { c.AdvertiseURL = "http://a:b@pool.example.org" }), "--advertise-url"},
 		{"Nomad nowhere", onNomad(func(c *Config) { c.Nomad.Address = "127.0.0.1:4646" }), "--nomad-address"},
+		{"another database", onNomad(func(c *Config) { c.Database = "mysql://u:secret@db/x" }), `--database is "…@db/x"`},
+		{"a database for this machine", func(c *Config) { c.Database = "postgres://u:secret@db/x" }, "--cluster is nomad"},
 		{"Nomad's password", onNomad(func(c *Config) { c.Nomad.Address = "http://u:secret@n" }), "NOMAD_HTTP_AUTH"},
 		{"no CA", onNomad(func(c *Config) { c.Nomad.CACert = "/nonesuch" }), "--nomad-ca-cert"},
 		{"a certificate without its key", onNomad(func(c *Config) { c.Nomad.ClientCert = file }), "--nomad-client-key"},
@@ -218,6 +220,7 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 		func(c *Config) { c.AdvertiseURL, c.Nomad.AgentPath = "", "/agent" },
 		func(c *Config) { c.AdvertiseURL, c.Nomad.StreamAgent, c.Nomad.NoNetworkMode = "", true, "host" },
 		func(c *Config) { c.PeerListen = "10.0.0.5:8081" },
+		func(c *Config) { c.Database = "postgres://rockpool:secret@a,b:5433/pool?sslmode=require" },
 	} {
 		c := valid(t)
 		onNomad(settings)(&c)

@@ -71,6 +71,7 @@ func (c *Config) checkCluster() error {
 	if c.Cluster == ClusterLocal {
 		for _, s := range []struct{ flag, value string }{
 			{"nomad-address", c.Nomad.Address}, {"nomad-token-file", c.Nomad.TokenFile}, {"nomad-template", c.Nomad.Template}, {"advertise-url", c.AdvertiseURL}, {"peer-listen", c.PeerListen},
+			{"database", redacted(c.Database)},
 		} {
 			if s.value != "" {
 				return &Error{s.flag, s.value, "left out unless --cluster is nomad"}
@@ -87,6 +88,9 @@ func (c *Config) checkCluster() error {
 			return err
 		}
 	}
+	if u, err := url.Parse(c.Database); c.Database != "" && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "") {
+		return &Error{"database", redacted(c.Database), "a URL of PostgreSQL, for example postgres://rockpool@db.example.org/rockpool"}
+	}
 	if c.SandboxHelper != "" {
 		return &Error{"sandbox-helper", c.SandboxHelper, "left out unless --cluster is local"}
 	}
@@ -94,6 +98,14 @@ func (c *Config) checkCluster() error {
 		return err
 	}
 	return c.Nomad.check()
+}
+
+// redacted returns a URL without what could be a password.
+func redacted(url string) string {
+	if at := strings.LastIndexByte(url, '@'); at >= 0 {
+		return "…" + url[at:]
+	}
+	return url
 }
 
 // checkAdvertised checks where Nomad fetches the agent.
@@ -106,11 +118,7 @@ func (c *Config) checkAdvertised() error {
 	}
 	u, err := url.Parse(c.AdvertiseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		advertised := c.AdvertiseURL
-		if at := strings.LastIndexByte(advertised, '@'); at >= 0 {
-			advertised = "…" + advertised[at:]
-		}
-		return &Error{"advertise-url", advertised, "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-stream-agent"}
+		return &Error{"advertise-url", redacted(c.AdvertiseURL), "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-stream-agent"}
 	}
 	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
 	return nil

@@ -176,16 +176,28 @@ func (s *Server) openCluster(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	if s.store, err = store.Open(ctx, filepath.Join(s.config.Data, "rockpool.db")); err != nil {
-		return err
-	}
-	if s.key, err = signingKey(s.config.Data); err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return err
 	}
 	if s.config.Cluster == config.ClusterNomad {
 		return s.openNomad(ctx)
 	}
 	return s.openLocal(ctx)
+}
+
+// openStore opens what is kept, and the key that signs addresses of downloads.
+func (s *Server) openStore(ctx context.Context) (err error) {
+	if s.config.Database == "" {
+		if s.store, err = store.Open(ctx, filepath.Join(s.config.Data, "rockpool.db")); err == nil {
+			s.key, err = signingKey(s.config.Data)
+		}
+		return err
+	}
+	if s.store, err = store.OpenShared(ctx, s.config.Database); err != nil {
+		return fmt.Errorf("%w; another database is named by --database", err)
+	}
+	s.key, err = s.store.Secret(ctx, "signing key", newKey())
+	return err
 }
 
 // Discard removes the runners that another server left in the data directory, and returns

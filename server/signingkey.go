@@ -33,10 +33,15 @@ func signingKey(dir string) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey writes a new key; a power cut leaves it whole, or none.
-func makeKey(path string) ([]byte, error) {
+func newKey() []byte {
 	key := make([]byte, download.KeySize)
 	_, _ = rand.Read(key) // it never fails
+	return key
+}
+
+// makeKey writes a new key; a power cut leaves it whole, or none.
+func makeKey(path string) ([]byte, error) {
+	key := newKey()
 	if err := renameio.WriteFile(path, key, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
 		return nil, fmt.Errorf("make the signing key: %w", err)
 	}

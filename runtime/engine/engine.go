@@ -129,6 +129,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			group.Go(func() { job(ctx) })
 		case err := <-failed:
 			return err
+		case <-e.store.Taken():
+			return runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -81,7 +81,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}
-	s := e.host.New(runner, x, begin, output.New(e.logs.Path(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
 	e.sessions.add(s)
 	e.counts.started.Add(1)
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {

@@ -22,7 +22,7 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 	if err != nil {
 		return nil, err
 	}
-	r, err := events.Open(at, events.Source{Session: s, Execution: x, Log: e.logs.Path(id), Known: e.store.HasExecution})
+	r, err := events.Open(at, events.Source{Session: s, Execution: x, Log: e.logs.Place(id), Known: e.store.HasExecution})
 	if errors.Is(err, fs.ErrNotExist) { // collected just now
 		return nil, store.NotFound(id)
 	}
@@ -129,7 +129,7 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 		x = s.Execution()
 		content, err = s.Log().Content(ctx, stream)
 	} else {
-		content, err = output.OpenContent(ctx, e.logs.Path(id), stream)
+		content, err = output.OpenContent(ctx, e.logs.Place(id), stream)
 	}
 	if err != nil {
 		return nil, err

@@ -29,6 +29,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore runners: %w", err)
 	}
+	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's
+		return fmt.Errorf("restore executions: %w", err)
+	}
 	unfinished, err := e.store.Unfinished(ctx)
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
@@ -117,7 +120,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Path(u.Execution.ID), e.notRestored)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Place(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}

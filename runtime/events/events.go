@@ -74,7 +74,7 @@ type Reader struct {
 type Source struct {
 	Session   *session.Session                                                // nil: it has ended
 	Execution runtime.Execution                                               // without a session
-	Log       string                                                          // the path of its log
+	Log       output.Place                                                    // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
 

@@ -15,7 +15,7 @@ import (
 // TestLentDataIsTheSame reads pieces of all sizes twice: with copies, and lent.
 func TestLentDataIsTheSame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	log := output.New(path)
+	log := output.New(output.File(path))
 	var offset int64
 	for i, size := range []int{1, 20_000, 20_000, 100, output.MaxData, output.MaxData, 5, 16 << 10, 16<<10 + 1, 16<<10 - 1, 30_000, 3} {
 		data := bytes.Repeat([]byte{byte('a' + i)}, size)
@@ -30,7 +30,7 @@ func TestLentDataIsTheSame(t *testing.T) {
 	x := runtime.Execution{ID: "x", State: runtime.ExecutionFinished, Marks: runtime.Marks{StartedAt: time.Now()}}
 	x.Usage.OutputBytes = offset
 	read := func(lent bool) (all []byte) {
-		r, err := Open(Cursor{id: x.ID}, Source{Execution: x, Log: path})
+		r, err := Open(Cursor{id: x.ID}, Source{Execution: x, Log: output.File(path)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestLentDataIsTheSame(t *testing.T) {
 // BenchmarkRead reads a log of large pieces, as a subscription does.
 func BenchmarkRead(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "log")
-	log := output.New(path)
+	log := output.New(output.File(path))
 	const pieces, size = 256, 28 << 10
 	for i := range pieces {
 		if err := errors.Join(log.Add(output.Record{Stream: runtime.Stdout, Offset: int64(i * size), Data: make([]byte, size)}), log.Flush()); err != nil {
@@ -80,7 +80,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(pieces * size)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := Open(Cursor{id: x.ID}, Source{Execution: x, Log: path})
+		r, err := Open(Cursor{id: x.ID}, Source{Execution: x, Log: output.File(path)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"os"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -41,7 +40,7 @@ func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 	if x.LogBytes != nil {
 		had = *x.LogBytes
 	}
-	info, err := os.Stat(r.source.Log)
+	size, err := r.source.Log.Size()
 	switch {
 	case had == 0:
 		return ""
@@ -49,7 +48,7 @@ func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 		return r.missing()
 	case err != nil:
 		return runtime.LossUnknown
-	case x.LogBytes != nil && info.Size() < had, r.log.Torn() && (x.LogBytes == nil || r.log.Position() < had):
+	case x.LogBytes != nil && size < had, r.log.Torn() && (x.LogBytes == nil || r.log.Position() < had):
 		return runtime.LossDamaged
 	}
 	return ""

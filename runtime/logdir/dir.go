@@ -1,11 +1,10 @@
 // Package logdir keeps the directory of output logs: it says where each is, makes room,
 // tries whether one can be written, removes what is kept no longer, and moves away what
-// belongs to no known execution.
+// belongs to no known execution. Where servers share their database, that has the logs.
 package logdir
 
 import (
 	"context"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -62,12 +61,6 @@ func New(path string, o Options) *Dir {
 
 // Close waits for a check that is under way.
 func (d *Dir) Close() { d.check.Close() }
-
-// Path returns where the log of an execution is, or would be.
-func (d *Dir) Path(id runtime.ExecutionID) string {
-	// By the last two digits, which are random: no directory grows too large.
-	return filepath.Join(d.path, string(id[max(0, len(id)-2):]), string(id))
-}
 
 // Quota returns what bounds the output, nil: nothing does.
 func (d *Dir) Quota() *output.Quota { return d.quota }

@@ -77,6 +77,9 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 // knows again. Call it before Count and Collect. One directory's error doesn't keep it
 // from the others.
 func (d *Dir) PutBack(ctx context.Context) error {
+	if d.store.Shared() { // there is no output without its execution
+		return nil
+	}
 	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
 	failed := []error{err}
 	for _, path := range paths {
@@ -172,6 +175,9 @@ func rename(from, to string) error {
 // is moved at once or not at all, so a server that is killed meanwhile loses none. What
 // can't be moved stays where it is until the next start, and is the error.
 func (d *Dir) MoveOrphans(ctx context.Context) error {
+	if d.store.Shared() {
+		return nil
+	}
 	dirs, err := shards(d.path)
 	failed := []error{err}
 	var o *orphaned

@@ -136,6 +136,14 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 	return nil
 }
 
+// remove removes a log that is a file.
+func (d *Dir) remove(id runtime.ExecutionID) error {
+	if d.store.Shared() {
+		return nil // see Removed
+	}
+	return os.Remove(d.Path(id))
+}
+
 // removeLogs removes the output of executions that were deleted, also by an earlier
 // server. The quota counts what can't be removed. The next call tries it again, and
 // so does the next start.
@@ -144,7 +152,7 @@ func (d *Dir) removeLogs(ctx context.Context) error {
 	var removed []runtime.ExecutionID
 	var failed error
 	for id, bytes := range d.unremoved {
-		if err := os.Remove(d.Path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.remove(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = err
 			continue
 		}

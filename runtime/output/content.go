@@ -30,22 +30,22 @@ type Content struct {
 // once to count, and returns ctx's cause when that ends meanwhile.
 func (l *Log) Content(ctx context.Context, stream runtime.Stream) (*Content, error) {
 	size, _, _ := l.limit()
-	return newContent(ctx, l.path, size, stream)
+	return newContent(ctx, l.place, size, stream)
 }
 
 // OpenContent opens the log of an execution that has ended, as Log.Content
 // does. No file is an empty log.
-func OpenContent(ctx context.Context, path string, stream runtime.Stream) (*Content, error) {
-	r, err := OpenReader(path, 0)
+func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content, error) {
+	r, err := OpenReader(at, 0)
 	if err != nil {
 		return nil, err
 	}
 	size, _, _ := r.limit()
-	return newContent(ctx, path, size, stream)
+	return newContent(ctx, at, size, stream)
 }
 
-func newContent(ctx context.Context, path string, size int64, stream runtime.Stream) (*Content, error) {
-	reader, err := newReader(path, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
+func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream) (*Content, error) {
+	reader, err := newReader(at, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
 	if err != nil {
 		return nil, err
 	}

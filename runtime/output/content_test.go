@@ -22,7 +22,7 @@ func TestContentIsWhatWasPrinted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := filepath.Join(dir, "log")
 		_ = os.Remove(path)
-		l := New(path)
+		l := New(File(path))
 		want := map[runtime.Stream][]byte{0: {}, runtime.Stdout: {}, runtime.Stderr: {}}
 		var lost int64
 		for range rapid.IntRange(0, 30).Draw(t, "records") {
@@ -68,18 +68,18 @@ func TestContentIsWhatWasPrinted(t *testing.T) {
 
 func TestContentOfAnEndedLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	none, err := OpenContent(t.Context(), path, 0)
+	none, err := OpenContent(t.Context(), File(path), 0)
 	if err != nil || none.Size() != 0 {
 		t.Fatalf("no log: %v", err)
 	}
-	l := New(path)
+	l := New(File(path))
 	for _, text := range []string{"one", "two", "three"} {
 		write(t, l, text)
 	}
 	if err := l.End(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := OpenContent(t.Context(), path, runtime.Stdout)
+	c, err := OpenContent(t.Context(), File(path), runtime.Stdout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestContentOfAnEndedLog(t *testing.T) {
 	if err := os.Truncate(path, 60); err != nil {
 		t.Fatal(err)
 	}
-	cut, err := OpenContent(t.Context(), path, 0)
+	cut, err := OpenContent(t.Context(), File(path), 0)
 	if err != nil || cut.Size() != 6 {
 		t.Fatalf("a torn record counts: %v, %v", cut, err)
 	}
@@ -104,7 +104,7 @@ func TestContentOfAnEndedLog(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := OpenContent(ctx, path, 0); !errors.Is(err, context.Canceled) {
+	if _, err := OpenContent(ctx, File(path), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

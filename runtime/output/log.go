@@ -1,4 +1,4 @@
-// Package output keeps what executions print: one log file per execution, one
+// Package output keeps what executions print: one log per execution, one
 // writer, and any number of readers that start anywhere and come at any time,
 // before, during and after the execution.
 //
@@ -11,8 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -22,9 +21,9 @@ import (
 // A Log is one execution's log while the execution runs. One goroutine writes;
 // any number may open readers.
 type Log struct {
-	path    string
+	place   Place
 	quota   *Quota        // nil: none
-	file    *os.File      // nil until the first record; used by the writer only
+	file    Written       // nil until the first record; used by the writer only
 	scratch []byte        // the writer's: records to be flushed
 	end     int64         // the writer's: the offset after the last record that was added
 	first   time.Duration // of a recovered log: when its first output was printed
@@ -54,13 +53,10 @@ const MaxSizes = 100_000
 // FlushBytes is how much output a log's writer has written at once.
 const FlushBytes = 64 << 10
 
-// Unreadable ends the names of files that were to be logs and can't be recovered.
-const Unreadable = ".unreadable"
-
-// New returns the log of a new execution. Its file is made with the first
+// New returns the log of a new execution. What has it is made with the first
 // record: one that prints nothing costs none.
-func New(path string) *Log {
-	return &Log{path: path, changed: make(chan struct{})}
+func New(at Place) *Log {
+	return &Log{place: at, changed: make(chan struct{})}
 }
 
 // Within has what the log takes on the disk counted, and bounded, by a quota. It
@@ -74,10 +70,10 @@ func (l *Log) Within(quota *Quota) *Log {
 // Recover returns the log of an execution that a dead server left. It cuts off
 // what isn't a whole record; the next record goes on from there. No file is
 // an empty log.
-func Recover(path string) (*Log, error) {
-	l := New(path)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
+func Recover(at Place) (*Log, error) {
+	l := New(at)
+	file, err := at.Reopen()
+	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
 	if err != nil {
@@ -99,8 +95,8 @@ func Recover(path string) (*Log, error) {
 		}
 		l.size, l.end = r.Position(), record.End()
 	}
-	if info, err := file.Stat(); err == nil {
-		l.torn = info.Size() > l.size
+	if size, err := at.Size(); err == nil {
+		l.torn = size > l.size
 	}
 	if err := file.Truncate(l.size); err != nil {
 		return nil, errors.Join(fmt.Errorf("recover output: %w", err), file.Close())
@@ -190,25 +186,15 @@ func (l *Log) Flush() error {
 
 func (l *Log) write() error {
 	if l.file == nil {
-		if err := l.create(); err != nil {
+		file, err := l.place.Create()
+		if err != nil {
 			return err
 		}
+		l.file = file
 	}
 	// At the size, not at the file's end: a write that a full disk cut short is
 	// overwritten by the next one.
 	_, err := l.file.WriteAt(l.scratch, l.size)
-	return err
-}
-
-func (l *Log) create() error {
-	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
-			return err
-		}
-		file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	}
-	l.file = file
 	return err
 }
 
@@ -242,18 +228,15 @@ func (l *Log) limit() (int64, bool, <-chan struct{}) {
 // Reader returns a reader that begins at a position that another reader of
 // this log was at, or at 0. ErrPosition means that it is no such position.
 func (l *Log) Reader(position int64) (*Reader, error) {
-	return newReader(l.path, position, l.limit)
+	return newReader(l.place, position, l.limit)
 }
 
 // OpenReader returns a reader of the log of an execution that has ended. No
 // file is an empty log.
-func OpenReader(path string, position int64) (*Reader, error) {
-	var size int64
-	info, err := os.Stat(path)
-	if err == nil {
-		size = info.Size()
-	} else if !errors.Is(err, os.ErrNotExist) {
+func OpenReader(at Place, position int64) (*Reader, error) {
+	size, err := at.Size()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read output: %w", err)
 	}
-	return newReader(path, position, func() (int64, bool, <-chan struct{}) { return size, true, nil })
+	return newReader(at, position, func() (int64, bool, <-chan struct{}) { return size, true, nil })
 }

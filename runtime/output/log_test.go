@@ -47,7 +47,7 @@ func read(t testing.TB, r *Reader) string {
 
 func open(t testing.TB, path string, position int64) *Reader {
 	t.Helper()
-	r, err := OpenReader(path, position)
+	r, err := OpenReader(File(path), position)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func open(t testing.TB, path string, position int64) *Reader {
 
 func TestReadersBeforeDuringAndAfter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "log")
-	l := New(path)
+	l := New(File(path))
 	var want bytes.Buffer
 	var group sync.WaitGroup
 	results := make(chan string, 100)
@@ -101,7 +101,7 @@ func TestResume(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
-		l := New(path)
+		l := New(File(path))
 		var want []byte
 		for _, data := range rapid.SliceOf(rapid.SliceOfN(rapid.Byte(), 1, 300)).Draw(rt, "records") {
 			write(t, l, string(data))
@@ -113,7 +113,7 @@ func TestResume(t *testing.T) {
 		var got []byte
 		position := int64(0)
 		for ended := false; !ended; {
-			r, err := OpenReader(path, position)
+			r, err := OpenReader(File(path), position)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestResume(t *testing.T) {
 
 func TestOnlyPositionsBetweenRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := New(path)
+	l := New(File(path))
 	for range 5 {
 		write(t, l, "0123456789")
 	}
@@ -151,7 +151,7 @@ func TestOnlyPositionsBetweenRecords(t *testing.T) {
 		between := position >= 0 && position <= info.Size() && position%size == 0
 		for name, open := range map[string]func() (*Reader, error){
 			"live": func() (*Reader, error) { return l.Reader(position) },
-			"file": func() (*Reader, error) { return OpenReader(path, position) },
+			"file": func() (*Reader, error) { return OpenReader(File(path), position) },
 		} {
 			r, err := open()
 			if (err == nil) != between {
@@ -173,7 +173,7 @@ func TestOnlyPositionsBetweenRecords(t *testing.T) {
 // goes on there.
 func TestRecover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := New(path)
+	l := New(File(path))
 	write(t, l, "first ")
 	write(t, l, "second ")
 	if err := l.End(); err != nil {
@@ -197,7 +197,7 @@ func TestRecover(t *testing.T) {
 		if got := read(t, open(t, path, 0)); got != want {
 			t.Errorf("cut at %d: a reader reads %q, want %q", cut, got, want)
 		}
-		l, err := Recover(path)
+		l, err := Recover(File(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestRecover(t *testing.T) {
 }
 
 func TestRecoverWithoutAFile(t *testing.T) {
-	l, err := Recover(filepath.Join(t.TempDir(), "none"))
+	l, err := Recover(File(filepath.Join(t.TempDir(), "none")))
 	if err != nil || l.Next() != 0 {
 		t.Fatal(l, err)
 	}
@@ -225,7 +225,7 @@ func TestRecoverWithoutAFile(t *testing.T) {
 }
 
 func TestAppendRefuses(t *testing.T) {
-	l := New(filepath.Join(t.TempDir(), "log"))
+	l := New(File(filepath.Join(t.TempDir(), "log")))
 	write(t, l, "12345")
 	for name, r := range map[string]Record{
 		"an offset before the end": {Offset: 4, Data: []byte("x")},
@@ -246,7 +246,7 @@ func TestAppendRefuses(t *testing.T) {
 
 func TestNothingPrintedMakesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := New(path)
+	l := New(File(path))
 	if err := l.End(); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestNothingPrintedMakesNoFile(t *testing.T) {
 }
 
 func TestReaderEndsWithItsContext(t *testing.T) {
-	l := New(filepath.Join(t.TempDir(), "log"))
+	l := New(File(filepath.Join(t.TempDir(), "log")))
 	r, err := l.Reader(0)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestFullDisk(t *testing.T) {
 	dir := tinyDisk(t, 64<<10)
 	filler := filepath.Join(dir, "filler")
 	path := filepath.Join(dir, "log")
-	l := New(path)
+	l := New(File(path))
 	write(t, l, "before")
 	f, err := os.Create(filler)
 	if err != nil {
@@ -335,7 +335,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	l := New(filepath.Join(b.TempDir(), "log"))
+	l := New(File(filepath.Join(b.TempDir(), "log")))
 	data := make([]byte, MaxData)
 	b.SetBytes(MaxData)
 	for b.Loop() {

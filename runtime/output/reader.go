@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
 // ErrPosition says that a position is not one between two records.
@@ -16,17 +15,17 @@ var ErrBeyond = fmt.Errorf("%w: it ends before that", ErrPosition)
 
 // A Reader reads one log, record by record. It is for one goroutine. Close it.
 type Reader struct {
-	path     string
-	file     *os.File // nil until there is something to read
-	position int64    // of the next record
-	buffer   []byte   // what was read from position on; part of backing
+	place    Place
+	file     Bytes  // nil until there is something to read
+	position int64  // of the next record
+	buffer   []byte // what was read from position on; part of backing
 	backing  []byte
 	peeked   Record // at position, decoded and checked already
 	size     int    // its size on disk; 0: it isn't decoded yet
 	limit    func() (size int64, ended bool, changed <-chan struct{})
 }
 
-func newReader(path string, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
+func newReader(at Place, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
 	switch {
 	case position < 0:
@@ -34,7 +33,7 @@ func newReader(path string, position int64, limit func() (int64, bool, <-chan st
 	case position > size:
 		return nil, ErrBeyond
 	}
-	r := &Reader{path: path, position: position, limit: limit}
+	r := &Reader{place: at, position: position, limit: limit}
 	if position == 0 || position == size {
 		return r, nil
 	}
@@ -146,7 +145,7 @@ const (
 // thousand watchers of a quiet program stay cheap.
 func (r *Reader) fill(need int, size int64) (int, error) {
 	if r.file == nil {
-		file, err := os.Open(r.path)
+		file, err := r.place.Open()
 		if err != nil {
 			return 0, err
 		}

@@ -36,7 +36,7 @@ func TestLogsOfBeforeThereWereSizes(t *testing.T) {
 	if _, err := r.TryNext(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	l, err := Recover(path)
+	l, err := Recover(File(path))
 	if since, printed := l.First(); err != nil || l.Next() != 13 || !printed || since != 1500*time.Microsecond || l.Resized() != 0 {
 		t.Error(l, err)
 	}
@@ -52,7 +52,7 @@ func TestSizesAmongOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	rapid.Check(t, func(t *rapid.T) {
 		_ = os.Remove(path)
-		l := New(path)
+		l := New(File(path))
 		var want []string
 		var ends []int64 // of the records, in the file
 		since := time.Duration(0)
@@ -87,7 +87,7 @@ func TestSizesAmongOutput(t *testing.T) {
 			}
 			want, ends = want[:whole], ends[:whole]
 			var err error
-			if l, err = Recover(path); err != nil {
+			if l, err = Recover(File(path)); err != nil {
 				t.Fatal(err)
 			}
 			for range rapid.IntRange(0, 5).Draw(t, "after") {
@@ -99,7 +99,7 @@ func TestSizesAmongOutput(t *testing.T) {
 		}
 		for from := range ends {
 			var got []string
-			r, err := OpenReader(path, slices.Concat([]int64{0}, ends)[from])
+			r, err := OpenReader(File(path), slices.Concat([]int64{0}, ends)[from])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestSizesAmongOutput(t *testing.T) {
 func TestASizeThatWasLostComesAgain(t *testing.T) {
 	small, large := runtime.TerminalSize{Columns: 80, Rows: 24}, runtime.TerminalSize{Columns: 200, Rows: 50}
 	quota := NewQuota(1 << 20)
-	l := New(filepath.Join(t.TempDir(), "log")).Within(quota)
+	l := New(File(filepath.Join(t.TempDir(), "log"))).Within(quota)
 	add := func(r Record) {
 		r.Offset = l.Next()
 		if err := l.Add(r); err != nil {
@@ -151,7 +151,7 @@ func TestASizeThatWasLostComesAgain(t *testing.T) {
 	if err := errors.Join(l.Flush(), l.End()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := OpenContent(t.Context(), l.path, runtime.Stderr) // what is lost and resized is so for any stream
+	c, err := OpenContent(t.Context(), l.place, runtime.Stderr) // what is lost and resized is so for any stream
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestASizeThatWasLostComesAgain(t *testing.T) {
 }
 
 func TestSizesAreBounded(t *testing.T) {
-	l := New(filepath.Join(t.TempDir(), "log"))
+	l := New(File(filepath.Join(t.TempDir(), "log")))
 	for n := range MaxSizes + 10 {
 		if err := l.Add(Record{Since: time.Duration(n + 1), Size: runtime.TerminalSize{Columns: n%2 + 1, Rows: 1}}); err != nil {
 			t.Fatal(err)

@@ -95,8 +95,8 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 
 // flush writes what was added, and acknowledges it. What a full disk refuses is lost, and
 // the readers of the log see that it is; before that what is finished is collected. It
-// reports false where ctx ended before there was room: then the agent still has it, for
-// the server's next start.
+// reports false where ctx ended before there was room, or where another server leads: then the
+// agent still has it, for the next one.
 func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	if r.log.Pending() == 0 {
 		return true
@@ -110,7 +110,7 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 		if r.unwritten > 0 {
 			r.wrote(ctx, r.received-r.unwritten)
 		}
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, runtime.CodeOf(err) == runtime.CodeClusterUnavailable:
 		if stream != nil {
 			_ = stream.Close()
 		}
@@ -175,6 +175,9 @@ func (r *record) warn(what string, err error) {
 
 // unwritten returns the cause of an error of a log's Flush.
 func unwritten(err error) runtime.LossCause {
+	if runtime.CodeOf(err) == runtime.CodeStorageFull {
+		return runtime.LossStorageFull
+	}
 	for _, full := range []error{output.ErrQuota, unix.ENOSPC, unix.EDQUOT} {
 		if errors.Is(err, full) {
 			return runtime.LossStorageFull

@@ -74,7 +74,7 @@ func TestStoppingGivesNoOutputUp(t *testing.T) {
 // for damaged.
 func TestRecoverWaitsForDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	written := output.New(path)
+	written := output.New(output.File(path))
 	if err := errors.Join(written.Add(output.Record{Stream: runtime.Stdout, Data: []byte("x\n")}), written.Flush(), written.End()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 	defer descriptors(limit.Cur)
 	descriptors(0)
 	times := 0
-	log, err := recoverLog(path, func(error) bool {
+	log, err := recoverLog(output.File(path), func(error) bool {
 		if times++; times == 3 {
 			descriptors(limit.Cur)
 		}
@@ -103,7 +103,7 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 		t.Error(err)
 	}
 	descriptors(0)
-	if _, err := recoverLog(path, func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
+	if _, err := recoverLog(output.File(path), func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"sync"
 
@@ -47,15 +46,15 @@ type left struct {
 }
 
 // Resume returns the session of an execution that an earlier server left, in its last
-// known state; path is that of its log, and a nil runner isn't there any more. What can't
+// known state; at is where its log is, and a nil runner isn't there any more. What can't
 // be brought back is skipped, and reported.
-func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, path string, skipped func(format string, args ...any)) *Session {
+func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Place, skipped func(format string, args ...any)) *Session {
 	x := u.Execution
 	var begin Begin
 	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs it can go on
 		skipped("execution %s: how it was started can't be read: %v", x.ID, err)
 	}
-	log, damaged := h.recoverLog(ctx, x.ID, path, skipped)
+	log, damaged := h.recoverLog(ctx, x.ID, at, skipped)
 	if damaged {
 		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}
 	}
@@ -111,9 +110,9 @@ func (r *record) recall() {
 
 // recoverLog recovers an execution's log, or puts it aside, for a person to look at, and
 // returns a new one.
-func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, path string, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
+func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Place, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
 	var once sync.Once
-	log, err := recoverLog(path, func(err error) bool {
+	log, err := recoverLog(at, func(err error) bool {
 		once.Do(func() {
 			h.Logger.Warn("the start waits: the output of an execution can't be read for want of files or memory; raise the server's limit of open files (LimitNOFILE= in its unit), or free some memory",
 				zap.String("execution", string(id)), zap.Error(err))
@@ -124,18 +123,17 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, path stri
 	case err == nil:
 		return log, false
 	case ctx.Err() != nil: // the server is stopping: the log is of no use
-		return output.New(path), false
+		return output.New(at), false
 	}
-	aside := os.Rename(path, path+output.Unreadable)
-	skipped("output of execution %s, which is now lost: %v", id, errors.Join(err, aside))
-	return output.New(path), true
+	skipped("output of execution %s, which is now lost: %v", id, errors.Join(err, at.PutAside()))
+	return output.New(at), true
 }
 
 // recoverLog recovers a log. Where the machine has no descriptors or memory it tries
 // again, as long as again says so: the log itself is well.
-func recoverLog(path string, again func(error) bool) (*output.Log, error) {
+func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 	for {
-		log, err := output.Recover(path)
+		log, err := output.Recover(at)
 		short := slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(passes error) bool { return errors.Is(err, passes) })
 		if !short || !again(err) {
 			return log, err

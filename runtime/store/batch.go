@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 		stored, added = b, true
 		if b.Key != "" {
 			var raw []byte
-			err := tx.QueryRow("SELECT value FROM batches WHERE key = ?", b.Key).Scan(&raw)
+			err := tx.QueryRow("SELECT value FROM batches WHERE key = $1", b.Key).Scan(&raw)
 			if err == nil {
 				stored, added = runtime.Batch{}, false
 				return json.Unmarshal(raw, &stored)
@@ -37,7 +38,7 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 		// These first: a write may be committed in part, and steps without their batch
 		// harm nobody (see UnfinishedBatches).
 		for i, step := range steps {
-			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES (?, ?, ?)", b.ID, b.First()+i, step); err != nil {
+			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step); err != nil {
 				return err
 			}
 		}
@@ -46,7 +47,7 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 				return err
 			}
 		}
-		_, err := tx.Exec("INSERT INTO batches (id, runner, environment, key, value, start) VALUES (?, ?, ?, nullif(?, ''), ?, ?)",
+		_, err := tx.Exec("INSERT INTO batches (id, runner, environment, key, value, start) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)",
 			b.ID, b.RunnerID, b.EnvironmentID, b.Key, value, start)
 		return err
 	})
@@ -55,7 +56,7 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 
 // BatchStep returns what AddBatch got for a case, and for all of them.
 func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (step, start []byte, err error) {
-	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = ? AND s.case_no = ?", id, number).
+	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = $1 AND s.case_no = $2", id, number).
 		Scan(&step, &start)
 	return step, start, typed(err, "read a case")
 }
@@ -63,7 +64,7 @@ func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (
 // CancelBatch remembers that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
 	return s.write(ctx, "cancel a batch", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = ? AND finished IS NULL", id)
+		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
 		return err
 	})
 }
@@ -75,9 +76,9 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 		return err
 	}
 	return s.write(ctx, "store a batch", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE batches SET value = ?, start = NULL, finished = ? WHERE id = ? AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
+		_, err := tx.Exec("UPDATE batches SET value = $1, start = NULL, finished = $2 WHERE id = $3 AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
 		if err == nil {
-			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = ?", b.ID)
+			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = $1", b.ID)
 		}
 		return err
 	})
@@ -86,23 +87,23 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 // DropBatch forgets a batch of which nothing has begun, and its key.
 func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 	return s.write(ctx, "drop a batch", func(tx *transaction) error {
-		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = ?)"
+		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = $2)"
 		if b.Key != "" {
-			if _, err := tx.Exec("DELETE FROM spent_keys WHERE key = ?"+unbegun, b.Key, b.ID); err != nil {
+			if _, err := tx.Exec("DELETE FROM spent_keys WHERE key = $1"+unbegun, b.Key, b.ID); err != nil {
 				return err
 			}
 		}
-		if _, err := tx.Exec("DELETE FROM batches WHERE id = ?"+unbegun, b.ID, b.ID); err != nil {
+		if _, err := tx.Exec("DELETE FROM batches WHERE id = $1"+unbegun, b.ID, b.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = ?"+unbegun, b.ID, b.ID)
+		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = $1"+unbegun, b.ID, b.ID)
 		return err
 	})
 }
 
 // Batch returns BATCH_NOT_FOUND for one that isn't stored.
 func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
-	b, found, err := s.batch(ctx, "SELECT value FROM batches WHERE id = ?", id)
+	b, found, err := s.batch(ctx, "SELECT value FROM batches WHERE id = $1", id)
 	if err == nil && !found {
 		err = runtime.Errorf(runtime.CodeBatchNotFound, "no batch %s: it never was, or it was collected", id)
 	}
@@ -112,7 +113,7 @@ func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, e
 // BatchByKey returns the batch that was stored with an idempotency key, and whether there
 // is one.
 func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool, error) {
-	return s.batch(ctx, "SELECT value FROM batches WHERE key = ?", key)
+	return s.batch(ctx, "SELECT value FROM batches WHERE key = $1", key)
 }
 
 func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.Batch, bool, error) {
@@ -174,17 +175,17 @@ type BatchFilter struct {
 func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
-		where, args = where+" AND runner = ?", append(args, q.RunnerID)
+		where, args = where+" AND runner = "+parameters(len(args)+1, 1), append(args, q.RunnerID)
 	}
 	if q.EnvironmentID != "" {
-		where, args = where+" AND environment = ?", append(args, q.EnvironmentID)
+		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
 	}
 	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
 		return nil, 0, typed(err, "count batches")
 	}
-	order := " AND id > ? ORDER BY id LIMIT ?"
+	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
 	if q.NewestFirst {
-		order = " AND id < ? ORDER BY id DESC LIMIT ?"
+		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
 		after = cmp.Or(after, "\U0010FFFF") // above all ids
 	}
 	rows, err := s.reads.QueryContext(ctx, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
@@ -212,7 +213,7 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 // first up to, not including, end.
 func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	const doing = "list the executions of a batch"
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = ? AND case_no >= ? AND case_no < ?", id, first, end)
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -241,7 +242,7 @@ func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, 
 // BatchExecutionIDs returns the ids of a batch's executions, by their case.
 func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[int]runtime.ExecutionID, error) {
 	const doing = "list the executions of a batch"
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no FROM executions WHERE batch = ?", id)
+	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no FROM executions WHERE batch = $1", id)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -280,7 +281,7 @@ func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID,
 func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Time) error {
 	for _, id := range batches {
 		var value []byte
-		err := tx.QueryRow("SELECT value FROM batches WHERE finished IS NOT NULL AND id = ? AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)", id).Scan(&value)
+		err := tx.QueryRow("SELECT value FROM batches WHERE finished IS NOT NULL AND id = $1 AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)", id).Scan(&value)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
@@ -293,7 +294,7 @@ func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Tim
 				return err
 			}
 		}
-		if _, err := tx.Exec("DELETE FROM batches WHERE id = ?", id); err != nil {
+		if _, err := tx.Exec("DELETE FROM batches WHERE id = $1", id); err != nil {
 			return err
 		}
 	}
@@ -302,6 +303,6 @@ func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Tim
 
 // spend remembers that a batch's key was used.
 func spend(tx *transaction, b runtime.Batch, expires time.Time) error {
-	_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES (?, ?, ?, ?)", b.Key, b.Input, b.RunnerID, expires.Unix())
+	_, err := tx.Exec(putSpentKey, b.Key, b.Input, b.RunnerID, expires.Unix())
 	return err
 }

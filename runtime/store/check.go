@@ -37,42 +37,49 @@ func (s *Store) Check(ctx context.Context) error {
 
 // tryWrite is what Check does.
 func (s *Store) tryWrite() error {
-	if err := s.intact(); err != nil {
-		return err
-	}
-	bytes := 1
-	if s.full.Load() != nil {
-		bytes = checkBytes
-	}
-	err := s.write(context.Background(), "check the store", func(tx *transaction) error {
-		_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES ('', ?, '', 0)", strings.Repeat(" ", bytes))
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
+	return s.db.check(func() error {
+		bytes := 1
+		if s.full.Load() != nil {
+			bytes = checkBytes
+		}
+		err := s.write(context.Background(), "check the store", func(tx *transaction) error {
+			_, err := tx.Exec(putSpentKey, "", strings.Repeat(" ", bytes), "", 0)
+			if err == nil {
+				_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
+			}
+			return err
+		})
+		if err == nil || errors.Is(err, errFollows) {
+			var one int
+			err = s.reads.QueryRowContext(context.Background(), "SELECT 1").Scan(&one)
 		}
 		return err
 	})
-	if err == nil {
-		var one int
-		err = s.reads.QueryRow("SELECT 1").Scan(&one)
+}
+
+func (d *sqliteDB) check(write func() error) error {
+	if err := d.intact(); err != nil {
+		return err
 	}
+	err := write()
 	if err == nil {
-		if failed := s.stays.Load(); failed != nil {
+		if failed := d.stays.Load(); failed != nil {
 			err = typed(*failed, "bring writes to the disk")
 		}
 	}
-	if began := s.began.Load(); err == nil && began != nil && time.Since(*began) > patience {
+	if began := d.began.Load(); err == nil && began != nil && time.Since(*began) > patience {
 		return fmt.Errorf("writes have not reached the disk for %.0f s: it stalls; see the kernel's log (dmesg)", time.Since(*began).Seconds())
 	}
 	if err != nil {
-		return s.explained(err)
+		return d.explained(err)
 	}
-	return s.descriptors()
+	return d.descriptors()
 }
 
 // intact returns an error if what is stored goes to a file that the next server
 // won't find.
-func (s *Store) intact() error {
-	for _, opened := range s.files {
+func (d *sqliteDB) intact() error {
+	for _, opened := range d.files {
 		now, err := os.Stat(opened.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, opened.info):
@@ -86,24 +93,24 @@ func (s *Store) intact() error {
 
 // descriptors returns an error if the server can't open another file: reads
 // open the database, and so does everything else that is asked of the server.
-func (s *Store) descriptors() error {
-	dir, err := os.Open(s.dir())
+func (d *sqliteDB) descriptors() error {
+	dir, err := os.Open(d.dir())
 	if err != nil {
-		return s.explained(err)
+		return d.explained(err)
 	}
 	return dir.Close()
 }
 
-func (s *Store) dir() string { return filepath.Dir(s.files[0].path) }
+func (d *sqliteDB) dir() string { return filepath.Dir(d.files[0].path) }
 
 // explained returns an error of SQLite's or of the system's with what to do.
-func (s *Store) explained(err error) error {
+func (d *sqliteDB) explained(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		return err
 	}
 	ofDisk := hasCode(err, sqliteReadOnly, sqliteIO, sqliteCantOpen)
 	if ofDisk {
-		err = errors.Join(err, s.tryFile()) // which says more, if it fails as well
+		err = errors.Join(err, d.tryFile()) // which says more, if it fails as well
 	}
 	advice := probe.Advice(err)
 	switch {
@@ -120,8 +127,8 @@ func (s *Store) explained(err error) error {
 
 // tryFile makes a file beside the database: unlike SQLite it returns the
 // system's own error.
-func (s *Store) tryFile() error {
-	file, err := os.CreateTemp(s.dir(), "check-*")
+func (d *sqliteDB) tryFile() error {
+	file, err := os.CreateTemp(d.dir(), "check-*")
 	if err != nil {
 		return err
 	}

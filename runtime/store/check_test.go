@@ -105,11 +105,12 @@ func TestCheckOfADiskThatStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
 		hangs, release := make(chan struct{}), make(chan struct{})
-		passive := s.checkpoint
-		s.checkpoint = func() (bool, error) { // called after the first write only
+		d := s.db.(*sqliteDB)
+		passive := d.checkpoint
+		d.checkpoint = func() (bool, error) { // called after the first write only
 			close(hangs)
 			<-release
-			s.checkpoint = passive
+			d.checkpoint = passive
 			return passive()
 		}
 		if err := s.Check(t.Context()); err != nil {
@@ -167,7 +168,7 @@ func TestCheckIsWellAgain(t *testing.T) {
 		s := open(t, path)
 		s.wantWell(t)
 		other := open(t, path+".other")
-		if _, err := other.reads.Exec("VACUUM INTO ?", path+".new"); err != nil {
+		if _, err := other.reads.db.Exec("VACUUM INTO ?", path+".new"); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(os.Rename(path, path+".away"), os.Rename(path+".new", path)); err != nil {

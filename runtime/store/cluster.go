@@ -39,7 +39,7 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 	return s.write(ctx, "store an environment", func(tx *transaction) error {
 		var revision int
 		var stored []byte
-		err := tx.QueryRow("SELECT revision, value FROM environments WHERE id = ?", env.ID).Scan(&revision, &stored)
+		err := tx.QueryRow("SELECT revision, value FROM environments WHERE id = $1", env.ID).Scan(&revision, &stored)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return err
@@ -48,7 +48,8 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 		case revision != env.Revision-1:
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, revision)
 		}
-		_, err = tx.Exec("INSERT OR REPLACE INTO environments (id, revision, value) VALUES (?, ?, ?)", env.ID, env.Revision, value)
+		_, err = tx.Exec(`INSERT INTO environments (id, revision, value) VALUES ($1, $2, $3)
+			ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, value = excluded.value`, env.ID, env.Revision, value)
 		return err
 	})
 }
@@ -60,15 +61,17 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 		return false, nil
 	}
 	var args []any
+	var rows []string
 	for _, env := range environments {
 		value, err := json.Marshal(env)
 		if err != nil {
 			return false, err
 		}
+		rows = append(rows, "("+parameters(len(args)+1, 3)+")")
 		args = append(args, env.ID, env.Revision, value)
 	}
 	// One statement: a write that fails must leave nothing.
-	insert := "INSERT INTO environments (id, revision, value) VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(environments)-1)
+	insert := "INSERT INTO environments (id, revision, value) VALUES " + strings.Join(rows, ", ")
 	var first bool
 	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
 		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
@@ -83,7 +86,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 // DeleteEnvironment forgets an environment; one that isn't there is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	return s.write(ctx, "delete an environment", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM environments WHERE id = ?", id)
+		_, err := tx.Exec("DELETE FROM environments WHERE id = $1", id)
 		return err
 	})
 }
@@ -153,7 +156,7 @@ func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime
 		return err
 	}
 	return s.write(ctx, "store a claim", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE runners SET claim = ? WHERE id = ?", value, id)
+		_, err := tx.Exec("UPDATE runners SET claim = $1 WHERE id = $2", value, id)
 		return err
 	})
 }
@@ -172,7 +175,7 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 		return err
 	}
 	return s.write(ctx, "store a runner", func(tx *transaction) error {
-		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES (?, ?, ?, ?, ?)
+		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
 			r.ID, epoch, value, claim, private)
 		return err
@@ -188,7 +191,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 		return err
 	}
 	return s.write(ctx, "store a claim", func(tx *transaction) error {
-		result, err := tx.Exec(`UPDATE runners SET epoch = ?1, claim = ?2 WHERE id = ?3 AND epoch = ?1 - 1`,
+		result, err := tx.Exec(`UPDATE runners SET epoch = $1, claim = $2 WHERE id = $3 AND epoch = $1 - 1`,
 			claim.Epoch, value, id)
 		if err != nil {
 			return err
@@ -197,7 +200,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 			return err
 		}
 		var stored []byte
-		switch err := tx.QueryRow("SELECT claim FROM runners WHERE id = ?", id).Scan(&stored); {
+		switch err := tx.QueryRow("SELECT claim FROM runners WHERE id = $1", id).Scan(&stored); {
 		case errors.Is(err, sql.ErrNoRows):
 			return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
 		case err != nil:
@@ -217,7 +220,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 // DeleteRunner forgets a runner; one that isn't there is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
 	return s.write(ctx, "delete a runner", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM runners WHERE id = ?", id)
+		_, err := tx.Exec("DELETE FROM runners WHERE id = $1", id)
 		return err
 	})
 }

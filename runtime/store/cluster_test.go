@@ -33,7 +33,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 		case "good":
 			path, value = "$.key", "k"
 		}
-		if _, err := s.writes.Exec("UPDATE runners SET claim = CAST("+set+"(CAST(claim AS TEXT), ?, ?) AS BLOB) WHERE id = ?", path, value, id); err != nil {
+		if _, err := s.db.(*sqliteDB).writes.Exec("UPDATE runners SET claim = CAST("+set+"(CAST(claim AS TEXT), ?, ?) AS BLOB) WHERE id = ?", path, value, id); err != nil {
 			t.Fatal(err)
 		}
 		var first runtime.Claim

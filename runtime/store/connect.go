@@ -16,8 +16,8 @@ type connector struct {
 // openReads returns connections for reading. They are opened at any time, by path.
 // Where another file is there by then, SQLite would write this database's log into
 // it, and break both. So none is opened then.
-func (s *Store) openReads(source string) *sql.DB {
-	return sql.OpenDB(connector{s.writes.Driver(), source, s.intact})
+func (d *sqliteDB) openReads(source string) *sql.DB {
+	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})
 }
 
 // Connect implements driver.Connector.

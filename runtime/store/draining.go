@@ -26,7 +26,7 @@ func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
 			_, err := tx.Exec("DELETE FROM draining")
 			return err
 		}
-		_, err := tx.Exec("INSERT OR REPLACE INTO draining (one, since) VALUES (1, ?)", since.UnixMilli())
+		_, err := tx.Exec("INSERT INTO draining (one, since) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET since = excluded.since", since.UnixMilli())
 		return err
 	})
 }

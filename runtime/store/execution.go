@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -27,7 +27,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 		stored, added = x, true
 		if x.Key != "" {
 			var raw []byte
-			err := tx.QueryRow("SELECT value FROM executions WHERE key = ?", x.Key).Scan(&raw)
+			err := tx.QueryRow("SELECT value FROM executions WHERE key = $1", x.Key).Scan(&raw)
 			if err == nil {
 				stored, added = runtime.Execution{}, false
 				return json.Unmarshal(raw, &stored)
@@ -38,14 +38,14 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 		}
 		// This first: a write may be committed in part, and a row without its
 		// execution harms nobody (see Unfinished).
-		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", x.ID, start); err != nil {
+		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
 		var batch, caseNumber any // NULL: it belongs to none
 		if x.Batch != nil {
 			batch, caseNumber = x.Batch.ID, x.Batch.Case
 		}
-		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value, batch, case_no) VALUES (?, ?, ?, ?, nullif(?, ''), ?, ?, ?)",
+		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value, batch, case_no) VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7, $8)",
 			x.ID, x.RunnerID, x.EnvironmentID, x.State, x.Key, value, batch, caseNumber)
 		return err
 	})
@@ -60,7 +60,7 @@ func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 		return err
 	}
 	return s.write(ctx, "store an execution", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE executions SET state = ?, value = ? WHERE id = ? AND finished IS NULL", x.State, value, x.ID)
+		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2 WHERE id = $3 AND finished IS NULL", x.State, value, x.ID)
 		return err
 	})
 }
@@ -74,10 +74,10 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	}
 	kept = bytes + int64(len(value))
 	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE executions SET state = ?, value = ?, finished = ?, bytes = ? WHERE id = ? AND finished IS NULL",
+		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
-			_, err = tx.Exec("DELETE FROM restarts WHERE execution = ?", x.ID)
+			_, err = tx.Exec("DELETE FROM restarts WHERE execution = $1", x.ID)
 		}
 		return err
 	})
@@ -85,7 +85,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 
 // Execution returns EXECUTION_NOT_FOUND for one that isn't stored.
 func (s *Store) Execution(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
-	x, found, err := s.execution(ctx, "SELECT value FROM executions WHERE id = ?", id)
+	x, found, err := s.execution(ctx, "SELECT value FROM executions WHERE id = $1", id)
 	if err == nil && !found {
 		err = NotFound(id)
 	}
@@ -100,7 +100,7 @@ func NotFound(id runtime.ExecutionID) error {
 // ExecutionByKey returns the execution that was stored with an idempotency
 // key, and whether there is one.
 func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Execution, bool, error) {
-	return s.execution(ctx, "SELECT value FROM executions WHERE key = ?", key)
+	return s.execution(ctx, "SELECT value FROM executions WHERE key = $1", key)
 }
 
 func (s *Store) execution(ctx context.Context, statement string, arg any) (runtime.Execution, bool, error) {
@@ -143,13 +143,13 @@ type ExecutionPage struct {
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
-		where, args = where+" AND runner = ?", append(args, q.RunnerID)
+		where, args = where+" AND runner = "+parameters(len(args)+1, 1), append(args, q.RunnerID)
 	}
 	if q.EnvironmentID != "" {
-		where, args = where+" AND environment = ?", append(args, q.EnvironmentID)
+		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
 	}
 	if states := slices.Compact(slices.Sorted(slices.Values(q.States))); len(states) > 0 {
-		where += " AND state IN (?" + strings.Repeat(", ?", len(states)-1) + ")"
+		where += " AND state IN (" + parameters(len(args)+1, len(states)) + ")"
 		for _, state := range states {
 			args = append(args, state)
 		}
@@ -158,9 +158,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM executions WHERE "+where, args...).Scan(&page.Total); err != nil {
 		return ExecutionPage{}, typed(err, "count executions")
 	}
-	order := " AND id > ? ORDER BY id LIMIT ?"
+	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
 	if q.NewestFirst {
-		order = " AND id < ? ORDER BY id DESC LIMIT ?"
+		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
 		after = cmp.Or(after, "\U0010FFFF") // above all ids
 	}
 	statement := "SELECT id, value FROM executions WHERE " + where + order
@@ -219,14 +219,16 @@ type SpentKey struct {
 	Expires time.Time
 }
 
+const putSpentKey = `INSERT INTO spent_keys (key, input, runner, expires) VALUES ($1, $2, $3, $4)
+	ON CONFLICT (key) DO UPDATE SET input = excluded.input, runner = excluded.runner, expires = excluded.expires`
+
 // PutSpentKey remembers a key, and forgets those that have expired.
 func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) error {
 	return s.write(ctx, "store a spent key", func(tx *transaction) error {
-		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < ?", now.Unix()); err != nil {
+		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < $1", now.Unix()); err != nil {
 			return err
 		}
-		_, err := tx.Exec("INSERT OR REPLACE INTO spent_keys (key, input, runner, expires) VALUES (?, ?, ?, ?)",
-			k.Key, k.Input, k.Runner, k.Expires.Unix())
+		_, err := tx.Exec(putSpentKey, k.Key, k.Input, k.Runner, k.Expires.Unix())
 		return err
 	})
 }
@@ -236,7 +238,7 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentKey, bool, error) {
 	k := SpentKey{Key: key}
 	var expires int64
-	err := s.reads.QueryRowContext(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = ? AND expires >= ?", key, now.Unix()).
+	err := s.reads.QueryRowContext(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = $1 AND expires >= $2", key, now.Unix()).
 		Scan(&k.Input, &k.Runner, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return SpentKey{}, false, nil

@@ -55,7 +55,7 @@ func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 // NoteKilled remembers why an execution is being killed; the first reason stays.
 func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
 	return s.write(ctx, "note a kill", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, ?) WHERE execution = ?", outcome, id)
+		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
 		return err
 	})
 }
@@ -64,7 +64,7 @@ func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome 
 // where they are all that is left, nothing else tells. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
 	return s.write(ctx, "note the end of a runner", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE restarts SET gone = ? WHERE execution IN (SELECT id FROM executions WHERE runner = ? AND state <> 'FINISHED')", reason, id)
+		_, err := tx.Exec("UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
 		return err
 	})
 }
@@ -72,7 +72,7 @@ func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtim
 // NoteInputEnd remembers that an execution's stdin was closed at an offset.
 func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
 	return s.write(ctx, "note the end of a stdin", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE restarts SET input_end = ? WHERE execution = ?", offset, id)
+		_, err := tx.Exec("UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
 		return err
 	})
 }
@@ -80,18 +80,30 @@ func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset
 // Released reports whether a runner was to go when one of its executions, or its batch,
 // ended, and that has.
 func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
-	var released bool
-	err := s.reads.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM executions WHERE runner = ? AND finished IS NOT NULL
-		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))
-		OR EXISTS (SELECT 1 FROM batches WHERE runner = ? AND finished IS NOT NULL
-		AND json_valid(CAST(value AS TEXT)) AND json_extract(CAST(value AS TEXT), '$.release'))`, id, id).Scan(&released)
-	return released, typed(err, "look for a release")
+	const doing = "look for a release"
+	rows, err := s.reads.QueryContext(ctx, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL
+		UNION ALL SELECT value FROM batches WHERE runner = $1 AND finished IS NOT NULL`, id)
+	if err != nil {
+		return false, typed(err, doing)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var value []byte
+		var ended struct{ Release bool }
+		if err := rows.Scan(&value); err != nil {
+			return false, typed(err, doing)
+		}
+		if json.Unmarshal(value, &ended) == nil && ended.Release {
+			return true, nil
+		}
+	}
+	return false, typed(rows.Err(), doing)
 }
 
 // Neighbours reports whether any execution of a runner ended after since, in
 // whole milliseconds.
 func (s *Store) Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error) {
 	var there bool
-	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = ? AND finished > ?)", id, since.UnixMilli()).Scan(&there)
+	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = $1 AND finished > $2)", id, since.UnixMilli()).Scan(&there)
 	return there, typed(err, "look for neighbours")
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -28,7 +28,7 @@ type Finished struct {
 func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 	const doing = "list the oldest executions"
 	rows, err := s.reads.QueryContext(ctx, `SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL
-		AND (batch IS NULL OR batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)) ORDER BY finished, bytes LIMIT ?`, most)
+		AND (batch IS NULL OR batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)) ORDER BY finished, bytes LIMIT $1`, most)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -54,26 +54,25 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 	if len(ids) == 0 {
 		return nil
 	}
-	these := " IN (?" + strings.Repeat(", ?", len(ids)-1) + ")"
-	args := []any{keysExpire.Unix()}
-	for _, id := range ids {
-		args = append(args, id)
-	}
+	these, args := among(ids)
 	return s.write(ctx, "delete executions", func(tx *transaction) error {
 		// These first: a write may be committed in part.
-		_, err := tx.ExecOnce("INSERT OR IGNORE INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+		_, err := tx.ExecOnce("INSERT INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these+" ON CONFLICT DO NOTHING", args...)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecOnce(`INSERT OR IGNORE INTO spent_keys (expires, key, input, runner)
-			SELECT ?, key, coalesce(json_extract(CAST(value AS TEXT), '$.input'), ''), runner FROM executions
-			WHERE key IS NOT NULL AND finished IS NOT NULL AND json_valid(CAST(value AS TEXT)) AND id`+these, args...)
+		spent, err := keysOf(tx, these, args)
 		if err != nil {
 			return err
 		}
-		batches, err := batchesOf(tx, these, args[1:])
+		for _, k := range spent {
+			if _, err := tx.Exec("INSERT INTO spent_keys (key, input, runner, expires) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING", k.Key, k.Input, k.Runner, keysExpire.Unix()); err != nil {
+				return err
+			}
+		}
+		batches, err := batchesOf(tx, these, args)
 		if err == nil {
-			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args[1:]...)
+			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args...)
 		}
 		if err == nil {
 			err = deleteEmpty(tx, batches, keysExpire)
@@ -82,39 +81,72 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 	})
 }
 
+// keysOf returns the keys of those of some executions that have finished; of one that can't
+// be read it is unknown with what.
+func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error) {
+	rows, err := tx.Query("SELECT key, runner, value FROM executions WHERE key IS NOT NULL AND finished IS NOT NULL AND id"+these, ids...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k SpentKey
+		var value []byte
+		if err := rows.Scan(&k.Key, &k.Runner, &value); err != nil {
+			return nil, err
+		}
+		var x runtime.Execution
+		if json.Unmarshal(value, &x) == nil {
+			k.Input = x.Input
+			all = append(all, k)
+		}
+	}
+	return all, rows.Err()
+}
+
 // Removals returns the executions that were deleted and whose output is still to be
 // removed.
 func (s *Store) Removals(ctx context.Context) ([]runtime.ExecutionID, error) {
 	return s.ids(ctx, "list output to be removed", "SELECT execution FROM removals WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)")
 }
 
-// Removed notes that the output of deleted executions was removed.
+// Removed notes that the output of deleted executions was removed. That of a shared database goes
+// with it.
 func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return err
-	}
 	return s.write(ctx, "note that output was removed", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM removals WHERE execution IN (SELECT value FROM json_each(?))", string(list))
-		return err
+		for part := range slices.Chunk(ids, mostParameters) {
+			these, args := among(part)
+			if s.shared {
+				if _, err := tx.ExecOnce("DELETE FROM output WHERE execution"+these, args...); err != nil {
+					return err
+				}
+			}
+			if _, err := tx.ExecOnce("DELETE FROM removals WHERE execution"+these, args...); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // Unknown returns those of some executions that this database never had, or has no
 // trace of any more: they are neither stored nor is their output to be removed.
 func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runtime.ExecutionID, error) {
-	if len(ids) == 0 {
-		return nil, nil
+	known := map[runtime.ExecutionID]bool{}
+	for part := range slices.Chunk(ids, mostParameters) {
+		these, args := among(part)
+		found, err := s.ids(ctx, "look for executions", "SELECT id FROM executions WHERE id"+these+" UNION SELECT execution FROM removals WHERE execution"+these, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range found {
+			known[id] = true
+		}
 	}
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return nil, err
-	}
-	return s.ids(ctx, "look for executions", `SELECT j.value FROM json_each(?) j WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = j.value)
-		AND NOT EXISTS (SELECT 1 FROM removals WHERE execution = j.value)`, string(list))
+	return slices.DeleteFunc(slices.Clone(ids), func(id runtime.ExecutionID) bool { return known[id] }), nil
 }
 
 func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
@@ -137,6 +169,6 @@ func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) (
 // HasExecution reports whether an execution is stored.
 func (s *Store) HasExecution(ctx context.Context, id runtime.ExecutionID) (bool, error) {
 	var there bool
-	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE id = ?)", id).Scan(&there)
+	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE id = $1)", id).Scan(&there)
 	return there, typed(err, "look for an execution")
 }

@@ -29,11 +29,11 @@ func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := fs.Sub(migrations, "migrations/sqlite")
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, s.writes, files)
+	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db.(*sqliteDB).writes, files)
 	if err == nil {
 		_, err = provider.DownTo(t.Context(), 1)
 	}

@@ -20,10 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, path string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openEither(t, path)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -170,7 +167,7 @@ func TestPagesEndWhereMemoryDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.writes.ExecContext(t.Context(), "UPDATE executions SET value = CAST('none' AS BLOB) WHERE id BETWEEN '05' AND '11' OR id = '19'"); err != nil {
+	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id BETWEEN '05' AND '11' OR id = '19'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("full")
@@ -279,7 +276,7 @@ func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.write(t.Context(), "spoil a record", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE environments SET value = ?", []byte("{"))
+		_, err := tx.Exec("UPDATE environments SET value = $1", []byte("{"))
 		return err
 	})
 	if err != nil {

@@ -6,11 +6,14 @@ import "database/sql"
 // compiling takes as long as a short statement. Use [transaction.ExecOnce] for a text that varies.
 type transaction struct {
 	tx         *sql.Tx
-	statements *statements
+	statements *statements // nil: the driver keeps them
 }
 
 // Exec executes a statement.
 func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
+	if t.statements == nil {
+		return t.tx.Exec(text, args...)
+	}
 	if statement := t.statements.known[text]; statement != nil {
 		return t.tx.Stmt(statement).Exec(args...) //nolint:sqlclosecheck // the end of the transaction closes it
 	}

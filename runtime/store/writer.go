@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -13,12 +12,11 @@ const batch = 64
 // checkBytes are so many that a disk that is nearly full refuses them.
 const checkBytes = 64 << 10
 
-var errClosed = errors.New("the store is closed")
+var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
-// A write is one modifying statement, perhaps after some reads. Because
-// SQLite undoes a failing statement by itself, a write that fails leaves the
-// others of its transaction as they are; but see givesUp. It may be done again,
-// after what it did was undone.
+// A write is modifying statements, perhaps after some reads. On SQLite those before a
+// statement that fails stay, and so do the others of its transaction; but see givesUp. On
+// PostgreSQL all of it is undone. It may be done again, after what it did was undone.
 type write struct {
 	do     func(*transaction) error
 	result chan error // capacity 1
@@ -71,51 +69,14 @@ func (s *Store) collect(first write) []write {
 }
 
 func (s *Store) commit(writes []write) {
-	results, undone := s.transact(writes)
+	results, undone := s.db.transact(writes)
 	if undone && len(writes) > 1 { // one of them: the others are to be stored all the same
 		for i := range writes {
-			one, _ := s.transact(writes[i : i+1])
+			one, _ := s.db.transact(writes[i : i+1])
 			results[i] = one[0]
 		}
 	}
 	for i, w := range writes {
 		w.result <- results[i]
 	}
-}
-
-// transact does writes in one transaction, and returns what became of each.
-// Undone says that nothing of them is stored, because there is no room for all.
-func (s *Store) transact(writes []write) (results []error, undone bool) {
-	results = make([]error, len(writes))
-	err := func() error {
-		if err := s.prepared.prepare(s.writes); err != nil {
-			return err
-		}
-		begun, err := s.writes.Begin()
-		if err != nil {
-			return err
-		}
-		defer begun.Rollback() // does nothing after a commit
-		tx := &transaction{begun, &s.prepared}
-		for i, w := range writes {
-			if results[i] = w.do(tx); givesUp(results[i]) {
-				return results[i]
-			}
-		}
-		s.dirty.Store(true)
-		return begun.Commit()
-	}()
-	if err != nil {
-		for i := range results {
-			results[i] = err
-		}
-	}
-	return results, isFull(err)
-}
-
-// givesUp reports whether an error is one with which SQLite may have ended the
-// whole transaction, not just undone the statement: what is executed after it
-// would be committed by itself.
-func givesUp(err error) bool {
-	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
 }

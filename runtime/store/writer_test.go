@@ -15,15 +15,15 @@ import (
 func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var pages int
-	if err := s.writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+	if err := s.db.(*sqliteDB).writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writes.Exec("PRAGMA max_page_count = " + strconv.Itoa(pages+10)); err != nil {
+	if _, err := s.db.(*sqliteDB).writes.Exec("PRAGMA max_page_count = " + strconv.Itoa(pages+10)); err != nil {
 		t.Fatal(err)
 	}
 	put := func(id, text string) write {
 		return write{result: make(chan error, 1), do: func(tx *transaction) error {
-			_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES (?, ?)", id, []byte(text))
+			_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", id, []byte(text))
 			return err
 		}}
 	}
@@ -32,7 +32,7 @@ func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
 	for i, id := range []string{"before", "large", "after"} {
 		err := typed(<-writes[i].result, "test")
 		var stored bool
-		if err := s.reads.QueryRow("SELECT EXISTS (SELECT 1 FROM restarts WHERE execution = ?)", id).Scan(&stored); err != nil {
+		if err := s.reads.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT 1 FROM restarts WHERE execution = $1)", id).Scan(&stored); err != nil {
 			t.Fatal(err)
 		}
 		refused := id == "large"

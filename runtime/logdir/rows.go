@@ -1,0 +1,86 @@
+package logdir
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// Place returns where the log of an execution is, or would be.
+func (d *Dir) Place(id runtime.ExecutionID) output.Place {
+	if d.store != nil && d.store.Shared() {
+		return rows{d.store, id}
+	}
+	return output.File(d.Path(id))
+}
+
+// Path returns where that is on the disk, unless it is in the database.
+func (d *Dir) Path(id runtime.ExecutionID) string {
+	// By the last two digits, which are random: no directory grows too large.
+	return filepath.Join(d.path, string(id[max(0, len(id)-2):]), string(id))
+}
+
+// Rows are a log in a shared database. What is written at once is stored whole, or not at all.
+type rows struct {
+	store *store.Store
+	id    runtime.ExecutionID
+}
+
+// Size implements output.Place.
+func (r rows) Size() (int64, error) {
+	size, err := r.store.OutputSize(context.Background(), r.id)
+	if err == nil && size == 0 {
+		err = fs.ErrNotExist
+	}
+	return size, err
+}
+
+// Open implements output.Place.
+func (r rows) Open() (output.Bytes, error) { return r, nil }
+
+// Create implements output.Place.
+func (r rows) Create() (output.Written, error) { return r, nil }
+
+// Reopen implements output.Place.
+func (r rows) Reopen() (output.Written, error) {
+	_, err := r.Size()
+	return r, err
+}
+
+// PutAside implements output.Place.
+func (rows) PutAside() error {
+	return errors.New("what the database has of it stays as it is")
+}
+
+// ReadAt implements io.ReaderAt.
+func (r rows) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.store.ReadOutput(context.Background(), r.id, at, p)
+	switch {
+	case err != nil || n == len(p):
+	case n == 0 && at == 0: // it was collected
+		err = fs.ErrNotExist
+	default:
+		err = io.EOF
+	}
+	return n, err
+}
+
+// WriteAt implements io.WriterAt.
+func (r rows) WriteAt(p []byte, at int64) (int, error) {
+	if err := r.store.AppendOutput(context.Background(), r.id, at, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Truncate does nothing: there is nothing behind the last whole write.
+func (rows) Truncate(int64) error { return nil }
+
+// Close does nothing.
+func (rows) Close() error { return nil }

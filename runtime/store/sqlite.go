@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
+
+	"github.com/rockpool/rockpool/runtime/lockfile"
+)
+
+//go:embed migrations/*/*.sql
+var migrations embed.FS
+
+// A sqliteDB is a database in a file, which one process has at a time.
+type sqliteDB struct {
+	lock     *os.File
+	reads    *sql.DB    // many connections
+	writes   *sql.DB    // one connection, used by the writer only
+	prepared statements // the writer's
+	files    []file     // of the database, as they were when it was opened
+
+	closed chan struct{} // closed by close
+	group  sync.WaitGroup
+	dirty  atomic.Bool // something was committed since the last checkpoint
+
+	checkpoint func() (whole bool, err error)
+	began      atomic.Pointer[time.Time] // when the checkpoint that is under way began; nil: none is
+	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't, or there was none
+}
+
+// Open opens the SQLite database at path, makes it if there is none, and brings its
+// schema up to date. One process has it at a time: for a second one the error
+// says who holds it.
+func Open(ctx context.Context, path string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	lock, err := acquire(ctx, path+".lock")
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	d := &sqliteDB{lock: lock, closed: make(chan struct{})}
+	d.checkpoint = d.passive
+	fresh, err := d.open(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open the store %s: %w", path, errors.Join(err, d.closeFiles()))
+	}
+	d.group.Go(d.checkpoints)
+	return (&Store{db: d, reads: reads{db: d.reads}, fresh: fresh}).start(), nil
+}
+
+func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
+	// In WAL mode NORMAL leaves fsync to checkpoints, which run beside the
+	// writer (see checkpoints): a commit costs no disk wait, and still survives a
+	// SIGKILL. Only where those can't keep up does the writer make one itself,
+	// at 16 MiB: without that a busy server's log grew by gigabytes.
+	source := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate" +
+		"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"
+	if d.writes, err = sql.Open("sqlite", source); err != nil {
+		return false, err
+	}
+	d.writes.SetMaxOpenConns(1)
+	d.reads = d.openReads(source)
+	d.reads.SetMaxIdleConns(4)
+	files, err := fs.Sub(migrations, "migrations/sqlite")
+	if err != nil {
+		return false, err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, d.writes, files)
+	if err != nil {
+		return false, err
+	}
+	version, err := provider.GetDBVersion(ctx)
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	if err == nil {
+		return version == 0, d.remember(path)
+	}
+	if hasCode(err, sqliteCorrupt, sqliteNoDatabase) {
+		return false, fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start anew, without the environments and executions in it", err)
+	}
+	return false, err
+}
+
+// remember notes which files are open.
+func (d *sqliteDB) remember(path string) error {
+	for _, path := range []string{path, path + "-wal"} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		d.files = append(d.files, file{path, info})
+	}
+	return nil
+}
+
+// lockPatience is how long a lock that is held is waited for: a server that was
+// just killed may have been starting a program, whose process has the lock
+// until it comes to be that program.
+const lockPatience = time.Second
+
+// acquire takes the lock file, or says who has it. The kernel lets go of it
+// when the process ends, however it ends.
+func acquire(ctx context.Context, path string) (*os.File, error) {
+	file, err := lockfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	if err := lockfile.Wait(ctx, file); errors.Is(err, lockfile.ErrHeld) {
+		holder, _ := os.ReadFile(path)
+		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+	} else if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := file.Truncate(0); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if _, err := fmt.Fprint(file, os.Getpid()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// checkpoints brings commits to the disk within a second, so that they survive a
+// power cut.
+func (d *sqliteDB) checkpoints() {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-d.closed:
+			return
+		case <-tick.C:
+		}
+		if !d.dirty.Swap(false) {
+			continue
+		}
+		now := time.Now()
+		d.began.Store(&now)
+		whole, err := d.checkpoint()
+		d.began.Store(nil)
+		switch {
+		case err != nil: // a disk that fails may show only here: commits go to the page cache
+			d.stays.Store(&err)
+			d.dirty.Store(true)
+		case !whole: // nothing is known of the disk
+			d.dirty.Store(true)
+		default:
+			d.stays.Store(nil)
+		}
+	}
+}
+
+// passive makes a checkpoint, which never blocks the writer. whole is false where
+// others use the log, so that a part of it stays.
+func (d *sqliteDB) passive() (whole bool, err error) {
+	var busy, frames, stored int
+	err = d.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
+	return busy == 0 && stored >= frames, err
+}
+
+func (*sqliteDB) lead(context.Context) error { return nil } // it has the lock
+
+func (*sqliteDB) giveUp() {} // none waits for anything but the disk
+
+func (d *sqliteDB) close() error {
+	close(d.closed)
+	d.group.Wait()
+	return d.closeFiles()
+}
+
+func (d *sqliteDB) closeFiles() error {
+	var errs []error
+	for _, db := range []*sql.DB{d.reads, d.writes} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(append(errs, d.lock.Close())...)
+}
+
+// transact is undone where there is no room for all.
+func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
+	results = make([]error, len(writes))
+	err := func() error {
+		if err := d.prepared.prepare(d.writes); err != nil {
+			return err
+		}
+		begun, err := d.writes.Begin()
+		if err != nil {
+			return err
+		}
+		defer begun.Rollback() // does nothing after a commit
+		tx := &transaction{begun, &d.prepared}
+		for i, w := range writes {
+			if results[i] = w.do(tx); givesUp(results[i]) {
+				return results[i]
+			}
+		}
+		d.dirty.Store(true)
+		return begun.Commit()
+	}()
+	if err != nil {
+		for i := range results {
+			results[i] = err
+		}
+	}
+	return results, hasCode(err, sqliteFull)
+}
+
+// givesUp reports whether an error is one with which SQLite may have ended the
+// whole transaction, not just undone the statement: what is executed after it
+// would be committed by itself.
+func givesUp(err error) bool {
+	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
+}
