@@ -164,7 +164,7 @@ var mayImport = map[string][]string{
 	"test/bench/usage":           {},
 	"test/chaos":                 {"cli", "client", "config", "test/chaos/clients", "test/chaos/house", "test/chaos/ledger", "test/chaos/moment", "test/chaos/schedule", "test/commandline"},
 	"test/chaos/clients":         {"client", "runtime", "test/chaos/house", "test/chaos/ledger", "test/chaos/moment"},
-	"test/chaos/house":           {"client", "runtime", "test/chaos/ledger", "test/chaos/moment", "test/commandline"},
+	"test/chaos/house":           {"client", "runtime", "test/chaos/ledger", "test/chaos/moment", "test/commandline", "test/postgrestest"},
 	"test/chaos/ledger":          {"test/chaos/moment"},
 	"test/chaos/moment":          {},
 	"test/chaos/schedule":        {"test/chaos/moment"},

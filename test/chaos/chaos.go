@@ -36,6 +36,7 @@ type Config struct {
 	For      time.Duration
 	Every    time.Duration // between two faults, on average
 	Clients  int
+	Servers  int  // that live at the same time; several need a Nomad, of which each node runs containers
 	Short    bool // a run too short to come by everything: only what must not happen is judged
 	Progress io.Writer
 }
@@ -54,14 +55,22 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	began := time.Now()
 	l := ledger.New()
 	h, err := house.New(ctx, config.Program, dir, l)
-	if err == nil && config.Nomad != "" {
-		err = h.UseNomad(ctx, config.Nomad, config.Progress)
+	switch {
+	case err != nil:
+	case config.Servers > 1:
+		if err = h.UseNomad(ctx, config.Nomad, "docker", 2, config.Progress); err == nil {
+			err = h.UseSeveral(ctx, config.Servers)
+		}
+	case config.Nomad != "":
+		err = h.UseNomad(ctx, config.Nomad, "raw_exec", 1, config.Progress)
+	}
+	if h != nil {
+		defer func() { err = errors.Join(err, h.Close()) }()
 	}
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	defer h.CloseIdle()
-	defer func() { err = errors.Join(err, h.Nomad.Close()) }()
 	d, err := house.MountDisk(filepath.Join(dir, "disk"))
 	if err != nil {
 		return Report{}, errors.Join(err, os.RemoveAll(dir))
@@ -84,8 +93,10 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 
 // run is all of it but the end.
 func (s *storm) run(ctx context.Context, config Config) error {
-	if err := s.restart(ctx); err != nil {
-		return err
+	for s.Vacant() > 0 {
+		if err := s.restart(ctx); err != nil {
+			return err
+		}
 	}
 	if err := clients.PutEnvironments(ctx, s.House); err != nil {
 		return fmt.Errorf("put the environments: %w", err)
@@ -96,6 +107,9 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	defer others.Wait()
 	defer end() // of who scrapes, before it is waited for
 	others.Go(func() { s.Scrape(ctx) })
+	if s.Database != nil {
+		others.Go(func() { s.Ledger.Count(ledger.LongestWait, s.Watch(ctx).Milliseconds()) })
+	}
 	enough := make(chan struct{})
 	for i := range config.Clients {
 		c := clients.NewHolder(s.House, s.timing, fmt.Sprintf("client%d", i), config.Seed, uint64(i+1))
@@ -133,11 +147,14 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 	if s.Nomad != nil {
 		round = schedule.OnNomad()
 	}
+	if s.Database != nil {
+		round = schedule.Several()
+	}
 	plan := schedule.New(config.Seed, config.Every, round)
 	began, filled := time.Now(), false
 	for struck := 0; ctx.Err() == nil; struck++ {
 		f := plan.Next()
-		if !filled && time.Since(began) > config.For/2 {
+		if !filled && s.Database == nil && time.Since(began) > config.For/2 {
 			filled = true
 			if err := s.strike(ctx, schedule.Fault{Kind: schedule.FillDisk}); err != nil {
 				return err
@@ -161,8 +178,8 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 // everything, whatever became of the run, and one more sweep what that stood on.
 func (s *storm) clear(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	if s.server != nil && !s.hasEnded() {
-		s.Stop(s.server)
+	for _, server := range s.Living() {
+		s.Stop(server)
 	}
 	for range 2 {
 		last, err := s.House.Start("remove")

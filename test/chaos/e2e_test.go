@@ -62,6 +62,8 @@ func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
 		{[]string{"--for", "1h"}, "10s to 3m"},
 		{[]string{"--every", "1ms"}, "200ms to 1m"},
 		{[]string{"--clients", "0"}, "1 to 16"},
+		{[]string{"--servers", "6"}, "1 to 5"},
+		{[]string{"--servers", "3"}, "1 without --nomad"},
 		{[]string{"--nomad", "/nonesuch"}, "make chaos CLUSTER=nomad builds it"},
 	} {
 		var out, errs strings.Builder

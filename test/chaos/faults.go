@@ -34,6 +34,9 @@ const momentPatience = 3 * time.Second
 // learnt from it.
 func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 	s.say("%s", f)
+	if all := s.Living(); s.Database != nil && len(all) > 0 { // any of them is hit
+		s.server = all[f.Choice%uint64(len(all))]
+	}
 	switch f.Kind {
 	case schedule.KillServer, schedule.KillRestore, schedule.StopRestore, schedule.DestroyDown, schedule.PurgeDown:
 		if f.Kind == schedule.StopRestore {
@@ -61,6 +64,8 @@ func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 		return s.fillAndKill(ctx, f)
 	case schedule.DrainNode, schedule.KillClient, schedule.KillNomad, schedule.FreezeClient, schedule.FreezeNomad:
 		return s.strikeNomad(ctx, f)
+	case schedule.KillDatabase, schedule.FreezeDatabase:
+		return s.strikeDatabase(ctx, f)
 	default:
 		s.harmOne(ctx, f)
 		return nil
@@ -321,12 +326,19 @@ func (s *storm) rest(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
 		return nil
 	case <-s.server.Ended:
 		s.Ledger.Wrong(ledger.UnaskedEnds, 1, "%v: %s", s.server.Err, s.LastWords())
 		s.Kill(s.server)
-		return s.restart(ctx)
 	}
+	for s.Vacant() > 0 { // of several, others may have ended, too
+		if s.Database != nil && !s.hasEnded() {
+			s.Ledger.Wrong(ledger.UnaskedEnds, 1, "one of several: %s", s.LastWords())
+		}
+		if err := s.restart(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

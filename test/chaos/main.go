@@ -30,6 +30,7 @@ type command struct {
 	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Time between two faults on average, 200ms to 1m. (${default})"`
 	Clients int           `default:"3" placeholder:"N" help:"Clients that claim and use runners, 1 to 16. (${default})"`
 	Nomad   string        `placeholder:"FILE" help:"Have the runners on a Nomad of the run's own, which is killed, frozen and drained too: the program that runs it, bin/nomadtest of make chaos CLUSTER=nomad. ()"`
+	Servers int           `default:"1" placeholder:"N" help:"Servers that live at the same time, 1 to 5; with more than one the runners are containers on a Nomad of two nodes, and the servers share a PostgreSQL. (${default})"`
 	Short   bool          `help:"Judge only what must not happen: a short run doesn't come by every part of the scheduler."`
 	Program string        `default:"bin/rockpool" placeholder:"PATH" help:"The program that serves. (${default})"`
 	JSON    bool          `name:"json" help:"Print the report as JSON."`
@@ -53,6 +54,10 @@ func (c *command) Run(s cli.Streams) error {
 		return &config.Error{Flag: "every", Value: c.Every.String(), Allowed: "200ms to 1m"}
 	case c.Clients < 1 || c.Clients > 16:
 		return &config.Error{Flag: "clients", Value: strconv.Itoa(c.Clients), Allowed: "1 to 16"}
+	case c.Servers < 1 || c.Servers > 5:
+		return &config.Error{Flag: "servers", Value: strconv.Itoa(c.Servers), Allowed: "1 to 5"}
+	case c.Servers > 1 && c.Nomad == "":
+		return &config.Error{Flag: "servers", Value: strconv.Itoa(c.Servers), Allowed: "1 without --nomad"}
 	case os.Geteuid() != 0:
 		return errors.New("chaos starts servers, which need root to isolate programs: run it as root, for example with sudo")
 	}
@@ -63,11 +68,14 @@ func (c *command) Run(s cli.Streams) error {
 	if c.Nomad != "" {
 		where = " --nomad " + c.Nomad
 	}
+	if c.Servers > 1 {
+		where += " --servers " + strconv.Itoa(c.Servers)
+	}
 	_, _ = fmt.Fprintf(s.Err, "seed %d: bin/chaos --seed %d --for %s --every %s --clients %d%s has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
 	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	report, err := Run(ctx, Config{
-		Program: c.Program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Short: c.Short, Progress: s.Err,
+		Program: c.Program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Servers: c.Servers, Short: c.Short, Progress: s.Err,
 	})
 	if ctx.Err() != nil {
 		return cli.ExitError(cli.CodeInterrupted)

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rockpool/rockpool/test/chaos/house"
@@ -32,14 +32,28 @@ func (s *storm) strikeNomad(ctx context.Context, f schedule.Fault) error {
 	return s.Nomad.Order(end)
 }
 
-// drain drains the node, at once or within a second, and ends that.
+// strikeDatabase carries out a fault of the database that servers share.
+func (s *storm) strikeDatabase(ctx context.Context, f schedule.Fault) error {
+	s.Ledger.Count(ledger.DatabaseFaults, 1)
+	if f.Kind == schedule.FreezeDatabase {
+		s.Database.Signal(syscall.SIGSTOP)
+		moment.Pause(ctx, f.Down)
+		s.Database.Signal(syscall.SIGCONT)
+		return nil
+	}
+	s.Database.Kill()
+	moment.Pause(ctx, f.Down)
+	return s.Database.Run(ctx)
+}
+
+// drain drains a node, at once or within a second, and ends that.
 func (s *storm) drain(ctx context.Context, f schedule.Fault) error {
 	ctx = context.WithoutCancel(ctx)
 	var nodes []struct{ ID string }
-	if err := s.Nomad.Ask(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) != 1 {
-		return errors.Join(fmt.Errorf("%d nodes, not one", len(nodes)), err)
+	if err := s.Nomad.Ask(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) == 0 {
+		return errors.Join(errors.New("there is no node"), err)
 	}
-	path := "/v1/node/" + nodes[0].ID + "/drain"
+	path := "/v1/node/" + nodes[f.Choice/2%uint64(len(nodes))].ID + "/drain"
 	deadline := time.Duration(-1) // at once
 	if f.Choice%2 == 0 {
 		deadline = time.Second

@@ -16,19 +16,20 @@ import (
 
 // A Report is what a run came to.
 type Report struct {
-	Seed   uint64           `json:"seed"`
-	Took   float64          `json:"tookSeconds"`
-	Short  bool             `json:"short"`
-	Nomad  bool             `json:"nomad"`  // the runners were there, and the servers had no scheduler
-	Parts  map[string]int64 `json:"parts"`  // how often each part of the scheduler was used, as the servers counted
-	Counts map[string]int64 `json:"counts"` // all other figures, by name
-	Wrongs []ledger.Wrong   `json:"wrongs"`
-	Log    string           `json:"log,omitempty"` // the servers', kept where something was wrong
+	Seed    uint64           `json:"seed"`
+	Took    float64          `json:"tookSeconds"`
+	Short   bool             `json:"short"`
+	Several bool             `json:"several"` // servers lived at the same time
+	Nomad   bool             `json:"nomad"`   // the runners were there, and the servers had no scheduler
+	Parts   map[string]int64 `json:"parts"`   // how often each part of the scheduler was used, as the servers counted
+	Counts  map[string]int64 `json:"counts"`  // all other figures, by name
+	Wrongs  []ledger.Wrong   `json:"wrongs"`
+	Log     string           `json:"log,omitempty"` // the servers', kept where something was wrong
 }
 
 func newReport(config Config, l *ledger.Ledger, used map[string]int64, took time.Duration) Report {
 	counts, wrongs := l.Figures()
-	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Parts: used, Counts: counts, Wrongs: wrongs}
+	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Several: config.Servers > 1, Parts: used, Counts: counts, Wrongs: wrongs}
 }
 
 // Failures returns what should not have come out so: what must not happen and
@@ -67,7 +68,12 @@ func (r Report) wanted() (always, long []string) {
 		}
 		long = append(long, ledger.StopsRestoring, ledger.KilledHeld, ledger.KilledIdle, ledger.KilledStarting, ledger.Destroyed)
 	}
-	return always, append(long, ledger.KillsRestoring, ledger.Stops, ledger.Fills, ledger.CutUploads, ledger.Rewinds)
+	if r.Several {
+		long = append(long, ledger.DatabaseFaults)
+	} else {
+		long = append(long, ledger.Fills)
+	}
+	return always, append(long, ledger.KillsRestoring, ledger.Stops, ledger.CutUploads, ledger.Rewinds)
 }
 
 // Table writes a report for people.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +40,7 @@ func (n *Nomad) RestartServer(ctx context.Context) error {
 func (n *Nomad) KillClient() error { return errors.Join(n.client.kill(), n.second.kill()) }
 
 // AddClient starts a second client, another node on the same machine, and waits
-// until it is ready. KillClient ends both; RestartClient starts the first alone.
+// until it is ready. KillClient ends both; RestartClient starts both again.
 func (n *Nomad) AddClient(ctx context.Context) error {
 	if err := os.Mkdir(n.path("second"), 0o711); err != nil { // see open
 		return err
@@ -48,7 +49,14 @@ func (n *Nomad) AddClient(ctx context.Context) error {
 	if err := n.second.start(); err != nil {
 		return err
 	}
+	return n.secondReady(ctx)
+}
+
+func (n *Nomad) secondReady(ctx context.Context) error {
 	return try(ctx, n.second, "the second client isn't ready", func() error {
+		if !strings.Contains(n.second.said(), "node registration complete") { // a node that was ready before is still said to be
+			return errors.New("the node isn't registered")
+		}
 		nodes, _, err := n.api.Nodes().List(nil)
 		if err != nil {
 			return err
@@ -69,7 +77,10 @@ func (n *Nomad) RestartClient(ctx context.Context) error {
 	if err := n.client.start(); err != nil {
 		return err
 	}
-	return n.clientReady(ctx)
+	if n.second == nil {
+		return n.clientReady(ctx)
+	}
+	return errors.Join(n.second.start(), n.clientReady(ctx), n.secondReady(ctx))
 }
 
 // SignalServer sends the server a signal that doesn't end it: SIGSTOP or SIGCONT.
@@ -99,10 +110,11 @@ func (n *Nomad) clientReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(nodes) != 1 || nodes[0].Status != api.NodeStatusReady {
-			return fmt.Errorf("%d nodes, or none that is ready", len(nodes))
+		at := slices.IndexFunc(nodes, func(node *api.NodeListStub) bool { return node.Name != "second" && node.Status == api.NodeStatusReady })
+		if at < 0 {
+			return fmt.Errorf("%d nodes, of which the first isn't ready", len(nodes))
 		}
-		node, _, err := n.api.Nodes().Info(nodes[0].ID, nil)
+		node, _, err := n.api.Nodes().Info(nodes[at].ID, nil)
 		if err != nil {
 			return err
 		}

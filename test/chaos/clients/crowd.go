@@ -54,8 +54,13 @@ func PutEnvironments(ctx context.Context, h *house.House) error {
 		in := client.PutEnvironmentInput{Id: env.id, PoolSize: &env.size, Resources: &client.ResourcesInput{
 			MemoryMiB: new(max(64, env.slots*slot-1)), Processes: new(64), WorkspaceMiB: new(32),
 		}}
-		if h.Nomad != nil { // with the driver raw_exec, which isolates nothing
-			in.Isolation, in.Resources.CpuMHz = new(runtime.IsolationNone), new(50)
+		if h.Nomad != nil {
+			in.Resources.CpuMHz = new(50)
+			if h.Nomad.Driver == "docker" {
+				in.Image = new(house.Image)
+			} else {
+				in.Isolation = new(runtime.IsolationNone) // raw_exec isolates nothing
+			}
 			if env.id == forHolders { // whose runners take a second longer to come
 				in.PoolSize = new(5)
 			}

@@ -20,12 +20,16 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
+// Image is what containers on it run: nomadtest.Image.
+const Image = "rockpool-test:1"
+
 // nomadPrefix begins the names of all that the servers have on Nomad.
 const nomadPrefix = "chaos"
 
 // A Nomad is one of the run's own, whose parts can be killed and frozen, and
 // that is asked over its API for what an operator can do. One goroutine uses it.
 type Nomad struct {
+	Driver  string // of the runners' tasks
 	program *exec.Cmd
 	orders  io.WriteCloser
 	answers *bufio.Scanner
@@ -35,8 +39,8 @@ type Nomad struct {
 }
 
 // startNomad starts one, and returns when it takes jobs.
-func startNomad(ctx context.Context, program string, progress io.Writer) (n *Nomad, err error) {
-	n = &Nomad{program: exec.Command(program, "-control", "-drivers", "raw_exec")}
+func startNomad(ctx context.Context, program, driver string, clients int, progress io.Writer) (n *Nomad, err error) {
+	n = &Nomad{Driver: driver, program: exec.Command(program, "-control", "-drivers", driver, "-clients", fmt.Sprint(clients))}
 	n.program.Stderr = progress
 	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
 	if n.orders, err = n.program.StdinPipe(); err != nil {
@@ -97,7 +101,7 @@ func (n *Nomad) Close() error {
 
 // flags are how a server uses it. Its lock lasts longer than Nomad is away.
 func (n *Nomad) flags(url string) []string {
-	return []string{"--cluster", "nomad", "--nomad-address", n.address, "--nomad-driver", "raw_exec", "--nomad-prefix", nomadPrefix,
+	return []string{"--cluster", "nomad", "--nomad-address", n.address, "--nomad-driver", n.Driver, "--nomad-prefix", nomadPrefix, "--nomad-node-images",
 		"--nomad-lock-ttl", "60", "--advertise-url", url}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 	"github.com/rockpool/rockpool/test/commandline"
+	"github.com/rockpool/rockpool/test/postgrestest"
 )
 
 // A House is where one server after the other lives: always at the same address
@@ -33,11 +35,15 @@ type House struct {
 	Nomad   *Nomad // that has the runners; nil: they are on this machine
 	Log     string // a file: of all servers
 
+	Database *postgrestest.Server // that several servers share; nil: there is one server
+
 	program  string
 	address  string
 	url      string
 	data     string
-	group    string // the cgroup below which its runners are
+	seats    []*seat      // one, but for several servers
+	front    net.Listener // passes on to them; nil: there is one
+	group    string       // the cgroup below which its runners are
 	args     []string
 	counters *usage
 	up       atomic.Bool // a server answers
@@ -48,12 +54,8 @@ type House struct {
 func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+pid>>16%100, pid>>8%256, pid%254+1)
-	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
+	address, err := freeAddress(ctx, host)
 	if err != nil {
-		return nil, err
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
 		return nil, err
 	}
 	h := &House{
@@ -63,15 +65,16 @@ func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, er
 	}
 	h.Patient = h.Around(h.Insist)
 	// What a runner is promised is reckoned from the machine's memory, as it is.
-	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", address, "--data", h.data,
+	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
+	h.seats = []*seat{{address: address, args: []string{"--listen", address, "--data", h.data}}}
 	return h, nil
 }
 
 // UseNomad has the runners on a Nomad that a program runs and that obeys
-// (test/nomadtest/cmd).
-func (h *House) UseNomad(ctx context.Context, program string, progress io.Writer) (err error) {
-	if h.Nomad, err = startNomad(ctx, program, progress); err != nil {
+// (test/nomadtest/cmd), of so many clients, with a driver.
+func (h *House) UseNomad(ctx context.Context, program, driver string, clients int, progress io.Writer) (err error) {
+	if h.Nomad, err = startNomad(ctx, program, driver, clients, progress); err != nil {
 		return err
 	}
 	h.args = append(h.args, h.Nomad.flags(h.url)...)
@@ -85,14 +88,19 @@ type Server struct {
 	Err   error         // of its end; read after ended
 }
 
-// Start starts a server, and doesn't wait for it.
+// Start starts a server where none is, and doesn't wait for it.
 func (h *House) Start(onStop string) (*Server, error) {
+	at := slices.IndexFunc(h.seats, (*seat).free)
+	if at < 0 {
+		return nil, errors.New("there is no place for one more server")
+	}
+	args := slices.Concat(h.args, h.seats[at].args, []string{"--on-stop", onStop})
 	log, err := os.OpenFile(h.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the server has its own
-	s := &Server{cmd: exec.Command(h.program, append(h.args[:len(h.args):len(h.args)], "--on-stop", onStop)...), Ended: make(chan struct{})}
+	s := &Server{cmd: exec.Command(h.program, args...), Ended: make(chan struct{})}
 	s.cmd.Env = commandline.Environment("ROCKPOOL_", "NOMAD_")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
 	s.cmd.Stdout, s.cmd.Stderr = log, log
@@ -102,6 +110,7 @@ func (h *House) Start(onStop string) (*Server, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
+	h.seats[at].server = s
 	go func() { // until it ends, which every way out of a run waits for
 		s.Err = s.cmd.Wait()
 		close(s.Ended)

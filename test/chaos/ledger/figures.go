@@ -20,6 +20,8 @@ const (
 	Drained         = "drains of Nomad's node"
 	NomadKills      = "kills of Nomad"
 	NomadFreezes    = "freezes of Nomad"
+	DatabaseFaults  = "kills and freezes of the database"
+	LongestWait     = "longest wait for an answer, ms"
 	Executions      = "executions"
 	Claims          = "claims"
 	Disconnects     = "disconnects"

@@ -50,6 +50,8 @@ const (
 	FreezeClient
 	FreezeNomad
 	nomadKinds
+	KillDatabase // that several servers share
+	FreezeDatabase
 )
 
 func (f Fault) String() string {
@@ -78,6 +80,10 @@ func (f Fault) String() string {
 		return "kill the server, and purge the jobs of a held and an idle runner before the next one"
 	case DrainNode:
 		return fmt.Sprintf("drain Nomad's node, and make it eligible %s later", f.Down)
+	case KillDatabase:
+		return fmt.Sprintf("kill the database, and start it again %s later", f.Down)
+	case FreezeDatabase:
+		return fmt.Sprintf("freeze the database for %s", f.Down)
 	case KillClient, KillNomad:
 		return fmt.Sprintf("kill %s, and start it again %s later", f.Part(), f.Down)
 	case FreezeClient, FreezeNomad:
@@ -140,6 +146,11 @@ func OnNomad() []Fault {
 	return all
 }
 
+// Several are what happens to several servers that share a database, and have their runners on Nomad.
+func Several() []Fault {
+	return append(OnNomad(), Fault{Kind: KillDatabase}, Fault{Kind: FreezeDatabase})
+}
+
 // Next draws from a deck that has all of a round, and is shuffled anew when it
 // is used up.
 func (s *Schedule) Next() Fault {
@@ -171,7 +182,7 @@ func (s *Schedule) details(f Fault) Fault {
 	if s.random.IntN(2) == 0 {
 		f.Down = time.Duration(s.random.IntN(700)) * time.Millisecond
 	}
-	if f.Kind >= DrainNode && f.Kind < nomadKinds {
+	if f.Kind >= DrainNode {
 		f.Down = 500*time.Millisecond + time.Duration(s.random.IntN(2500))*time.Millisecond
 	}
 	f.Choice = s.random.Uint64()

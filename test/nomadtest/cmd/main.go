@@ -35,6 +35,7 @@ func run() error {
 	control := flag.Bool("control", false, "for a program: say where it is as JSON, take lines such as \"kill server\", and end with the input")
 	connections := flag.Int("connections", 0, "http_max_conns_per_client (2000)")
 	file := flag.String("file", "", "a file of the machine that tasks of exec and docker find at the same path")
+	clients := flag.Int("clients", 1, "clients, which are nodes: 1 or 2")
 	flag.Parse()
 	var files []string
 	if *file != "" {
@@ -47,6 +48,11 @@ func run() error {
 	n, err := nomadtest.Open(ctx, nomadtest.Options{Drivers: strings.Split(*drivers, ","), ACL: *acl, TLS: *tls, Connections: *connections, Files: files})
 	if err != nil {
 		return err
+	}
+	if *clients > 1 {
+		if err := n.AddClient(ctx); err != nil {
+			return errors.Join(err, n.Close())
+		}
 	}
 	if flag.NArg() > 0 {
 		return errors.Join(use(ctx, n, flag.Args()), n.Close())

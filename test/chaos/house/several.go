@@ -1,0 +1,148 @@
+package house
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/postgrestest"
+)
+
+// A seat is where one server after the other lives. Servers that live at the same time have
+// one each, and share a database.
+type seat struct {
+	address string
+	args    []string
+	server  *Server // the last one; nil: none yet
+}
+
+// free reports whether a server may live there.
+func (s *seat) free() bool {
+	if s.server == nil {
+		return true
+	}
+	select {
+	case <-s.server.Ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// UseSeveral has so many servers live at the same time, on the Nomad that is used, with a
+// PostgreSQL of their own. What comes to the house's address is passed on to one of them.
+func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
+	if h.Database, err = postgrestest.New(ctx); err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(h.address)
+	if err != nil {
+		return err
+	}
+	h.seats = nil
+	for i := range servers {
+		address, err := freeAddress(ctx, host)
+		if err != nil {
+			return err
+		}
+		peer, err := freeAddress(ctx, host)
+		if err != nil {
+			return err
+		}
+		h.seats = append(h.seats, &seat{address: address, args: []string{
+			"--listen", address, "--peer-listen", peer, "--data", filepath.Join(h.data, fmt.Sprint(i)), "--database", h.Database.URL,
+		}})
+	}
+	if h.front, err = (&net.ListenConfig{}).Listen(ctx, "tcp", h.address); err != nil {
+		return err
+	}
+	go h.passOn() // until Close
+	return nil
+}
+
+// Close ends what UseNomad and UseSeveral began.
+func (h *House) Close() error {
+	var errs []error
+	if h.front != nil {
+		errs = append(errs, h.front.Close())
+	}
+	if h.Database != nil {
+		errs = append(errs, h.Database.Close())
+	}
+	return errors.Join(append(errs, h.Nomad.Close())...)
+}
+
+func freeAddress(ctx context.Context, host string) (string, error) {
+	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", err
+	}
+	return free.Addr().String(), free.Close()
+}
+
+// passOn passes each connection on to the next server that takes it, as a load balancer does.
+func (h *House) passOn() {
+	var next atomic.Uint64
+	for {
+		conn, err := h.front.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			for range h.seats {
+				at := h.seats[next.Add(1)%uint64(len(h.seats))]
+				server, err := net.DialTimeout("tcp", at.address, time.Second)
+				if err != nil {
+					continue
+				}
+				defer server.Close()
+				go func() {
+					_, _ = io.Copy(server, conn) // until one of them ends
+					_ = server.(*net.TCPConn).CloseWrite()
+				}()
+				_, _ = io.Copy(conn, server)
+				return
+			}
+		}()
+	}
+}
+
+// Living returns the servers that haven't ended.
+func (h *House) Living() []*Server {
+	var all []*Server
+	for _, seat := range h.seats {
+		if !seat.free() {
+			all = append(all, seat.server)
+		}
+	}
+	return all
+}
+
+// Vacant returns how many servers may still be started.
+func (h *House) Vacant() int { return len(h.seats) - len(h.Living()) }
+
+// Watch asks the servers something small all the time until ctx ends, and returns the longest time
+// without an answer.
+func (h *House) Watch(ctx context.Context) (longest time.Duration) {
+	last := time.Now()
+	for ctx.Err() == nil {
+		ask, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := client.GetEnvironments(ask, h)
+		cancel()
+		if err == nil {
+			longest, last = max(longest, time.Since(last)), time.Now()
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return longest
+}
