@@ -5,6 +5,7 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -17,4 +18,12 @@ func examineNomad(ctx context.Context, settings config.Config, tell func(...find
 		return
 	}
 	tell(found...)
+	if settings.Database == "" {
+		return
+	}
+	if version, err := store.Examine(ctx, settings.Database); err != nil {
+		tell(finding.Failure("database", "see docs/nomad.md, Several servers", "%v", err))
+	} else {
+		tell(finding.Fine("database", "PostgreSQL %s", version))
+	}
 }

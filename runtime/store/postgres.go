@@ -83,6 +83,26 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 // ParseURL checks a database's URL. The error has no password.
 func ParseURL(url string) (*pgx.ConnConfig, error) { return pgx.ParseConfig(url) }
 
+// Examine returns which PostgreSQL a URL leads to, and changes nothing there. The error says why none
+// can be used.
+func Examine(ctx context.Context, url string) (version string, err error) {
+	config, err := ParseURL(url)
+	if err != nil {
+		return "", err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var creates bool
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE')").Scan(&version, &creates)
+	if err == nil && !creates {
+		err = fmt.Errorf("user %s may not make tables there", config.User)
+	}
+	return version, err
+}
+
 // loseConnections has the kernel give up a connection over which nothing was heard of what was
 // sent.
 func loseConnections(_, _ string, conn syscall.RawConn) error {

@@ -124,6 +124,24 @@ func TestPostgreSQLHasOneThatWrites(t *testing.T) {
 	}
 }
 
+func TestExaminePostgreSQL(t *testing.T) {
+	p := postgrestest.Start(t)
+	if version, err := Examine(t.Context(), p.URL); err != nil || version == "" {
+		t.Error(version, err)
+	}
+	if _, err := p.Query("CREATE USER guest"); err != nil {
+		t.Fatal(err)
+	}
+	guest := strings.Replace(p.URL, "rockpool@", "guest@", 1)
+	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not make tables there") {
+		t.Error(err)
+	}
+	p.Kill()
+	if _, err := Examine(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Error(err)
+	}
+}
+
 // TestWritesOutliveThatPostgreSQLIsKilled: each is stored once, and its caller only waits.
 func TestWritesOutliveThatPostgreSQLIsKilled(t *testing.T) {
 	p := postgrestest.Start(t)

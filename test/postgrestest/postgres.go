@@ -187,7 +187,7 @@ func (s *Server) Kill() {
 	<-s.ended
 	for _, pid := range all { // PostgreSQL starts only when the last one's processes are gone
 		for syscall.Kill(pid, 0) == nil {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 	}
 	_ = s.input.Close()

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -40,7 +41,7 @@ type Nomad struct {
 
 // startNomad starts one, and returns when it takes jobs.
 func startNomad(ctx context.Context, program, driver string, clients int, progress io.Writer) (n *Nomad, err error) {
-	n = &Nomad{Driver: driver, program: exec.Command(program, "-control", "-drivers", driver, "-clients", fmt.Sprint(clients))}
+	n = &Nomad{Driver: driver, program: exec.Command(program, "-control", "-drivers", driver, "-clients", strconv.Itoa(clients))}
 	n.program.Stderr = progress
 	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
 	if n.orders, err = n.program.StdinPipe(); err != nil {

@@ -3,10 +3,10 @@ package house
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +56,7 @@ func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
 			return err
 		}
 		h.seats = append(h.seats, &seat{address: address, args: []string{
-			"--listen", address, "--peer-listen", peer, "--data", filepath.Join(h.data, fmt.Sprint(i)), "--database", h.Database.URL,
+			"--listen", address, "--peer-listen", peer, "--data", filepath.Join(h.data, strconv.Itoa(i)), "--database", h.Database.URL,
 		}})
 	}
 	if h.front, err = (&net.ListenConfig{}).Listen(ctx, "tcp", h.address); err != nil {
