@@ -38,6 +38,7 @@ type command struct {
 	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad, the one of $$NOMAD_ADDR; make bench CLUSTER=nomad starts one. (${default})"`
 	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image of the driver docker's runners; it needs sh, echo, true, yes and head."`
 	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: where nodes and images have the agent already."`
+	Database    string   `placeholder:"URL" help:"With --cluster nomad: the PostgreSQL that the servers have, one after the other."`
 	Against     string   `placeholder:"go-judge=URL" help:"Measure the same jobs at a go-judge that runs on this machine, as the floor of the rows run/sustained/*. No other rows are measured."`
 	GVisor      string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for the rows gvisor/*. make bench builds one. ($$${env})"`
 	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
@@ -143,8 +144,8 @@ func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
 // nomad returns the Nomad whose servers are measured, or nil.
 func (c *command) nomad() (*bed.Nomad, error) {
 	if c.Cluster != config.ClusterNomad {
-		if c.Image != "" || c.AgentPath != "" {
-			return nil, errors.New("--image and --agent-path are for --cluster nomad")
+		if c.Image != "" || c.AgentPath != "" || c.Database != "" {
+			return nil, errors.New("--image, --agent-path and --database are for --cluster nomad")
 		}
 		return nil, nil
 	}
@@ -152,5 +153,5 @@ func (c *command) nomad() (*bed.Nomad, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bed.Nomad{Nomad: alone, Image: c.Image, AgentPath: c.AgentPath}, nil
+	return &bed.Nomad{Nomad: alone, Image: c.Image, AgentPath: c.AgentPath, Database: c.Database}, nil
 }

@@ -20,6 +20,7 @@ type Nomad struct {
 	*bare.Nomad
 	Image     string // of the driver docker's runners: it has sh, echo, true, head and yes
 	AgentPath string // where nodes and images have the agent; "": nowhere
+	Database  string // of the servers; "": SQLite
 
 	drivers []string // see Inspect
 	servers atomic.Int32
@@ -84,6 +85,9 @@ func (b *Bed) ServeNomad(ctx context.Context, driver string, runners int, more .
 		env: client.PutEnvironmentInput{
 			Resources: &client.ResourcesInput{WorkspaceMiB: new(16), MemoryMiB: new(64), CpuMHz: new(10)}, Isolation: new(runtime.IsolationCluster),
 		},
+	}
+	if n.Database != "" {
+		l.cluster = append(l.cluster, "--database", n.Database)
 	}
 	switch driver {
 	case rawExec:
