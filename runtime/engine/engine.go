@@ -130,7 +130,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case err := <-failed:
 			return err
 		case <-e.store.Taken():
-			return runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
+			return store.ErrTaken
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -192,7 +192,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
-			Cluster: e.cluster, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
 		})
 	})
 	if p == nil {
@@ -206,6 +206,21 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 		err = p.Delete(ctx, false)
 	}
 	return err
+}
+
+// A leading cluster removes runners only while this server leads: one that stood still may believe
+// that a runner is idle which another server has handed out.
+type leading struct {
+	runtime.Cluster
+	store *store.Store
+}
+
+// Remove implements runtime.Cluster.
+func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
+	if err := c.store.Leads(ctx); err != nil {
+		return err
+	}
+	return c.Cluster.Remove(ctx, id)
 }
 
 // observe takes in a runner's new state. A pool's owner calls it: it must not

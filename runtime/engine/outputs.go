@@ -131,6 +131,9 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 	} else {
 		content, err = output.OpenContent(ctx, e.logs.Place(id), stream)
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, store.NotFound(id) // it was collected just now
+	}
 	if err != nil {
 		return nil, err
 	}

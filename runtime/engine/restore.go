@@ -25,12 +25,12 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore environments: %w", err)
 	}
+	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's; after this no other begins anything
+		return fmt.Errorf("restore executions: %w", err)
+	}
 	runners, err := e.cluster.Runners(ctx, "")
 	if err != nil {
 		return fmt.Errorf("restore runners: %w", err)
-	}
-	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's
-		return fmt.Errorf("restore executions: %w", err)
 	}
 	unfinished, err := e.store.Unfinished(ctx)
 	if err != nil {

@@ -2,7 +2,6 @@ package logdir
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -54,9 +53,7 @@ func (r rows) Reopen() (output.Written, error) {
 }
 
 // PutAside implements output.Place.
-func (rows) PutAside() error {
-	return errors.New("what the database has of it stays as it is")
-}
+func (r rows) PutAside() error { return r.store.PutOutputAside(context.Background(), r.id) }
 
 // ReadAt implements io.ReaderAt.
 func (r rows) ReadAt(p []byte, at int64) (int, error) {

@@ -27,6 +27,7 @@ type bed struct {
 	runner runtime.Runner
 	lost   atomic.Int64
 	ended  atomic.Int64
+	taken  chan struct{} // closed when it is asked who leads: another server; nil: this one
 
 	mu     sync.Mutex // guards what follows
 	notes  []string
@@ -108,6 +109,14 @@ func (b *bed) NoteKilled(_ context.Context, _ runtime.ExecutionID, outcome runti
 
 func (b *bed) NoteInputEnd(context.Context, runtime.ExecutionID, int64) error {
 	return b.note("input end")
+}
+
+func (b *bed) Leads(context.Context) error {
+	if b.taken == nil {
+		return nil
+	}
+	close(b.taken)
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads")
 }
 
 func (b *bed) Neighbours(context.Context, runtime.RunnerID, time.Time) (bool, error) {

@@ -103,7 +103,11 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 	id := s.Execution().ID
 	if s.begin.Input == nil && !s.begin.Fed { // else it is fed, and closed, again anyway
-		if err := s.host.Store.NoteInputEnd(context.WithoutCancel(ctx), id, s.input.sent); err != nil {
+		err := s.host.Store.NoteInputEnd(context.WithoutCancel(ctx), id, s.input.sent)
+		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
+			return err // another server leads
+		}
+		if err != nil {
 			s.host.Logger.Warn("the end of a stdin could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
 	}

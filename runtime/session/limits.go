@@ -22,15 +22,18 @@ const (
 func (o *owner) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
 	o.checkHost(ctx, x)
+	if o.record.stall.excuses(now) {
+		return
+	}
 	began := x.Marks.StartedAt
 	if began.IsZero() {
 		began = x.Marks.QueuedAt
 	}
 	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
-		o.kill(ctx, runtime.OutcomeTimeLimit, now)
+		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	o.reach.look(o.tries.attempt)
-	if o.killed.reason != "" && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
+	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
 	if stream, _ := o.stream.Get(); stream != nil && o.went.reason != "" && now.Sub(o.went.at) > goneGrace {
@@ -57,7 +60,7 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution) {
 		o.report(func() {
 			o.checking, o.stored = false, o.stored || stored
 			if exceeded && !o.crowded.Load() {
-				o.kill(ctx, runtime.OutcomeProcessLimit, time.Now())
+				o.kill(ctx, runtime.OutcomeProcessLimit)
 			}
 		})
 	})

@@ -116,7 +116,7 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 		case <-o.tries.again:
 			o.try(ctx, time.Now())
 		case outcome := <-s.kills:
-			o.kill(ctx, outcome, time.Now())
+			o.kill(ctx, outcome)
 		case reason := <-s.goes:
 			o.gone(reason, time.Now())
 		case now := <-tick.C:
@@ -212,18 +212,22 @@ func (o *owner) catchUp(ctx context.Context) {
 }
 
 // kill has a worker store why the execution is killed, and then tell the agent.
-func (o *owner) kill(ctx context.Context, outcome runtime.Outcome, now time.Time) {
+func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 	if o.killed.reason != "" {
 		return
 	}
-	o.killed.reason, o.killed.by = outcome, now.Add(AgentLate)
+	o.killed.reason = outcome
 	id := o.Execution().ID
 	o.workers.Go(func() {
-		if err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome); err != nil {
+		err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome)
+		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
+			return // another server leads
+		}
+		if err != nil {
 			o.host.Logger.Warn("why an execution is killed could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
 		o.report(func() {
-			o.killed.noted = true
+			o.killed.noted, o.killed.by = true, time.Now().Add(AgentLate)
 			close(o.noted)
 			o.tellKill()
 		})
@@ -271,6 +275,9 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 		if err == nil {
 			s.host.Quota.Add(kept - log.Bytes())
 			break
+		}
+		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
+			return // the next leader ends it
 		}
 		s.host.Logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
 		if pauses.Wait(ctx) != nil {

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,7 +25,8 @@ type record struct {
 	received  int64 // output bytes that came from the agent
 	unwritten int64 // of those, that aren't in the log yet
 	sized     bool  // a size of the terminal came that wasn't acknowledged
-	guessed   bool  // when it started is not known exactly yet
+	stall     stall
+	guessed   bool // when it started is not known exactly yet
 }
 
 // began takes in that the command runs, since when, and whether it was started warm.
@@ -103,14 +106,22 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	}
 	disk := r.session.host.Disk
 	disk.MakeRoom(ctx, output.DiskBytes(int64(r.log.Pending()))+output.DiskBytes(1))
+	r.stall.begin()
 	err := r.log.Flush()
+	if err != nil && runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		err = cmp.Or(r.session.host.Store.Leads(context.WithoutCancel(ctx)), err) // else it isn't lost: the next leader may have room
+	}
+	r.stall.end()
+	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable { // another server leads: this one is about to end
+		<-ctx.Done() // to attach once more would tell the agent that all of this is stored
+	}
 	switch {
 	case err == nil:
 		disk.Wrote(r.unwritten)
 		if r.unwritten > 0 {
 			r.wrote(ctx, r.received-r.unwritten)
 		}
-	case ctx.Err() != nil, runtime.CodeOf(err) == runtime.CodeClusterUnavailable:
+	case ctx.Err() != nil:
 		if stream != nil {
 			_ = stream.Close()
 		}
@@ -131,6 +142,27 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	r.sized = false
 	return true
 }
+
+// A stall is a write that takes long: nothing is read from the agent meanwhile. Its methods may be
+// called at once.
+type stall struct{ began, ended atomic.Int64 } // Unix nanoseconds; 0: none
+
+func (s *stall) begin() { s.began.Store(time.Now().UnixNano()) }
+
+func (s *stall) end() {
+	if now := time.Now(); now.Sub(time.Unix(0, s.began.Swap(0))) > stalledAfter {
+		s.ended.Store(now.UnixNano())
+	}
+}
+
+// excuses reports whether an agent can't be called late, because a write takes long, or did until
+// a moment ago.
+func (s *stall) excuses(now time.Time) bool {
+	began := s.began.Load()
+	return began != 0 && now.Sub(time.Unix(0, began)) > stalledAfter || now.Sub(time.Unix(0, s.ended.Load())) < AgentLate
+}
+
+const stalledAfter = time.Second
 
 // maxLosses bounds what is stored about an execution's losses.
 const maxLosses = 100

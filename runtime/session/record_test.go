@@ -5,11 +5,14 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestEachLossEndsWhereOutputIsWritten: one event of it has one cause, and past maxLosses
@@ -68,6 +71,61 @@ func TestStoppingGivesNoOutputUp(t *testing.T) {
 			t.Errorf("stopping %t: it went %t, %d bytes were lost", kept, went, b.lost.Load())
 		}
 	}
+}
+
+// TestAnotherLeaderKeepsWhatThisOneCannotWrite: it isn't lost, or acknowledged, and nothing more is asked of
+// the agent, since that would say that this is stored.
+func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
+	quota := output.NewQuota(1 << 20)
+	quota.Add(2 << 20)
+	b := newBed(t)
+	b.taken = make(chan struct{})
+	s := b.session(quota)
+	if err := s.record.log.Add(output.Record{Stream: runtime.Stdout, Data: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	s.record.unwritten = 1
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	went := make(chan bool, 1)
+	go func() { went <- s.record.flush(ctx, nil) }()
+	wait.Receive(t, b.taken, "that it asks who leads")
+	select {
+	case <-went:
+		t.Error("it goes on although it still runs")
+	default:
+	}
+	stop()
+	if wait.Receive(t, went, "its end") || b.lost.Load() != 0 {
+		t.Errorf("%d bytes were lost", b.lost.Load())
+	}
+}
+
+// TestSlowWritesExcuseAgents: what they said isn't read meanwhile.
+func TestSlowWritesExcuseAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stall
+		excuses := func(want bool) {
+			t.Helper()
+			if s.excuses(time.Now()) != want {
+				t.Errorf("excuses: %t", !want)
+			}
+		}
+		excuses(false)
+		s.begin()
+		time.Sleep(stalledAfter)
+		excuses(false)
+		s.end()
+		excuses(false)
+		s.begin()
+		time.Sleep(stalledAfter + 1)
+		excuses(true)
+		s.end()
+		time.Sleep(AgentLate - 1)
+		excuses(true)
+		time.Sleep(time.Nanosecond)
+		excuses(false)
+	})
 }
 
 // TestRecoverWaitsForDescriptors: a log that can't be opened for want of them isn't taken

@@ -114,7 +114,7 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output
 	var once sync.Once
 	log, err := recoverLog(at, func(err error) bool {
 		once.Do(func() {
-			h.Logger.Warn("the start waits: the output of an execution can't be read for want of files or memory; raise the server's limit of open files (LimitNOFILE= in its unit), or free some memory",
+			h.Logger.Warn("the start waits: the output of an execution can't be read, for want of files (LimitNOFILE= in the server's unit), of memory, or of the database",
 				zap.String("execution", string(id)), zap.Error(err))
 		})
 		return backoff.Sleep(ctx, lastPause) == nil
@@ -134,7 +134,8 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output
 func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 	for {
 		log, err := output.Recover(at)
-		short := slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(passes error) bool { return errors.Is(err, passes) })
+		away := runtime.CodeOf(err) == runtime.CodeClusterUnavailable // the database
+		short := away || slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(passes error) bool { return errors.Is(err, passes) })
 		if !short || !again(err) {
 			return log, err
 		}

@@ -43,6 +43,7 @@ type Store interface {
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
+	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server does
 }
 
 // A Pool is what a session needs of its runner's pool.

@@ -30,7 +30,7 @@ const patience = 4 * time.Second
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Ask(ctx)
 	if errors.Is(err, probe.ErrLate) {
-		return errors.New("the database stored no write within 4 s: the disk stalls, or another program holds the database locked (fuser -v shows which programs have it open)")
+		return errors.New(s.db.stalls())
 	}
 	return err
 }
@@ -50,8 +50,10 @@ func (s *Store) tryWrite() error {
 			return err
 		})
 		if err == nil || errors.Is(err, errFollows) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
 			var one int
-			err = s.reads.QueryRowContext(context.Background(), "SELECT 1").Scan(&one)
+			err = s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 		}
 		return err
 	})

@@ -112,7 +112,7 @@ func (s *Store) execution(ctx context.Context, statement string, arg any) (runti
 func one[T any](ctx context.Context, s *Store, doing, statement string, arg any) (value T, found bool, err error) {
 	var text []byte
 	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) || hasState(err, stateNoText) { // no id or key has NUL
 		return value, false, nil
 	}
 	if err == nil {

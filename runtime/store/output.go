@@ -11,8 +11,8 @@ import (
 // What a shared database has of the output of executions. It is appended to by one caller at a
 // time.
 
-// AppendOutput stores the bytes of an execution's output that come at a position: where those
-// that are stored end. STORAGE_FULL: there is no room. CLUSTER_UNAVAILABLE: another server leads,
+// AppendOutput stores the bytes of an execution's output that come at a position, which must be the
+// number of bytes stored so far. STORAGE_FULL: there is no room. CLUSTER_UNAVAILABLE: another server leads,
 // or the store is closed.
 func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, position int64, data []byte) error {
 	return s.write(ctx, "store output", func(tx *transaction) error {
@@ -23,7 +23,9 @@ func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, positi
 
 // OutputSize returns how many bytes of an execution's output are stored.
 func (s *Store) OutputSize(ctx context.Context, id runtime.ExecutionID) (size int64, err error) {
-	err = s.reads.QueryRowContext(ctx, "SELECT position + length(data) FROM output WHERE execution = $1 ORDER BY position DESC LIMIT 1", id).Scan(&size)
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		return s.reads.QueryRowContext(ctx, "SELECT position + length(data) FROM output WHERE execution = $1 ORDER BY position DESC LIMIT 1", id).Scan(&size)
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -33,18 +35,27 @@ func (s *Store) OutputSize(ctx context.Context, id runtime.ExecutionID) (size in
 // ReadOutput reads an execution's output from a position on into p, and returns how much that is:
 // as much as p takes, or as there is.
 func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
-	const doing = "read output"
-	rows, err := s.reads.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		return s.reads.retry(ctx, func() error {
+			n, err = s.readOutput(ctx, id, position, p)
+			return err
+		})
+	})
+	return n, typed(err, "read output")
+}
+
+func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
+	rows, err := s.reads.db.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
 		AND position >= (SELECT coalesce(max(position), 0) FROM output WHERE execution = $1 AND position <= $2) ORDER BY position`, id, position, position+int64(len(p)))
 	if err != nil {
-		return 0, typed(err, doing)
+		return 0, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var at int64
 		var data sql.RawBytes
 		if err := rows.Scan(&at, &data); err != nil {
-			return n, typed(err, doing)
+			return 0, err
 		}
 		next := position + int64(n)
 		if at > next || next-at >= int64(len(data)) {
@@ -52,5 +63,25 @@ func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position
 		}
 		n += copy(p[n:], data[next-at:])
 	}
-	return n, typed(rows.Err(), doing)
+	return n, rows.Err()
+}
+
+// bounded ends a read of a PostgreSQL that stands still.
+func (*Store) bounded(ctx context.Context, read func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, 2*readWithin)
+	defer cancel()
+	err := read(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return broke(err)
+	}
+	return err
+}
+
+// PutOutputAside leaves an execution's output to a person, who finds it by the id with the ending
+// ".unreadable".
+func (s *Store) PutOutputAside(ctx context.Context, id runtime.ExecutionID) error {
+	return s.write(ctx, "put output aside", func(tx *transaction) error {
+		_, err := tx.Exec("UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)
+		return err
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -32,25 +33,34 @@ const (
 
 // A postgresDB is a database that several servers have open, of which one writes: the last that
 // led. The table leader has that server's epoch. Each transaction locks this row, so that no other
-// server can lead before it has ended, and writes its own number there: that tells whether it was
-// committed where the connection broke before anything was heard of that.
+// server can lead before it has ended, and writes its own number there. After a connection broke, the
+// number tells whether the transaction was committed.
 //
 // While PostgreSQL can't be reached, writes wait, as they do for a disk that stalls.
 type postgresDB struct {
 	reads, writes *sql.DB
-	epoch         atomic.Int64 // 0: this server doesn't lead
-	number        int64        // of the last transaction; the writer's
-	taken         func()       // another server leads
+	led           atomic.Pointer[leadership] // nil: this server doesn't lead
+	taken         func()                     // another server leads
+	last          atomic.Pointer[error]      // why the writer waits; nil: it doesn't
 
 	running context.Context // of transactions
 	stop    context.CancelFunc
 }
 
+// A leadership is a server's, from its call of lead on.
+type leadership struct {
+	epoch  int64
+	number int64 // of the last transaction; the writer's
+}
+
 // errFollows says that this store doesn't lead.
 var errFollows error = runtime.Errorf(runtime.CodeClusterUnavailable, "this server doesn't lead")
 
-// errTaken says that another store leads now.
-var errTaken error = runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
+// ErrTaken says that another store leads now.
+var ErrTaken error = runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
+
+// errSetBack says that what was committed isn't there any more.
+var errSetBack error = runtime.Errorf(runtime.CodeClusterUnavailable, "the database was set back to an earlier state: this server starts anew from that")
 
 // errCommitted says that an earlier attempt was committed.
 var errCommitted = errors.New("it was committed")
@@ -66,7 +76,11 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	config.RuntimeParams["application_name"] = "rockpool"
 	// A server whose machine vanished, or that is stopped by a signal, keeps nobody from leading.
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "2000"
-	config.DialFunc = (&net.Dialer{Timeout: lostAfter, Control: loseConnections}).DialContext
+	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "0", "0" // the writer waits
+	if config.ValidateConnect == nil {                                                         // of several hosts the one that isn't a copy
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	config.DialFunc = (&net.Dialer{Timeout: lostAfter, Control: limitUnacknowledged}).DialContext
 	d := &postgresDB{reads: stdlib.OpenDB(*config), writes: stdlib.OpenDB(*config)}
 	d.running, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	d.writes.SetMaxOpenConns(1)
@@ -103,9 +117,9 @@ func Examine(ctx context.Context, url string) (version string, err error) {
 	return version, err
 }
 
-// loseConnections has the kernel give up a connection over which nothing was heard of what was
-// sent.
-func loseConnections(_, _ string, conn syscall.RawConn) error {
+// limitUnacknowledged has the kernel close a connection on which what was sent isn't acknowledged
+// within lostAfter.
+func limitUnacknowledged(_, _ string, conn syscall.RawConn) error {
 	return conn.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lostAfter.Milliseconds())) // a Unix socket has none
 	})
@@ -134,80 +148,113 @@ func (d *postgresDB) lead(ctx context.Context) error {
 	if err := d.reads.QueryRowContext(ctx, "UPDATE leader SET epoch = epoch + 1, number = 0 RETURNING epoch").Scan(&epoch); err != nil {
 		return err
 	}
-	d.epoch.Store(epoch)
+	d.led.Store(&leadership{epoch: epoch})
 	return nil
 }
 
-// transact is undone where a statement fails. Where the connection is lost it does it again.
+// transact undoes all if PostgreSQL refuses a statement. If the connection is lost, it tries the same
+// writes again.
 func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
+	led := d.led.Load()
+	if led == nil {
+		return fill(results, errFollows), false
+	}
+	sent := false // a commit, of which nothing was heard
 	pause := backoff.Backoff{First: 10 * time.Millisecond, Last: 200 * time.Millisecond}
 	for {
-		err := d.attempt(d.number+1, writes, results)
-		if isLost(err) && d.running.Err() == nil && pause.Wait(d.running) == nil {
-			continue
+		err := d.attempt(led, writes, results, &sent)
+		if isLost(err) && d.running.Err() == nil {
+			d.last.Store(&err)
+			if hasState(err, stateReadOnly) { // it was made a copy of another one
+				d.writes.SetMaxIdleConns(0)
+				d.writes.SetMaxIdleConns(1)
+			}
+			if pause.Wait(d.running) == nil {
+				continue
+			}
 		}
-		if err == nil || errors.Is(err, errCommitted) { // then results are that attempt's
-			d.number++
+		d.last.Store(nil)
+		switch {
+		case err == nil, errors.Is(err, errCommitted): // then results are those of the attempt before
+			led.number++
 			return results, false
-		}
-		if errors.Is(err, errTaken) {
+		case d.running.Err() != nil:
+			err = errClosed
+		case errors.Is(err, ErrTaken), errors.Is(err, errSetBack):
 			d.taken()
 		}
-		if d.running.Err() != nil {
-			err = errClosed
-		}
-		for i := range results {
-			results[i] = err
-		}
-		return results, isOf(err) || errors.Is(err, pgx.ErrTxCommitRollback)
+		return fill(results, err), isRefusal(err)
 	}
 }
 
-// attempt does writes in one transaction, unless that was committed already.
-func (d *postgresDB) attempt(number int64, writes []write, results []error) error {
-	epoch := d.epoch.Load()
-	if epoch == 0 {
-		return errFollows
+func fill(results []error, err error) []error {
+	for i := range results {
+		results[i] = err
 	}
+	return results
+}
+
+// attempt does writes in one transaction, unless an earlier attempt was committed. Sent is set once
+// this one may be.
+func (d *postgresDB) attempt(led *leadership, writes []write, results []error, sent *bool) error {
 	begun, err := d.writes.BeginTx(d.running, nil)
 	if err != nil {
 		return broke(err)
 	}
 	defer begun.Rollback() // does nothing after a commit
-	result, err := begun.Exec("UPDATE leader SET number = $1 WHERE epoch = $2 AND number = $3", number, epoch, number-1)
+	number := led.number + 1
+	result, err := begun.ExecContext(d.running, "UPDATE leader SET number = $1 WHERE epoch = $2 AND number = $3", number, led.epoch, led.number)
 	if err != nil {
 		return broke(err)
 	}
 	if n, err := result.RowsAffected(); err != nil {
 		return broke(err)
 	} else if n == 0 {
-		var leads int64
-		if err := begun.QueryRow("SELECT epoch FROM leader").Scan(&leads); err != nil {
+		var now leadership
+		if err := begun.QueryRowContext(d.running, "SELECT epoch, number FROM leader").Scan(&now.epoch, &now.number); err != nil {
 			return broke(err)
 		}
-		if leads != epoch {
-			return errTaken
+		switch {
+		case now.epoch > led.epoch:
+			return ErrTaken
+		case now.epoch == led.epoch && now.number == number && *sent:
+			return errCommitted
+		default:
+			return errSetBack
 		}
-		return errCommitted
 	}
 	for i, w := range writes {
-		if results[i] = w.do(&transaction{tx: begun}); isLost(results[i]) || isOf(results[i]) {
+		if results[i] = w.do(&transaction{tx: begun, running: d.running}); isLost(results[i]) || isRefusal(results[i]) {
 			return results[i]
 		}
 	}
-	return broke(begun.Commit()) // which fails where the connection broke before it
+	*sent = true
+	if err := begun.Commit(); err != nil && !isRefusal(err) { // it fails, too, where the connection broke before
+		return broke(err)
+	} else if err != nil {
+		*sent = false
+		return err
+	}
+	return nil
 }
 
-// again says whether to read again.
-func (d *postgresDB) again(ctx context.Context, try int, err error) bool {
-	const pause = 50 * time.Millisecond
-	return isLost(err) && time.Duration(try)*pause < readWithin && backoff.Sleep(ctx, pause) == nil
+// again says whether to read again what was first tried so long ago.
+func (d *postgresDB) again(ctx context.Context, since time.Duration, err error) bool {
+	return isLost(err) && since < readWithin && backoff.Sleep(ctx, 50*time.Millisecond) == nil
+}
+
+func (d *postgresDB) stalls() string {
+	text := "PostgreSQL stored nothing within 4 s: it can't be reached, or stands still; what is to be stored waits"
+	if why := d.last.Load(); why != nil {
+		text += ": " + (*why).Error()
+	}
+	return text
 }
 
 func (d *postgresDB) check(write func() error) error {
 	err := write()
-	if err == nil || runtime.CodeOf(err) == runtime.CodeStorageFull || errors.Is(err, errTaken) {
+	if code := runtime.CodeOf(err); err == nil || code == runtime.CodeStorageFull || code == runtime.CodeClusterUnavailable {
 		return err
 	}
 	return fmt.Errorf("the database can't be written: PostgreSQL's log says more: %w", err)
@@ -220,8 +267,8 @@ func (d *postgresDB) close() error {
 	return errors.Join(d.reads.Close(), d.writes.Close())
 }
 
-// Secret returns the secret of that name that servers share, and makes it of size random bytes
-// where there is none.
+// Secret returns the secret of that name that servers share. Where there is none it stores fresh as
+// it.
 func (s *Store) Secret(ctx context.Context, name string, fresh []byte) (value []byte, err error) {
 	const doing = "share a secret"
 	if _, err := s.reads.db.ExecContext(ctx, "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", name, fresh); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func TestPostgreSQLHasOneThatWrites(t *testing.T) {
 		t.Error("the one that led before writes:", err)
 	}
 	wait.Receive(t, first.Taken(), "that another leads")
-	if err := first.Check(t.Context()); !errors.Is(err, errTaken) {
+	if err := first.Check(t.Context()); !errors.Is(err, ErrTaken) {
 		t.Error(err)
 	}
 	unfinished, err := follower.Unfinished(t.Context())
@@ -195,25 +196,64 @@ func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
 	s := lead(t, p.URL)
 	defer s.Close()
 	d, done := s.db.(*postgresDB), 0
-	results := make([]error, 1)
+	results, sent := make([]error, 1), false
 	writes := []write{{do: func(tx *transaction) error {
 		done++
 		_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", fmt.Sprint(done), []byte("x"))
 		return err
 	}}}
-	for range 2 { // the second is what follows where nothing was heard of the first
-		if err := d.attempt(1, writes, results); err != nil && !errors.Is(err, errCommitted) {
-			t.Fatal(err)
-		}
+	led := d.led.Load()
+	if err := d.attempt(led, writes, results, &sent); err != nil || !sent {
+		t.Fatal(err, sent)
 	}
-	if done != 1 {
-		t.Errorf("it was done %d times", done)
-	}
-	if results, undone := d.transact(writes); undone || results[0] != nil { // it never heard of the first either
-		t.Error(results, undone)
+	// What follows where nothing was heard of that.
+	if err := d.attempt(led, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
+		t.Errorf("%v; it was done %d times", err, done)
 	}
 	if n, err := p.Query("SELECT count(*) FROM restarts"); err != nil || n != "1\n" {
 		t.Error(n, err)
+	}
+}
+
+// TestPostgreSQLThatWasSetBack: what was committed isn't taken for stored, and nothing more is.
+func TestPostgreSQLThatWasSetBack(t *testing.T) {
+	p := postgrestest.Start(t)
+	s := lead(t, p.URL)
+	defer s.Close()
+	for i := range 2 {
+		if _, _, err := s.AddExecution(t.Context(), execution(i), []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Query("UPDATE leader SET number = number - 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, added, err := s.AddExecution(t.Context(), execution(2), []byte("start")); !errors.Is(err, errSetBack) {
+		t.Error(added, err)
+	}
+	wait.Receive(t, s.Taken(), "that it must start anew")
+}
+
+// TestPostgreSQLThatStandsStill holds up nobody who closes.
+func TestPostgreSQLThatStandsStill(t *testing.T) {
+	p := postgrestest.Start(t)
+	s := lead(t, p.URL)
+	p.Signal(syscall.SIGSTOP)
+	defer p.Signal(syscall.SIGCONT)
+	written, begun := make(chan error, 1), make(chan struct{})
+	go func() {
+		written <- s.write(t.Context(), "write", func(tx *transaction) error { return nil })
+	}()
+	go func() {
+		close(begun)
+		_ = s.Check(t.Context())
+	}()
+	<-begun
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := wait.Receive(t, written, "the write's end"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Error("a write:", err)
 	}
 }
 

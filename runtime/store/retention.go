@@ -82,7 +82,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 }
 
 // keysOf returns the keys of those of some executions that have finished; of one that can't
-// be read it is unknown with what.
+// be read the key is unknown.
 func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error) {
 	rows, err := tx.Query("SELECT key, runner, value FROM executions WHERE key IS NOT NULL AND finished IS NOT NULL AND id"+these, ids...)
 	if err != nil {
@@ -95,7 +95,7 @@ func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error
 		if err := rows.Scan(&k.Key, &k.Runner, &value); err != nil {
 			return nil, err
 		}
-		var x runtime.Execution
+		var x struct{ Input string } // whatever else of it can't be read
 		if json.Unmarshal(value, &x) == nil {
 			k.Input = x.Input
 			all = append(all, k)
@@ -116,20 +116,26 @@ func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return s.write(ctx, "note that output was removed", func(tx *transaction) error {
-		for part := range slices.Chunk(ids, mostParameters) {
-			these, args := among(part)
+	most := mostParameters
+	if s.shared {
+		most = 4 // which may take 40 MB: nobody else writes meanwhile
+	}
+	for part := range slices.Chunk(ids, most) {
+		these, args := among(part)
+		err := s.write(ctx, "note that output was removed", func(tx *transaction) error {
 			if s.shared {
 				if _, err := tx.ExecOnce("DELETE FROM output WHERE execution"+these, args...); err != nil {
 					return err
 				}
 			}
-			if _, err := tx.ExecOnce("DELETE FROM removals WHERE execution"+these, args...); err != nil {
-				return err
-			}
+			_, err := tx.ExecOnce("DELETE FROM removals WHERE execution"+these, args...)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Unknown returns those of some executions that this database never had, or has no

@@ -176,6 +176,10 @@ func (d *sqliteDB) passive() (whole bool, err error) {
 
 func (*sqliteDB) lead(context.Context) error { return nil } // it has the lock
 
+func (*sqliteDB) stalls() string {
+	return "the database stored no write within 4 s: the disk stalls, or another program holds the database locked (fuser -v shows which programs have it open)"
+}
+
 func (*sqliteDB) giveUp() {} // none waits for anything but the disk
 
 func (d *sqliteDB) close() error {
@@ -206,7 +210,7 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 			return err
 		}
 		defer begun.Rollback() // does nothing after a commit
-		tx := &transaction{begun, &d.prepared}
+		tx := &transaction{begun, &d.prepared, context.Background()}
 		for i, w := range writes {
 			if results[i] = w.do(tx); givesUp(results[i]) {
 				return results[i]

@@ -48,6 +48,7 @@ type database interface {
 
 	// Check returns an error, which says what to do, unless the database works. Write writes to it, and reads.
 	check(write func() error) error
+	stalls() string // what Check says of a write that takes too long
 
 	giveUp() // ends the writes that wait, undone
 	close() error
@@ -56,14 +57,17 @@ type database interface {
 // Reads are connections for reading what was committed.
 type reads struct {
 	db    *sql.DB
-	again func(ctx context.Context, try int, err error) bool // whether to read again, after a pause; nil: never
+	again func(ctx context.Context, since time.Duration, err error) bool // whether to read again, after a pause; nil: never
 }
 
 func (r reads) retry(ctx context.Context, read func() error) error {
-	for try := 0; ; try++ {
+	for began := time.Now(); ; {
 		err := read()
-		if err == nil || r.again == nil || !r.again(ctx, try, err) {
+		if err == nil || r.again == nil || !isLost(err) {
 			return err
+		}
+		if !r.again(ctx, time.Since(began), err) {
+			return broke(err)
 		}
 	}
 }
@@ -107,6 +111,15 @@ func (s *Store) Lead(ctx context.Context) error {
 // Taken is closed when a write found that another store leads now.
 func (s *Store) Taken() <-chan struct{} { return s.taken }
 
+// Leads returns nil if this store is the one that writes: after a pause another may be. That costs a
+// write where several have the database.
+func (s *Store) Leads(ctx context.Context) error {
+	if !s.shared {
+		return nil
+	}
+	return s.write(ctx, "look who leads", func(*transaction) error { return nil })
+}
+
 // Shared reports whether other servers may have the database open, too. Then it has the
 // output of executions.
 func (s *Store) Shared() bool { return s.shared }
@@ -144,7 +157,7 @@ func typed(err error, doing string) error {
 		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some room in the data directory")
 	case hasState(err, stateDiskFull):
 		return runtime.Wrap(runtime.CodeStorageFull, err, "PostgreSQL's disk is full: free some room there")
-	case isLost(err):
+	case errors.Is(err, errBroke):
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: PostgreSQL can't be reached; try again later", doing)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)

@@ -1,18 +1,22 @@
 package store
 
-import "database/sql"
+import (
+	"context"
+	"database/sql"
+)
 
 // A transaction is one of the writer's. Exec keeps the compiled statement for later transactions:
 // compiling takes as long as a short statement. Use [transaction.ExecOnce] for a text that varies.
 type transaction struct {
 	tx         *sql.Tx
 	statements *statements // nil: the driver keeps them
+	running    context.Context
 }
 
 // Exec executes a statement.
 func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
 	if t.statements == nil {
-		return t.tx.Exec(text, args...)
+		return t.tx.ExecContext(t.running, text, args...)
 	}
 	if statement := t.statements.known[text]; statement != nil {
 		return t.tx.Stmt(statement).Exec(args...) //nolint:sqlclosecheck // the end of the transaction closes it
@@ -26,17 +30,17 @@ func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
 
 // ExecOnce executes a statement, and keeps nothing of it.
 func (t *transaction) ExecOnce(text string, args ...any) (sql.Result, error) {
-	return t.tx.Exec(text, args...)
+	return t.tx.ExecContext(t.running, text, args...)
 }
 
 // QueryRow reads a row.
 func (t *transaction) QueryRow(text string, args ...any) *sql.Row {
-	return t.tx.QueryRow(text, args...)
+	return t.tx.QueryRowContext(t.running, text, args...)
 }
 
 // Query reads rows. The caller closes them.
 func (t *transaction) Query(text string, args ...any) (*sql.Rows, error) {
-	return t.tx.Query(text, args...)
+	return t.tx.QueryContext(t.running, text, args...)
 }
 
 // Statements are those that the writer executes again and again.

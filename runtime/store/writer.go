@@ -16,7 +16,7 @@ var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store 
 
 // A write is modifying statements, perhaps after some reads. On SQLite those before a
 // statement that fails stay, and so do the others of its transaction; but see givesUp. On
-// PostgreSQL all of it is undone. It may be done again, after what it did was undone.
+// PostgreSQL all of it is undone. Do may be called several times, and sets all of its results anew each time.
 type write struct {
 	do     func(*transaction) error
 	result chan error // capacity 1

@@ -185,6 +185,9 @@ func (s *Schedule) details(f Fault) Fault {
 	if f.Kind >= DrainNode {
 		f.Down = 500*time.Millisecond + time.Duration(s.random.IntN(2500))*time.Millisecond
 	}
+	if f.Kind >= KillDatabase { // longer than an agent may be late
+		f.Down *= 4
+	}
 	f.Choice = s.random.Uint64()
 	return f
 }
