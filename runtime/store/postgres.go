@@ -77,10 +77,14 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	// A server whose machine vanished, or that is stopped by a signal, keeps nobody from leading.
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "2000"
 	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "0", "0" // the writer waits
-	if config.ValidateConnect == nil {                                                         // of several hosts the one that isn't a copy
+	if config.ValidateConnect == nil {
+		// Of several hosts the one that isn't a copy.
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	config.DialFunc = (&net.Dialer{Timeout: lostAfter, Control: limitUnacknowledged}).DialContext
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = lostAfter
+	}
+	config.DialFunc = (&net.Dialer{Control: limitUnacknowledged}).DialContext
 	d := &postgresDB{reads: stdlib.OpenDB(*config), writes: stdlib.OpenDB(*config)}
 	d.running, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	d.writes.SetMaxOpenConns(1)

@@ -108,7 +108,7 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	defer end() // of who scrapes, before it is waited for
 	others.Go(func() { s.Scrape(ctx) })
 	if s.Database != nil {
-		others.Go(func() { s.Ledger.Count(ledger.LongestWait, s.Watch(ctx).Milliseconds()) })
+		others.Go(func() { s.Ledger.Count(ledger.LongestWait, s.Watch(ctx, s.say).Milliseconds()) })
 	}
 	enough := make(chan struct{})
 	for i := range config.Clients {

@@ -64,6 +64,8 @@ func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 		return s.fillAndKill(ctx, f)
 	case schedule.DrainNode, schedule.KillClient, schedule.KillNomad, schedule.FreezeClient, schedule.FreezeNomad:
 		return s.strikeNomad(ctx, f)
+	case schedule.KillDocker:
+		return s.killDocker(ctx, f)
 	case schedule.KillDatabase, schedule.FreezeDatabase:
 		return s.strikeDatabase(ctx, f)
 	default:

@@ -32,6 +32,18 @@ func (s *storm) strikeNomad(ctx context.Context, f schedule.Fault) error {
 	return s.Nomad.Order(end)
 }
 
+// killDocker kills the daemon, which ends all containers when it is started again.
+func (s *storm) killDocker(ctx context.Context, f schedule.Fault) error {
+	over := s.Ledger.Drain()
+	defer over()
+	if err := s.Nomad.Order("kill docker"); err != nil {
+		return err
+	}
+	s.Ledger.Count(ledger.DockerKills, 1)
+	moment.Pause(ctx, f.Down)
+	return s.Nomad.Order("restart docker")
+}
+
 // strikeDatabase carries out a fault of the database that servers share.
 func (s *storm) strikeDatabase(ctx context.Context, f schedule.Fault) error {
 	s.Ledger.Count(ledger.DatabaseFaults, 1)

@@ -69,7 +69,7 @@ func (r Report) wanted() (always, long []string) {
 		long = append(long, ledger.StopsRestoring, ledger.KilledHeld, ledger.KilledIdle, ledger.KilledStarting, ledger.Destroyed)
 	}
 	if r.Several {
-		long = append(long, ledger.DatabaseFaults)
+		long = append(long, ledger.DockerKills, ledger.DatabaseFaults)
 	} else {
 		long = append(long, ledger.Fills)
 	}

@@ -83,6 +83,18 @@ func (n *Nomad) RestartClient(ctx context.Context) error {
 	return errors.Join(n.second.start(), n.clientReady(ctx), n.secondReady(ctx))
 }
 
+// KillDocker ends the Docker daemon of both clients, as SIGKILL does. Containers run on until it
+// is started again.
+func (n *Nomad) KillDocker() error { return n.docker.kill() }
+
+// RestartDocker starts it again, and waits until it answers.
+func (n *Nomad) RestartDocker(ctx context.Context) error {
+	if err := n.docker.start(); err != nil {
+		return err
+	}
+	return n.dockerReady(ctx)
+}
+
 // SignalServer sends the server a signal that doesn't end it: SIGSTOP or SIGCONT.
 func (n *Nomad) SignalServer(signal syscall.Signal) error { return n.server.send(signal) }
 

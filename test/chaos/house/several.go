@@ -129,15 +129,19 @@ func (h *House) Living() []*Server {
 func (h *House) Vacant() int { return len(h.seats) - len(h.Living()) }
 
 // Watch asks the servers something small all the time until ctx ends, and returns the longest time
-// without an answer.
-func (h *House) Watch(ctx context.Context) (longest time.Duration) {
+// without an answer. It tells of each that is longer than a second.
+func (h *House) Watch(ctx context.Context, tell func(format string, args ...any)) (longest time.Duration) {
 	last := time.Now()
 	for ctx.Err() == nil {
 		ask, cancel := context.WithTimeout(ctx, 10*time.Second)
 		_, err := client.GetEnvironments(ask, h)
 		cancel()
 		if err == nil {
-			longest, last = max(longest, time.Since(last)), time.Now()
+			silence := time.Since(last)
+			if silence > time.Second {
+				tell("no answer for %s", silence.Round(time.Millisecond))
+			}
+			longest, last = max(longest, silence), time.Now()
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):

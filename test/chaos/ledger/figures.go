@@ -20,6 +20,7 @@ const (
 	Drained         = "drains of Nomad's node"
 	NomadKills      = "kills of Nomad"
 	NomadFreezes    = "freezes of Nomad"
+	DockerKills     = "kills of Docker"
 	DatabaseFaults  = "kills and freezes of the database"
 	LongestWait     = "longest wait for an answer, ms"
 	Executions      = "executions"

@@ -50,6 +50,7 @@ const (
 	FreezeClient
 	FreezeNomad
 	nomadKinds
+	KillDocker   // the daemon of both nodes, which ends all containers when it is back
 	KillDatabase // that several servers share
 	FreezeDatabase
 )
@@ -80,6 +81,8 @@ func (f Fault) String() string {
 		return "kill the server, and purge the jobs of a held and an idle runner before the next one"
 	case DrainNode:
 		return fmt.Sprintf("drain Nomad's node, and make it eligible %s later", f.Down)
+	case KillDocker:
+		return fmt.Sprintf("kill Docker, and start it again %s later", f.Down)
 	case KillDatabase:
 		return fmt.Sprintf("kill the database, and start it again %s later", f.Down)
 	case FreezeDatabase:
@@ -148,7 +151,7 @@ func OnNomad() []Fault {
 
 // Several are what happens to several servers that share a database, and have their runners on Nomad.
 func Several() []Fault {
-	return append(OnNomad(), Fault{Kind: KillDatabase}, Fault{Kind: FreezeDatabase})
+	return append(OnNomad(), Fault{Kind: KillDocker}, Fault{Kind: KillDatabase}, Fault{Kind: FreezeDatabase})
 }
 
 // Next draws from a deck that has all of a round, and is shuffled anew when it

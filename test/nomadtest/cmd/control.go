@@ -24,6 +24,8 @@ func obey(ctx context.Context, n *nomadtest.Nomad, from io.Reader, to io.Writer)
 		"kill client":    n.KillClient,
 		"restart server": func() error { return n.RestartServer(ctx) },
 		"restart client": func() error { return n.RestartClient(ctx) },
+		"kill docker":    n.KillDocker,
+		"restart docker": func() error { return n.RestartDocker(ctx) },
 		"freeze server":  func() error { return n.SignalServer(syscall.SIGSTOP) },
 		"freeze client":  func() error { return n.SignalClient(syscall.SIGSTOP) },
 		"thaw server":    func() error { return n.SignalServer(syscall.SIGCONT) },
