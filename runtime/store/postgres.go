@@ -27,7 +27,7 @@ import (
 const (
 	postgresReads = 16 // connections, at most
 
-	lostAfter  = 10 * time.Second // a connection that is told nothing for so long is lost
+	lostAfter  = 10 * time.Second // a connection is closed where what was sent isn't acknowledged for so long
 	readWithin = 10 * time.Second // for so long a read is tried again while PostgreSQL can't be reached
 )
 

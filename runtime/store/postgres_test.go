@@ -255,7 +255,7 @@ func TestPostgreSQLThatStandsStill(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatIsAway: a store can be closed, and callers are told.
+// TestPostgreSQLThatIsAway: the store closes all the same, and reads and writes return CLUSTER_UNAVAILABLE.
 func TestPostgreSQLThatIsAway(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)

@@ -192,7 +192,7 @@ func TestTheEndOfALeaderIsSeen(t *testing.T) {
 		}
 	}()
 	wait.Receive(t, at.accepted, "it asks")
-	wait.For(t, "it is told", func() bool { return len(tells) == 0 })
+	wait.For(t, "the vigil takes what it was sent", func() bool { return len(tells) == 0 })
 	watched := wait.Receive(t, at.accepted, "it asks again")
 	_ = watched.Close()
 	_ = taking.Close()

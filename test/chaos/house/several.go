@@ -129,7 +129,7 @@ func (h *House) Living() []*Server {
 func (h *House) Vacant() int { return len(h.seats) - len(h.Living()) }
 
 // Watch asks the servers something small all the time until ctx ends, and returns the longest time
-// without an answer. It tells of each that is longer than a second.
+// without an answer. It calls tell for each that is longer than a second.
 func (h *House) Watch(ctx context.Context, tell func(format string, args ...any)) (longest time.Duration) {
 	last := time.Now()
 	for ctx.Err() == nil {
