@@ -8,6 +8,7 @@ type Batch struct {
 	ID            BatchID       `json:"id"`
 	RunnerID      RunnerID      `json:"runnerId,omitempty"` // that all run in; "": each case has its own
 	EnvironmentID EnvironmentID `json:"environmentId"`
+	Tenant        TenantID      `json:"tenant,omitempty"`
 	HasBuild      bool          `json:"hasBuild,omitempty"` // its first execution is a build
 	CaseCount     int           `json:"caseCount"`
 	StopOnFailure bool          `json:"stopOnFailure,omitempty"`

@@ -13,7 +13,9 @@ import (
 // Revision it never changes: a change makes a new revision.
 type Environment struct {
 	ID       EnvironmentID `json:"id"`
-	Revision int           `json:"revision"` // 1, 2, 3 …: counts every change
+	Tenant   TenantID      `json:"tenant,omitempty"` // whose it is
+	Shared   bool          `json:"shared,omitempty"` // every tenant may see and claim it
+	Revision int           `json:"revision"`         // 1, 2, 3 …: counts every change
 	// RunnerRevision is the newest revision that changed what runners are made
 	// from. A runner of an earlier revision is replaced when it is idle; a
 	// change of PoolSize alone leaves it where it is.

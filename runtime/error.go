@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Code says for a machine what went wrong. The set is closed and is part of
@@ -56,6 +57,15 @@ type Error struct {
 	Field   string // the input's field, as the API spells it; only with CodeInvalidInput
 	Message string
 	Err     error
+
+	Exceeded *Exceeded // which quota was reached; only with CodeQuotaExceeded, and nil for a bound that is no tenant's
+}
+
+// An Exceeded says which of a tenant's [Quotas] was reached.
+type Exceeded struct {
+	Quota       string // as the API spells it, for example "claimsPerMinute"
+	Limit, Used int64
+	RetryAfter  time.Duration // after which there is room again; 0: when something of the tenant's ends
 }
 
 func (e *Error) Error() string {

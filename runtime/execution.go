@@ -7,7 +7,8 @@ type Execution struct {
 	ID            ExecutionID    `json:"id"`
 	RunnerID      RunnerID       `json:"runnerId"`
 	EnvironmentID EnvironmentID  `json:"environmentId"`
-	Command       []string       `json:"command"` // argv
+	Tenant        TenantID       `json:"tenant,omitempty"` // its runner's, when it began
+	Command       []string       `json:"command"`          // argv
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`

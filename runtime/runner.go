@@ -80,9 +80,10 @@ type PortMapping struct {
 
 // A Claim says who holds a runner and until when. The zero Claim is none.
 type Claim struct {
-	Epoch             int           `json:"epoch"`           // 1 for the first; one more with every change
-	Key               string        `json:"key,omitempty"`   // the client's idempotency key
-	Input             string        `json:"input,omitempty"` // digest of what was asked with Key
+	Epoch             int           `json:"epoch"`            // 1 for the first; one more with every change
+	Tenant            TenantID      `json:"tenant,omitempty"` // who holds it
+	Key               string        `json:"key,omitempty"`    // the client's idempotency key
+	Input             string        `json:"input,omitempty"`  // digest of what was asked with Key
 	ClaimedAt         time.Time     `json:"claimedAt"`
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
@@ -95,12 +96,21 @@ type Label struct {
 	Value string `json:"value"`
 }
 
+// Tenant returns whose the runner is: its claim's, or while nobody holds it its
+// environment's.
+func (r Runner) Tenant() TenantID {
+	if r.Claim.Held() {
+		return r.Claim.Tenant
+	}
+	return r.Environment.Tenant
+}
+
 // Held reports whether there is a claim.
 func (c Claim) Held() bool { return c.Epoch > 0 }
 
 // Equal reports whether c and other say the same.
 func (c Claim) Equal(other Claim) bool {
-	return c.Epoch == other.Epoch && c.Key == other.Key && c.Input == other.Input &&
+	return c.Epoch == other.Epoch && c.Tenant == other.Tenant && c.Key == other.Key && c.Input == other.Input &&
 		c.ClaimedAt.Equal(other.ClaimedAt) && c.ExpiresAt.Equal(other.ExpiresAt) &&
 		c.InactivityTimeout == other.InactivityTimeout && slices.Equal(c.Labels, other.Labels)
 }

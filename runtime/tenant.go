@@ -1,0 +1,65 @@
+package runtime
+
+import (
+	"regexp"
+	"time"
+)
+
+// A TenantID names a tenant: a group of callers that see and use only what is
+// theirs. The zero value is the default tenant, so what was stored before there
+// were tenants belongs to that.
+type TenantID string
+
+// DefaultTenant is the tenant of callers that name no other one.
+const DefaultTenant TenantID = ""
+
+// defaultTenantName is what people call DefaultTenant.
+const defaultTenantName = "default"
+
+// String returns the tenant's name as the API spells it.
+func (id TenantID) String() string {
+	if id == DefaultTenant {
+		return defaultTenantName
+	}
+	return string(id)
+}
+
+var tenantNames = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// ParseTenant returns the tenant with a name, and INVALID_INPUT for field unless
+// the name is 1 to 63 small letters, digits and hyphens that don't begin with a
+// hyphen.
+func ParseTenant(field, name string) (TenantID, error) {
+	if name == defaultTenantName {
+		return DefaultTenant, nil
+	}
+	if !tenantNames.MatchString(name) {
+		return "", Invalid(field, "must be 1 to 63 small letters, digits and '-', not beginning with '-'")
+	}
+	return TenantID(name), nil
+}
+
+// A Tenant is what the server knows of one.
+type Tenant struct {
+	ID        TenantID  `json:"id"`
+	Weight    int       `json:"weight"` // turns that its waiting claims get for each turn of a tenant of weight 1
+	Quotas    Quotas    `json:"quotas"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// Bounds of Tenant.Weight.
+const (
+	DefaultWeight = 1
+	MaxWeight     = 1000
+)
+
+// Quotas bound what a tenant takes. A nil bounds nothing.
+type Quotas struct {
+	Runners           *int   `json:"runners,omitempty"`           // held at once
+	Waiting           *int   `json:"waiting,omitempty"`           // claims that wait at once
+	Executions        *int   `json:"executions,omitempty"`        // that haven't ended, at once
+	ClaimsPerMinute   *int   `json:"claimsPerMinute,omitempty"`   // in any 60 seconds
+	CPUSecondsPerDay  *int64 `json:"cpuSecondsPerDay,omitempty"`  // of executions that ended on a day (UTC)
+	OutputBytesPerDay *int64 `json:"outputBytesPerDay,omitempty"` // likewise
+	Subscriptions     *int   `json:"subscriptions,omitempty"`     // at once
+}
