@@ -91,6 +91,9 @@ func (e Environment) Validate() error {
 	if err := e.ID.Validate(); err != nil {
 		return err
 	}
+	if _, err := ParseTenant("tenant", e.Tenant.String()); err != nil {
+		return err
+	}
 	if e.Image == "" || len(e.Image) > 512 || !printable(e.Image) {
 		return Invalid("image", "must be 1 to 512 printable bytes, for example %q", DefaultImage)
 	}
@@ -150,6 +153,11 @@ func (e Environment) SameRunners(other Environment) bool {
 		e.Warm.equal(other.Warm) &&
 		e.DefaultTimeLimit == other.DefaultTimeLimit &&
 		e.OutputLimit == other.OutputLimit
+}
+
+// Same reports whether a change from e to other changes nothing.
+func (e Environment) Same(other Environment) bool {
+	return e.PoolSize == other.PoolSize && e.Tenant == other.Tenant && e.Shared == other.Shared && e.SameRunners(other)
 }
 
 // Between returns INVALID_INPUT for field unless low ≤ value ≤ high.

@@ -63,3 +63,35 @@ type Quotas struct {
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay,omitempty"` // likewise
 	Subscriptions     *int   `json:"subscriptions,omitempty"`     // at once
 }
+
+// Validate returns INVALID_INPUT for the first quota, its name after prefix, that
+// is below 0 or beyond what can be counted.
+func (q Quotas) Validate(prefix string) error {
+	const most = 1 << 50
+	for _, of := range []struct {
+		name  string
+		value *int
+	}{
+		{"runners", q.Runners}, {"waiting", q.Waiting}, {"executions", q.Executions}, {"claimsPerMinute", q.ClaimsPerMinute}, {"subscriptions", q.Subscriptions},
+	} {
+		if of.value != nil {
+			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, "at once or a minute"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, of := range []struct {
+		name  string
+		value *int64
+	}{{"cpuSecondsPerDay", q.CPUSecondsPerDay}, {"outputBytesPerDay", q.OutputBytesPerDay}} {
+		if of.value != nil {
+			if err := Between(prefix+of.name, *of.value, 0, most, "a day"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MaxQuota bounds what is counted at once or a minute.
+const MaxQuota = 1_000_000

@@ -23,7 +23,7 @@ const sayAfter = 5 * time.Second
 func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	changes, err := eng.WatchPools(ctx, "")
+	changes, err := eng.WatchPools(ctx, "", func(runtime.Environment) bool { return true })
 	if err != nil {
 		return err
 	}

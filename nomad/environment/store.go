@@ -67,7 +67,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		case errors.Is(err, job.ErrForeign):
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is another server's", env.ID)
 		case err != nil: // so nobody knows its revision; it is replaced as a whole
-		case have.Revision == env.Revision && have.PoolSize == env.PoolSize && have.SameRunners(env):
+		case have.Revision == env.Revision && have.Same(env):
 			return s.keepTemplate(env, stored)
 		case have.Revision != env.Revision-1:
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, have.Revision)

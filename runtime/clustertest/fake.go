@@ -80,7 +80,7 @@ func (f *Fake) PutEnvironment(_ context.Context, env runtime.Environment) error 
 	defer f.mu.Unlock()
 	stored := f.environments[env.ID]
 	switch {
-	case stored.Revision == env.Revision && stored.PoolSize == env.PoolSize && stored.SameRunners(env):
+	case stored.Revision == env.Revision && stored.Same(env):
 	case stored.Revision == env.Revision-1:
 		f.environments[env.ID] = env
 	default:

@@ -64,9 +64,9 @@ func (all *batches) get(id runtime.BatchID) *batch.Leader {
 func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
 	asked := in
 	asked.Key = ""
-	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Input: digest([]any{asked, of})}
+	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{asked, of})}
 	if in.Key != "" {
-		b.Key = "start/" + in.Key
+		b.Key = keyOf(in.Tenant, "start/"+in.Key)
 	}
 	if of.FreshRunners {
 		return b, runtime.Execution{}, runtime.Invalid("freshRunners", "only run can give each case a runner of its own")
@@ -137,7 +137,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 	if b.FreshRunners() {
 		env, ok := e.Environment(b.EnvironmentID)
 		if !ok {
-			return env, nil, notFound(b.EnvironmentID)
+			return env, nil, NoEnvironment(b.EnvironmentID)
 		}
 		return env, func() {}, nil
 	}
@@ -267,7 +267,7 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string,
 	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 		return stored, err
 	}
-	claim, err := ClaimInput{WaitFor: shared.WaitFor, Caller: caller}.claim()
+	claim, err := ClaimInput{Tenant: b.Tenant, WaitFor: shared.WaitFor, Caller: caller}.claim()
 	if err != nil {
 		return x, err
 	}

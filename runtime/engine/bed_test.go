@@ -164,3 +164,7 @@ func wantCode(t testing.TB, err error, code runtime.Code, field string) {
 		t.Errorf("error %v, want %s for %q", err, code, field)
 	}
 }
+
+// Callers that see everything.
+func seesEnvironment(runtime.Environment) bool { return true }
+func seesRunner(runtime.Runner) bool           { return true }

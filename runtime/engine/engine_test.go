@@ -331,11 +331,11 @@ func TestLateAndResumingWatchers(t *testing.T) {
 func TestPoolsAreWatched(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	all, err := b.WatchPools(ctx, "")
+	all, err := b.WatchPools(ctx, "", seesEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.WatchPools(ctx, "none")
+	_, err = b.WatchPools(ctx, "none", seesEnvironment)
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 	b.environment(t, "a", 2)
 	for s := range all {
@@ -343,7 +343,7 @@ func TestPoolsAreWatched(t *testing.T) {
 			break
 		}
 	}
-	if _, err := b.DeleteEnvironment(t.Context(), "a", false); err != nil {
+	if _, err := b.DeleteEnvironment(t.Context(), "a", false, seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	for s := range all {

@@ -27,6 +27,9 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	ctx = context.WithoutCancel(ctx)
 	for {
 		stored, exists := e.Environment(in.ID)
+		if exists && in.Mine != nil && !in.Mine(stored) {
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is taken: choose another one", in.ID)
+		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict,
 				"environment %s is at revision %d, not %d", in.ID, stored.Revision, *in.IfRevision)
@@ -89,7 +92,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 	for _, env := range stored {
 		delete(deleted, env.ID)
 		served, exists := e.Environment(env.ID)
-		if exists && env.Revision == served.Revision && env.RunnerRevision == served.RunnerRevision && env.PoolSize == served.PoolSize && env.SameRunners(served) {
+		if exists && env.Revision == served.Revision && env.RunnerRevision == served.RunnerRevision && env.Same(served) {
 			continue
 		}
 		e.logger.Info("somebody else put an environment", zap.String("environment", string(env.ID)), zap.Int("revision", env.Revision))
@@ -124,15 +127,23 @@ func (e *Engine) emptyPool(ctx context.Context, p *pool.Pool, endClaimed bool) e
 
 // DeleteEnvironment removes an environment and its idle runners at once;
 // claimed ones go when their claims end, or at once with endClaimed. False
-// means that there was none.
-func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
+// means that there was none that is the caller's.
+func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool, mine func(runtime.Environment) bool) (bool, error) {
 	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer done()
 	ctx = context.WithoutCancel(ctx)
-	_, exists := e.Environment(id)
+	env, exists := e.Environment(id)
+	if !exists { // it may still have a pool
+		if p := e.catalog.pool(id); p != nil {
+			env = p.First()
+		}
+	}
+	if env.ID != "" && !mine(env) {
+		return false, nil
+	}
 	if exists {
 		if err := e.cluster.DeleteEnvironment(ctx, id); err != nil {
 			return false, err
@@ -153,7 +164,8 @@ func (e *Engine) Environment(id runtime.EnvironmentID) (runtime.Environment, boo
 	return e.catalog.environment(id)
 }
 
-func notFound(id runtime.EnvironmentID) error {
+// NoEnvironment is the error about an environment that isn't there.
+func NoEnvironment(id runtime.EnvironmentID) error {
 	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "no environment %q: create it with putEnvironment, or list them with environments", id)
 }
 
@@ -176,6 +188,8 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	if in.Image != nil {
 		env.Image, env.Pin = *in.Image, in.pin
 	}
+	set(&env.Tenant, in.Tenant)
+	set(&env.Shared, in.Shared)
 	set(&env.PoolSize, in.PoolSize)
 	set(&env.Resources.CPUMHz, in.CPUMHz)
 	set(&env.Resources.MemoryMiB, in.MemoryMiB)
@@ -213,7 +227,7 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	if err := env.Validate(); err != nil {
 		return env, err
 	}
-	if exists && env.SameRunners(stored) && env.PoolSize == stored.PoolSize {
+	if exists && env.Same(stored) {
 		return stored, nil
 	}
 	env.Revision = stored.Revision + 1

@@ -34,7 +34,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if in.Key == "" {
 		return whole(ctx)
 	}
-	x.Key = "run/" + in.Key
+	x.Key = keyOf(in.Tenant, "run/"+in.Key)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
 	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -57,7 +57,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	}
 	asked := in
 	asked.Key, asked.WaitFor = "", nil
-	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
+	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
 	shared, steps, err := of.plan(&b, run.start)
 	if err != nil {
 		return b, runtime.Execution{}, err
@@ -76,7 +76,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		x, err := whole(ctx)
 		return e.started(ctx, x, err)
 	}
-	b.Key = "run/" + in.Key
+	b.Key = keyOf(in.Tenant, "run/"+in.Key)
 	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
 	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
@@ -119,7 +119,7 @@ func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
 		return p, err
 	}
-	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
+	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
 	p.claim.Claim.InactivityTimeout = spare // renewed as long as it runs
 	return p, err
 }

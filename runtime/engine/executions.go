@@ -29,7 +29,7 @@ func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, e
 		return runtime.Execution{}, err
 	}
 	if in.Key != "" {
-		x.Key = "start/" + in.Key
+		x.Key = keyOf(in.Tenant, "start/"+in.Key)
 	}
 	return e.start(ctx, in, x)
 }
@@ -52,7 +52,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return runtime.Execution{}, err
 	}
 	env := runner.Environment
-	x.EnvironmentID = env.ID
+	x.EnvironmentID, x.Tenant = env.ID, runner.Tenant()
 	if in.TimeLimit == nil {
 		x.TimeLimit = env.DefaultTimeLimit
 	}

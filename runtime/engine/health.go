@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/logdir"
 )
 
-// poolComponent begins the names of the pools' components.
-const poolComponent = "pool "
+// PoolComponent begins the names of the pools' components.
+const PoolComponent = "pool "
 
 // healthWithin is how long Health waits for the cluster.
 const healthWithin = 5 * time.Second
@@ -49,6 +49,14 @@ const (
 func (s HealthStatus) worseThan(other HealthStatus) bool {
 	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
 	return slices.Index(order, s) > slices.Index(order, other)
+}
+
+// Or returns the worse of two verdicts.
+func (s HealthStatus) Or(other HealthStatus) HealthStatus {
+	if other.worseThan(s) {
+		return other
+	}
+	return s
 }
 
 // A healthBook remembers how each part was, and so since when it is as it is.
@@ -100,7 +108,7 @@ func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *
 		all[c.Name] = c
 	}
 	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool {
-		id, isPool := strings.CutPrefix(name, poolComponent)
+		id, isPool := strings.CutPrefix(name, PoolComponent)
 		return c.Status == "" || isPool && !exists[runtime.EnvironmentID(id)]
 	})
 	if keep {
@@ -190,7 +198,7 @@ func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
 
 func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 	status, _ := e.PoolStatus(id)
-	c := ComponentHealth{Name: poolComponent + string(id), Status: HealthOK, Message: status.Reason}
+	c := ComponentHealth{Name: PoolComponent + string(id), Status: HealthOK, Message: status.Reason}
 	if alert := e.poolAlert(id); alert.Standing() {
 		c.Message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
 	}

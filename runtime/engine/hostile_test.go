@@ -293,7 +293,7 @@ func TestDeleteAndPutAgree(t *testing.T) {
 	b := newBed(t)
 	for range 300 {
 		b.environment(t, "a", 1)
-		if _, err := b.DeleteEnvironment(t.Context(), "a", true); err != nil {
+		if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
 			t.Fatal(err)
 		}
 	}

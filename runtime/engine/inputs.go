@@ -19,7 +19,9 @@ import (
 // PutEnvironmentInput creates or changes an environment.
 type PutEnvironmentInput struct {
 	ID               runtime.EnvironmentID
-	IfRevision       *int // CONFLICT when the stored one differs; 0: only create
+	Tenant           *runtime.TenantID // whose it is; nil: that of the stored one, else the default one's
+	Shared           *bool             // whether every tenant may see and claim it
+	IfRevision       *int              // CONFLICT when the stored one differs; 0: only create
 	Image            *string
 	PoolSize         *int
 	CPUMHz           *int
@@ -38,14 +40,19 @@ type PutEnvironmentInput struct {
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
+	// Mine reports whether the stored environment with this ID is the caller's; else the ID
+	// is taken. Nil: every one is.
+	Mine func(runtime.Environment) bool
+
 	pin runtime.ImagePin // with Image: what that is now
 }
 
 // ClaimInput asks for a runner.
 type ClaimInput struct {
 	EnvironmentID     runtime.EnvironmentID
-	InactivityTimeout *int // seconds; 0: never
-	WaitFor           *int // seconds
+	Tenant            runtime.TenantID // who is to hold the runner; keys are each tenant's own
+	InactivityTimeout *int             // seconds; 0: never
+	WaitFor           *int             // seconds
 	Key               string
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
@@ -55,6 +62,7 @@ type ClaimInput struct {
 // Command and Shell is set.
 type StartInput struct {
 	RunnerID         runtime.RunnerID
+	Tenant           runtime.TenantID `json:"-"` // who holds the runner; keys are each tenant's own
 	Command          []string
 	Shell            *string
 	Variables        []runtime.Variable
@@ -76,6 +84,7 @@ type StartInput struct {
 // RunInput asks for the whole: claim, write files, start, feed, release.
 type RunInput struct {
 	EnvironmentID runtime.EnvironmentID
+	Tenant        runtime.TenantID `json:"-"` // as ClaimInput's
 	Files         []runtime.FileWrite
 	Command       []string
 	Shell         *string
@@ -120,6 +129,7 @@ type StdinInput struct {
 
 // RunnerFilter selects runners; a zero field selects all.
 type RunnerFilter struct {
+	Sees          func(runtime.Runner) bool // nil: all
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
 	HeldBy        string // in a label of the claim, written as name=value; upper and lower case alike
@@ -127,6 +137,9 @@ type RunnerFilter struct {
 }
 
 func (f RunnerFilter) matches(r runtime.Runner) bool {
+	if f.Sees != nil && !f.Sees(r) {
+		return false
+	}
 	if f.EnvironmentID != "" && r.Environment.ID != f.EnvironmentID {
 		return false
 	}

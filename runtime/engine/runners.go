@@ -87,7 +87,7 @@ func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, erro
 		return runtime.Runner{}, err
 	}
 	if in.Key != "" {
-		claim.Claim.Key = "claim/" + in.Key // apart from the keys of run
+		claim.Claim.Key = keyOf(in.Tenant, "claim/"+in.Key) // apart from the keys of run
 	}
 	return e.claimIn(ctx, in.EnvironmentID, claim)
 }
@@ -125,6 +125,15 @@ func (e *Engine) claimOnce(ctx context.Context, id runtime.EnvironmentID, claim 
 		return r, nil
 	}
 	return runtime.Runner{}, runtime.Gone(runner)
+}
+
+// keyOf returns an idempotency key as it is stored: each tenant has its own. Those of the
+// default tenant are as servers stored them before there were others.
+func keyOf(tenant runtime.TenantID, key string) string {
+	if tenant == runtime.DefaultTenant {
+		return key
+	}
+	return "tenant/" + string(tenant) + "/" + key
 }
 
 func keyConflict() error {
@@ -204,7 +213,7 @@ func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error)
 func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
 	p := e.catalog.poolOfServed(id)
 	if p == nil {
-		return nil, notFound(id)
+		return nil, NoEnvironment(id)
 	}
 	return p, nil
 }
@@ -241,7 +250,7 @@ func (r reach) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) 
 
 // claim checks the input.
 func (in ClaimInput) claim() (pool.Claim, error) {
-	claim := pool.Claim{Claim: runtime.Claim{InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
+	claim := pool.Claim{Claim: runtime.Claim{Tenant: in.Tenant, InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
 	var err error
 	if in.InactivityTimeout != nil {
 		if claim.Claim.InactivityTimeout, err = seconds("inactivityTimeout", *in.InactivityTimeout, maxInactivity); err != nil {

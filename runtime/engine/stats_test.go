@@ -75,7 +75,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"ENVIRONMENT_NOT_FOUND": 10}, b.results("")); diff != "" || len(b.Stats().Claims) != 2 {
 		t.Errorf("%d environments, %s", len(b.Stats().Claims), diff)
 	}
-	if _, err := b.DeleteEnvironment(t.Context(), "a", true); err != nil {
+	if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "a deleted environment has no figures", func() bool {
@@ -139,15 +139,15 @@ func TestWatchersAreCounted(t *testing.T) {
 	b.environment(t, "a", 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := b.WatchRunners(ctx, "a"); err != nil {
+	if _, err := b.WatchRunners(ctx, "a", seesRunner); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []runtime.EnvironmentID{"", "a"} {
-		if _, err := b.WatchPools(ctx, id); err != nil {
+		if _, err := b.WatchPools(ctx, id, seesEnvironment); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.WatchPoolAlerts(ctx, ""); err != nil {
+	if _, err := b.WatchPoolAlerts(ctx, "", seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	left := b.Watching(WatchExecution)
@@ -168,7 +168,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { // the owner is to wait for it
-		b.runners.feed.Remove(b.runners.feed.Watch("", func(func(runtime.Runner)) { close(held); <-release }))
+		b.runners.feed.Remove(b.runners.feed.Watch("", seesRunner, func(func(runtime.Runner)) { close(held); <-release }))
 	})
 	<-held
 	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })

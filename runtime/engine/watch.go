@@ -66,11 +66,12 @@ func (e *Engine) sample(ctx context.Context) {
 	}
 }
 
-// PoolAlerts returns the alerts that stand, sorted by environment.
-func (e *Engine) PoolAlerts() []runtime.PoolAlert {
+// PoolAlerts returns the alerts that stand, sorted by environment, of those that the caller
+// sees.
+func (e *Engine) PoolAlerts(sees func(runtime.Environment) bool) []runtime.PoolAlert {
 	alerts := []runtime.PoolAlert{}
 	for _, env := range e.Environments() {
-		if alert := e.poolAlert(env.ID); alert.Standing() {
+		if alert := e.poolAlert(env.ID); alert.Standing() && sees(env) {
 			alerts = append(alerts, alert)
 		}
 	}
@@ -89,21 +90,22 @@ func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 // WatchPools sends a snapshot of each pool first, then each change, the latest
 // only where the receiver is slow; the last of a pool has Deleted. With "" it
 // watches all pools, also those to come; with an id that one, and the channel
-// is closed after its last. It is closed too when ctx ends.
-func (e *Engine) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
-	return watchPools(ctx, e, id, WatchPools, (*pool.Pool).Watch, func(runtime.PoolStatus) bool { return true })
+// is closed after its last. It is closed too when ctx ends. It leaves out environments that
+// the receiver doesn't see.
+func (e *Engine) WatchPools(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Environment) bool) (<-chan runtime.PoolStatus, error) {
+	return watchPools(ctx, e, id, sees, WatchPools, (*pool.Pool).Watch, func(runtime.PoolStatus) bool { return true })
 }
 
 // WatchPoolAlerts sends the alerts that stand, then each change, the latest
-// only where the receiver is slow; id and the channel's end are as those of
+// only where the receiver is slow; id, sees and the channel's end are as those of
 // WatchPools.
-func (e *Engine) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolAlert, error) {
-	return watchPools(ctx, e, id, WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
+func (e *Engine) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Environment) bool) (<-chan runtime.PoolAlert, error) {
+	return watchPools(ctx, e, id, sees, WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
 }
 
 // watchPools sends what look returns of pools; what it returns first only if
 // that stands.
-func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID, kind WatchKind,
+func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID, sees func(runtime.Environment) bool, kind WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
 	var only *pool.Pool
 	if id != "" {
@@ -116,7 +118,9 @@ func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID,
 	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer e.Watching(kind)()
-		follow := func(p *pool.Pool) { followPool(ctx, p, out, look, stands) }
+		follow := func(p *pool.Pool) {
+			followPool(ctx, p, out, look, func(value T) bool { return stands(value) && sees(e.environmentOf(p)) }, func() bool { return sees(e.environmentOf(p)) })
+		}
 		if only != nil {
 			follow(only)
 			return
@@ -146,14 +150,29 @@ func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	}
 }
 
-// followPool sends what look returns of a pool until the pool or ctx ends.
-func followPool[T any](ctx context.Context, p *pool.Pool, out chan<- T, look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) {
+// environmentOf returns the environment of a pool as it is served, or as it was when the pool
+// began.
+func (e *Engine) environmentOf(p *pool.Pool) runtime.Environment {
+	first := p.First()
+	if env, ok := e.Environment(first.ID); ok {
+		return env
+	}
+	return first
+}
+
+// followPool sends what look returns of a pool until the pool or ctx ends: the first one only
+// if it stands, and none that the receiver doesn't see.
+func followPool[T any](ctx context.Context, p *pool.Pool, out chan<- T, look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool, sees func() bool) {
 	value, changed := look(p)
 	if !stands(value) {
 		changed = next(ctx, p, changed)
 	}
 	for changed != nil {
 		value, changed = look(p)
+		if !sees() {
+			changed = next(ctx, p, changed)
+			continue
+		}
 		select {
 		case out <- value:
 			changed = next(ctx, p, changed)
@@ -186,8 +205,9 @@ func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan str
 // receiver gets only the latest of each runner, and none of those that came and
 // went meanwhile: what waits for it is bounded by the number of runners. None is
 // sent as it was sent before. The channel is closed when ctx ends, and that of
-// one environment after its deletion, with its last runner's GONE.
-func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
+// one environment after its deletion, with its last runner's GONE. It leaves out runners that
+// the receiver doesn't see.
+func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Runner) bool) (<-chan runnerfeed.Event, error) {
 	var ended <-chan struct{} // of all environments: never
 	if id != "" {
 		p, err := e.pool(id)
@@ -196,7 +216,7 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-
 		}
 		ended = p.Closed()
 	}
-	w := e.runners.feed.Watch(id, func(put func(runtime.Runner)) {
+	w := e.runners.feed.Watch(id, sees, func(put func(runtime.Runner)) {
 		for _, r := range e.Runners(RunnerFilter{EnvironmentID: id}) {
 			put(r)
 		}

@@ -12,11 +12,11 @@ import (
 func TestPoolAlertsAreWatched(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	all, err := b.WatchPoolAlerts(ctx, "")
+	all, err := b.WatchPoolAlerts(ctx, "", seesEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.WatchPoolAlerts(ctx, "none")
+	_, err = b.WatchPoolAlerts(ctx, "none", seesEnvironment)
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
@@ -27,25 +27,25 @@ func TestPoolAlertsAreWatched(t *testing.T) {
 			break
 		}
 	}
-	late, err := b.WatchPoolAlerts(ctx, "") // gets what stands
+	late, err := b.WatchPoolAlerts(ctx, "", seesEnvironment) // gets what stands
 	if err != nil {
 		t.Fatal(err)
 	}
 	if alert := <-late; !alert.Standing() || alert.EnvironmentID != "low" {
 		t.Errorf("first %+v", alert)
 	}
-	if alerts := b.PoolAlerts(); len(alerts) != 1 || alerts[0].EnvironmentID != "low" {
+	if alerts := b.PoolAlerts(seesEnvironment); len(alerts) != 1 || alerts[0].EnvironmentID != "low" {
 		t.Errorf("standing: %+v", alerts)
 	}
 	if h := b.Health(t.Context()); h.Status != HealthDegraded {
 		t.Errorf("health: %+v", h)
 	}
-	one, err := b.WatchPoolAlerts(ctx, "low")
+	one, err := b.WatchPoolAlerts(ctx, "low", seesEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := <-one
-	if _, err := b.DeleteEnvironment(t.Context(), "low", false); err != nil {
+	if _, err := b.DeleteEnvironment(t.Context(), "low", false, seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	for last = range one { // until the pool has ended
@@ -71,9 +71,9 @@ func TestRunnersAreWatched(t *testing.T) {
 	b.environment(t, "a", 1)
 	first := b.claim(t, "a")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := b.WatchRunners(ctx, "none")
+	_, err := b.WatchRunners(ctx, "none", seesRunner)
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
-	events, err := b.WatchRunners(ctx, "a")
+	events, err := b.WatchRunners(ctx, "a", seesRunner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,14 +131,14 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	b.claim(t, "a")
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
-	events, err := b.WatchRunners(ctx, "a")
+	events, err := b.WatchRunners(ctx, "a", seesRunner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	there := map[runtime.RunnerID]runtime.RunnerState{}
 	first := <-events
 	there[first.Runner.ID] = first.Runner.State
-	if _, err := b.DeleteEnvironment(ctx, "a", true); err != nil {
+	if _, err := b.DeleteEnvironment(ctx, "a", true, seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	for event := range events {
@@ -158,11 +158,11 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 func TestRunWaitsForSubscribers(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	pools, err := b.WatchPools(context.Background(), "a")
+	pools, err := b.WatchPools(context.Background(), "a", seesEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runners, err := b.WatchRunners(context.Background(), "a")
+	runners, err := b.WatchRunners(context.Background(), "a", seesRunner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestRunWaitsForSubscribers(t *testing.T) {
 			t.Errorf("the channel of %s is open", name)
 		}
 	}
-	if _, err := b.WatchPools(t.Context(), ""); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+	if _, err := b.WatchPools(t.Context(), "", seesEnvironment); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -95,6 +95,9 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 	return p
 }
 
+// First returns the environment that the pool was made for, as it was then.
+func (p *Pool) First() runtime.Environment { return p.first }
+
 // Closed is closed when Run returns.
 func (p *Pool) Closed() <-chan struct{} { return p.ended }
 

@@ -26,10 +26,11 @@ type Feed struct {
 // New returns a feed that nobody watches.
 func New() *Feed { return &Feed{watchers: map[*Watcher]bool{}} }
 
-// Watch returns a new watcher of an environment's runners, "" of all. What snapshot puts
-// comes first. Remove the watcher in the end.
-func (f *Feed) Watch(id runtime.EnvironmentID, snapshot func(put func(runtime.Runner))) *Watcher {
+// Watch returns a new watcher of those of an environment's runners, "" of all, that it sees.
+// What snapshot puts comes first. Remove the watcher in the end.
+func (f *Feed) Watch(id runtime.EnvironmentID, sees func(runtime.Runner) bool, snapshot func(put func(runtime.Runner))) *Watcher {
 	w := newWatcher(id)
+	w.sees = sees
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	snapshot(func(r runtime.Runner) { w.put(Event{r, time.Now()}, false) })
@@ -59,6 +60,7 @@ func (f *Feed) Report(r runtime.Runner, isNew bool) {
 // A Watcher is one receiver and what waits for it.
 type Watcher struct {
 	environment runtime.EnvironmentID
+	sees        func(runtime.Runner) bool
 	wake        chan struct{} // capacity 1: something waits
 
 	mu      sync.Mutex // guards what follows
@@ -88,7 +90,14 @@ func newWatcher(id runtime.EnvironmentID) *Watcher {
 func (w *Watcher) put(event Event, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if old := w.waiting[event.Runner.ID]; old != nil {
+	old := w.waiting[event.Runner.ID]
+	if !w.sees(event.Runner) {
+		if _, told := w.told[event.Runner.ID]; !told && old == nil {
+			return
+		}
+		event.Runner = handedOver(event.Runner)
+	}
+	if old != nil {
 		isNew = old.Value.(*waitingEvent).isNew
 		w.queue.Remove(old)
 		delete(w.waiting, event.Runner.ID)
@@ -101,6 +110,12 @@ func (w *Watcher) put(event Event, isNew bool) {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+// handedOver returns what a receiver that saw a runner gets when another tenant claims it: for
+// the receiver it is gone.
+func handedOver(r runtime.Runner) runtime.Runner {
+	return runtime.Runner{ID: r.ID, Environment: r.Environment, State: runtime.RunnerGone, Message: "another tenant claimed it", CreatedAt: r.CreatedAt}
 }
 
 // take returns the next event that says something new.

@@ -9,7 +9,7 @@ import (
 
 func TestNothingIsToldTwice(t *testing.T) {
 	f := New()
-	w := f.Watch("", func(func(runtime.Runner)) {})
+	w := f.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) {})
 	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
 		f.Report(runtime.Runner{ID: id, State: state, Message: message}, false)
 	}

@@ -47,8 +47,8 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 				return err
 			}
 		}
-		_, err := tx.Exec("INSERT INTO batches (id, runner, environment, key, value, start) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)",
-			b.ID, b.RunnerID, b.EnvironmentID, b.Key, value, start)
+		_, err := tx.Exec("INSERT INTO batches (id, runner, environment, tenant, key, value, start) VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7)",
+			b.ID, b.RunnerID, b.EnvironmentID, string(b.Tenant), b.Key, value, start)
 		return err
 	})
 	return stored, added, err
@@ -105,9 +105,14 @@ func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
 	b, found, err := s.batch(ctx, "SELECT value FROM batches WHERE id = $1", id)
 	if err == nil && !found {
-		err = runtime.Errorf(runtime.CodeBatchNotFound, "no batch %s: it never was, or it was collected", id)
+		err = NoBatch(id)
 	}
 	return b, err
+}
+
+// NoBatch is the error about a batch that isn't stored.
+func NoBatch(id runtime.BatchID) error {
+	return runtime.Errorf(runtime.CodeBatchNotFound, "no batch %s: it never was, or it was collected", id)
 }
 
 // BatchByKey returns the batch that was stored with an idempotency key, and whether there
@@ -167,6 +172,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 type BatchFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
+	Tenant        *runtime.TenantID // nil: all
 	NewestFirst   bool
 }
 
@@ -179,6 +185,9 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 	}
 	if q.EnvironmentID != "" {
 		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
+	}
+	if q.Tenant != nil {
+		where, args = where+" AND tenant = "+parameters(len(args)+1, 1), append(args, string(*q.Tenant))
 	}
 	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
 		return nil, 0, typed(err, "count batches")

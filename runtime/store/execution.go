@@ -45,8 +45,8 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 		if x.Batch != nil {
 			batch, caseNumber = x.Batch.ID, x.Batch.Case
 		}
-		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, key, value, batch, case_no) VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7, $8)",
-			x.ID, x.RunnerID, x.EnvironmentID, x.State, x.Key, value, batch, caseNumber)
+		_, err := tx.Exec("INSERT INTO executions (id, runner, environment, tenant, state, key, value, batch, case_no) VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9)",
+			x.ID, x.RunnerID, x.EnvironmentID, string(x.Tenant), x.State, x.Key, value, batch, caseNumber)
 		return err
 	})
 	return stored, added, err
@@ -125,6 +125,7 @@ func one[T any](ctx context.Context, s *Store, doing, statement string, arg any)
 type ExecutionFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
+	Tenant        *runtime.TenantID // nil: all
 	States        []runtime.ExecutionState
 	NewestFirst   bool
 }
@@ -147,6 +148,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	if q.EnvironmentID != "" {
 		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
+	}
+	if q.Tenant != nil {
+		where, args = where+" AND tenant = "+parameters(len(args)+1, 1), append(args, string(*q.Tenant))
 	}
 	if states := slices.Compact(slices.Sorted(slices.Values(q.States))); len(states) > 0 {
 		where += " AND state IN (" + parameters(len(args)+1, len(states)) + ")"

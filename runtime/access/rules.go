@@ -1,0 +1,71 @@
+package access
+
+// An Operation is what callers do, named as the API's field.
+type Operation string
+
+// anyRight is for what every grant needs.
+var anyRight = []Right{Watch, Stdin, Cancel, FilesRead, FilesWrite, Execute}
+
+// rules say who may use what. An operation without a rule can't be used: see
+// RuleOf.
+var rules = map[Operation]Rule{
+	// Reading.
+	"version":         {Role: Observer, Rights: anyRight},
+	"me":              {Role: Observer, Rights: anyRight},
+	"health":          {Role: Observer},
+	"environments":    {Role: Observer},
+	"environment":     {Role: Observer},
+	"poolAlerts":      {Role: Observer},
+	"poolStatus":      {Role: Observer},
+	"runners":         {Role: Observer},
+	"runner":          {Role: Observer, Rights: anyRight},
+	"runnerEvents":    {Role: Observer},
+	"files":           {Role: Observer, Rights: []Right{FilesRead, FilesWrite}},
+	"file":            {Role: Observer, Rights: []Right{FilesRead}},
+	"taskEvents":      {Role: Observer},
+	"executions":      {Role: Observer},
+	"execution":       {Role: Observer, Rights: anyRight},
+	"executionEvents": {Role: Observer, Rights: []Right{Watch}},
+	"output":          {Role: Observer, Rights: []Right{Watch}},
+	"batches":         {Role: Observer},
+	"batch":           {Role: Observer, Rights: []Right{Watch, Cancel, Execute}},
+	"batchEvents":     {Role: Observer, Rights: []Right{Watch}},
+	"tenants":         {Role: Observer},
+	"cluster":         {Role: Observer, AllTenants: true},
+
+	// Using runners.
+	"claimRunner":     {Role: Client},
+	"renewRunner":     {Role: Client, Rights: []Right{Execute}},
+	"releaseRunner":   {Role: Client},
+	"updateFiles":     {Role: Client, Rights: []Right{FilesWrite}},
+	"uploadFile":      {Role: Client, Rights: []Right{FilesWrite}},
+	"startExecution":  {Role: Client, Rights: []Right{Execute}},
+	"writeStdin":      {Role: Client, Rights: []Right{Stdin}},
+	"resizeTerminal":  {Role: Client, Rights: []Right{Stdin}},
+	"signalExecution": {Role: Client, Rights: []Right{Cancel}},
+	"cancelExecution": {Role: Client, Rights: []Right{Cancel}},
+	"cancelBatch":     {Role: Client, Rights: []Right{Cancel}},
+	"run":             {Role: Client},
+	"createGrant":     {Role: Client},
+
+	// Changing what there is.
+	"putEnvironment":    {Role: Operator},
+	"deleteEnvironment": {Role: Operator},
+	"drainCluster":      {Role: Operator, AllTenants: true},
+
+	// Managing callers.
+	"tokens":       {Role: Admin},
+	"createToken":  {Role: Admin},
+	"revokeToken":  {Role: Admin},
+	"auditLog":     {Role: Admin},
+	"putTenant":    {Role: Admin, AllTenants: true},
+	"deleteTenant": {Role: Admin, AllTenants: true},
+	"metrics":      {Role: Observer, AllTenants: true},
+}
+
+// RuleOf returns the rule of an operation, and false where it has none: then
+// nobody may use it.
+func RuleOf(op Operation) (Rule, bool) {
+	rule, ok := rules[op]
+	return rule, ok
+}

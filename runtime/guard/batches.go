@@ -1,0 +1,73 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// StartBatch starts a batch in a runner of the caller's; see [engine.Engine.StartBatch].
+func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+	in, err := g.starting(ctx, in)
+	if err != nil {
+		return runtime.Batch{}, runtime.Execution{}, err
+	}
+	return g.engine.StartBatch(ctx, in, of)
+}
+
+// RunBatch runs a batch for the caller's tenant; see [engine.Engine.RunBatch].
+func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+	in, err := g.running(ctx, in)
+	if err != nil {
+		return runtime.Batch{}, runtime.Execution{}, err
+	}
+	return g.engine.RunBatch(ctx, in, of)
+}
+
+// Batch returns one of the caller's as it is.
+func (g *Guard) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	if err := g.allowBatch(ctx, "batch", id); err != nil {
+		return runtime.Batch{}, err
+	}
+	return g.engine.Batch(ctx, id)
+}
+
+// Batches returns the caller's; see [engine.Engine.Batches].
+func (g *Guard) Batches(ctx context.Context, filter engine.BatchFilter, first int, after runtime.BatchID) ([]runtime.Batch, int, error) {
+	p, err := caller(ctx, "batches")
+	if err != nil {
+		return nil, 0, err
+	}
+	filter.Tenant = scope(p)
+	return g.engine.Batches(ctx, filter, first, after)
+}
+
+// BatchCases returns the cases of a batch that the caller has got already; see
+// [engine.Engine.BatchCases].
+func (g *Guard) BatchCases(ctx context.Context, b runtime.Batch, first, end int, charge func(bytes int) error) ([]runtime.Case, error) {
+	return g.engine.BatchCases(ctx, b, first, end, charge)
+}
+
+// BatchBuild returns the build of a batch that the caller has got already; see
+// [engine.Engine.BatchBuild].
+func (g *Guard) BatchBuild(ctx context.Context, id runtime.BatchID, charge func(bytes int) error) (*runtime.Execution, error) {
+	return g.engine.BatchBuild(ctx, id, charge)
+}
+
+// BatchEvents opens the events of a batch of the caller's; see [engine.Engine.BatchEvents].
+func (g *Guard) BatchEvents(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
+	if err := g.allowBatch(ctx, "batchEvents", id); err != nil {
+		return nil, err
+	}
+	return g.engine.BatchEvents(ctx, id, after)
+}
+
+// CancelBatch ends a batch of the caller's; see [engine.Engine.CancelBatch].
+func (g *Guard) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	if err := g.allowBatch(ctx, "cancelBatch", id); err != nil {
+		return runtime.Batch{}, err
+	}
+	return g.engine.CancelBatch(ctx, id)
+}

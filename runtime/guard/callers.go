@@ -1,0 +1,102 @@
+package guard
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
+)
+
+// Tokens returns the tokens that the caller manages; see [identity.Book.Tokens].
+func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, error) {
+	p, err := caller(ctx, "tokens")
+	if err != nil {
+		return nil, err
+	}
+	return g.book.Tokens(p, sessions), nil
+}
+
+// CreateToken is as [identity.Book.CreateToken].
+func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (access.Token, string, error) {
+	p, err := caller(ctx, "createToken")
+	if err != nil {
+		return access.Token{}, "", err
+	}
+	in.Kind = access.KindToken
+	return g.book.CreateToken(ctx, p, in)
+}
+
+// RevokeToken is as [identity.Book.RevokeToken].
+func (g *Guard) RevokeToken(ctx context.Context, id string) (access.Token, bool, error) {
+	p, err := caller(ctx, "revokeToken")
+	if err != nil {
+		return access.Token{}, false, err
+	}
+	return g.book.RevokeToken(ctx, p, id)
+}
+
+// CreateGrant makes a grant for an execution or a runner of the caller's, and returns its text.
+// Exactly one of both is set.
+func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (string, access.Grant, error) {
+	p, err := caller(ctx, "createGrant")
+	if err != nil {
+		return "", grant, err
+	}
+	if (grant.Execution == "") == (grant.Runner == "") {
+		return "", grant, runtime.Invalid("executionId", "give either executionId or runnerId")
+	}
+	if len(grant.Rights) == 0 {
+		return "", grant, runtime.Invalid("rights", "must be at least one right")
+	}
+	if err := runtime.Between("expiresIn", int64(life/time.Second), 1, int64(identity.MaxGrantLife/time.Second), "seconds"); err != nil {
+		return "", grant, err
+	}
+	slices.Sort(grant.Rights)
+	grant.Rights = slices.Compact(grant.Rights)
+	if grant.Execution != "" {
+		if i := slices.IndexFunc(grant.Rights, access.Right.OfRunner); i >= 0 {
+			return "", grant, runtime.Invalid("rights", "%s is a right to a runner: give runnerId", grant.Rights[i])
+		}
+		_, err = g.execution(ctx, p, grant.Execution)
+	} else {
+		_, err = g.runner(p, grant.Runner)
+	}
+	if err != nil {
+		return "", grant, err
+	}
+	return g.book.Sign(p, grant, life)
+}
+
+// Tenants returns those that the caller sees.
+func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
+	p, err := caller(ctx, "tenants")
+	if err != nil {
+		return nil, err
+	}
+	return g.book.Tenants(p), nil
+}
+
+// PutTenant is as [identity.Book.PutTenant].
+func (g *Guard) PutTenant(ctx context.Context, t runtime.Tenant) (runtime.Tenant, bool, error) {
+	if _, err := caller(ctx, "putTenant"); err != nil {
+		return t, false, err
+	}
+	return g.book.PutTenant(ctx, t)
+}
+
+// DeleteTenant is as [identity.Book.DeleteTenant]. CONFLICT where the tenant still has
+// environments.
+func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
+	if _, err := caller(ctx, "deleteTenant"); err != nil {
+		return false, err
+	}
+	for _, env := range g.engine.Environments() {
+		if env.Tenant == id {
+			return false, runtime.Errorf(runtime.CodeConflict, "tenant %s still has the environment %s: delete its environments first", id, env.ID)
+		}
+	}
+	return g.book.DeleteTenant(ctx, id)
+}

@@ -1,0 +1,136 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Environments returns those that the caller sees, sorted by id.
+func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error) {
+	p, err := caller(ctx, "environments")
+	if err != nil {
+		return nil, err
+	}
+	seen := []runtime.Environment{}
+	for _, env := range g.engine.Environments() {
+		if p.SeesEnvironment(env) {
+			seen = append(seen, env)
+		}
+	}
+	return seen, nil
+}
+
+// Environment returns one, and whether there is one for the caller.
+func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runtime.Environment, bool, error) {
+	p, err := caller(ctx, "environment")
+	if err != nil {
+		return runtime.Environment{}, false, err
+	}
+	env, ok := g.engine.Environment(id)
+	if !ok || !p.SeesEnvironment(env) {
+		return runtime.Environment{}, false, nil
+	}
+	return env, true, nil
+}
+
+// PutEnvironment creates an environment for the caller's tenant, or changes one of it. Ids are
+// those of the whole server: one that another tenant has is CONFLICT.
+func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (runtime.Environment, bool, error) {
+	p, err := caller(ctx, "putEnvironment")
+	if err != nil {
+		return runtime.Environment{}, false, err
+	}
+	in.Mine = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
+	switch {
+	case in.Tenant == nil && !p.AllTenants:
+		in.Tenant = &p.Tenant
+	case in.Tenant == nil:
+	case !p.SeesTenant(*in.Tenant):
+		return runtime.Environment{}, false, runtime.Invalid("tenant", "must be the tenant of the token, or left out")
+	default:
+		if _, there := g.book.Tenant(*in.Tenant); !there {
+			return runtime.Environment{}, false, runtime.Invalid("tenant", "no tenant %s: create it with putTenant", *in.Tenant)
+		}
+	}
+	return g.engine.PutEnvironment(ctx, in)
+}
+
+// DeleteEnvironment deletes one of the caller's tenant; see [engine.Engine.DeleteEnvironment].
+func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
+	p, err := caller(ctx, "deleteEnvironment")
+	if err != nil {
+		return false, err
+	}
+	return g.engine.DeleteEnvironment(ctx, id, endClaimed, func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) })
+}
+
+// PoolStatus, StartDurations, PoolHistory and ClaimStats are of an environment that the caller
+// has got already.
+
+// PoolStatus is as [engine.Engine.PoolStatus].
+func (g *Guard) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
+	return g.engine.PoolStatus(id)
+}
+
+// StartDurations is as [engine.Engine.StartDurations].
+func (g *Guard) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
+	return g.engine.StartDurations(id)
+}
+
+// PoolHistory is as [engine.Engine.PoolHistory].
+func (g *Guard) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
+	return g.engine.PoolHistory(id)
+}
+
+// ClaimStats is as [engine.Engine.ClaimStats].
+func (g *Guard) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
+	return g.engine.ClaimStats(id)
+}
+
+// PoolAlerts returns the alerts that stand, of environments that the caller sees.
+func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
+	p, err := caller(ctx, "poolAlerts")
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.PoolAlerts(p.SeesEnvironment), nil
+}
+
+// WatchPools is as [engine.Engine.WatchPools], for what the caller sees.
+func (g *Guard) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
+	p, err := g.watches(ctx, "poolStatus", id)
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.WatchPools(ctx, id, p.SeesEnvironment)
+}
+
+// WatchPoolAlerts is as [engine.Engine.WatchPoolAlerts], for what the caller sees.
+func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolAlert, error) {
+	p, err := g.watches(ctx, "poolAlerts", id)
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.WatchPoolAlerts(ctx, id, p.SeesEnvironment)
+}
+
+// watches returns the caller that watches an environment, "" all.
+func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (access.Principal, error) {
+	p, err := caller(ctx, op)
+	if err == nil && id != "" {
+		err = g.existing(p, id)
+	}
+	return p, err
+}
+
+// existing returns ENVIRONMENT_NOT_FOUND for an environment that is there and that the caller
+// doesn't see. Of one that isn't there the engine says so.
+func (g *Guard) existing(p access.Principal, id runtime.EnvironmentID) error {
+	if env, ok := g.engine.Environment(id); ok && !p.SeesEnvironment(env) {
+		return engine.NoEnvironment(id)
+	}
+	return nil
+}

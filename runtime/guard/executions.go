@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// Start starts an execution in a runner of the caller's; see [engine.Engine.Start].
+func (g *Guard) Start(ctx context.Context, in engine.StartInput) (runtime.Execution, error) {
+	in, err := g.starting(ctx, in)
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	return g.engine.Start(ctx, in)
+}
+
+// starting checks who starts something in a runner. One that is gone is the engine's to refuse:
+// a key may have been used before.
+func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
+	p, err := caller(ctx, "startExecution")
+	if err != nil {
+		return in, err
+	}
+	if p.Grant != nil && in.Privileged {
+		return in, runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
+	}
+	in.Tenant = p.Tenant
+	r, ok := g.engine.Runner(in.RunnerID)
+	switch {
+	case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != in.RunnerID:
+		return in, runtime.Gone(in.RunnerID)
+	case ok:
+		in.Tenant = r.Tenant()
+	}
+	return in, nil
+}
+
+// Execute runs the whole for the caller's tenant; see [engine.Engine.Execute].
+func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (runtime.Execution, error) {
+	in, err := g.running(ctx, in)
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	return g.engine.Execute(ctx, in)
+}
+
+func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
+	p, err := caller(ctx, "run")
+	if err == nil {
+		in.Tenant, err = g.claimant(p, in.EnvironmentID)
+	}
+	return in, err
+}
+
+// Execution returns one of the caller's, as it is when it has ended or when wait is over.
+func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
+	p, err := caller(ctx, "execution")
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	x, err := g.execution(ctx, p, id)
+	if err != nil || wait == 0 || x.State == runtime.ExecutionFinished {
+		return x, err
+	}
+	return g.engine.Execution(ctx, id, wait)
+}
+
+// Executions returns the caller's; see [engine.Engine.Executions].
+func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
+	p, err := caller(ctx, "executions")
+	if err != nil {
+		return store.ExecutionPage{}, err
+	}
+	filter.Tenant = scope(p)
+	return g.engine.Executions(ctx, filter, first, after, charge)
+}
+
+// Events opens the events of an execution of the caller's; see [engine.Engine.Events].
+func (g *Guard) Events(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error) {
+	if err := g.AllowExecution(ctx, "executionEvents", id); err != nil {
+		return nil, err
+	}
+	return g.engine.Events(ctx, id, after)
+}
+
+// Output returns a page of the output of an execution of the caller's; see
+// [engine.Engine.Output].
+func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
+	if err := g.AllowExecution(ctx, "output", id); err != nil {
+		return nil, "", false, err
+	}
+	return g.engine.Output(ctx, id, after, maxBytes, charge)
+}
+
+// OpenOutput opens the output of an execution of the caller's; see
+// [engine.Engine.OpenOutput].
+func (g *Guard) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error) {
+	if err := g.AllowExecution(ctx, "output", id); err != nil {
+		return nil, err
+	}
+	return g.engine.OpenOutput(ctx, id, stream)
+}
+
+// WriteStdin feeds an execution of the caller's; see [engine.Engine.WriteStdin].
+func (g *Guard) WriteStdin(ctx context.Context, in engine.StdinInput) (int64, error) {
+	if err := g.AllowExecution(ctx, "writeStdin", in.ExecutionID); err != nil {
+		return 0, err
+	}
+	return g.engine.WriteStdin(ctx, in)
+}
+
+// Resize resizes the terminal of an execution of the caller's; see [engine.Engine.Resize].
+func (g *Guard) Resize(ctx context.Context, id runtime.ExecutionID, size runtime.TerminalSize) (runtime.Execution, error) {
+	if err := g.AllowExecution(ctx, "resizeTerminal", id); err != nil {
+		return runtime.Execution{}, err
+	}
+	return g.engine.Resize(ctx, id, size)
+}
+
+// Signal sends a signal to an execution of the caller's; see [engine.Engine.Signal].
+func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (runtime.Execution, error) {
+	if err := g.AllowExecution(ctx, "signalExecution", id); err != nil {
+		return runtime.Execution{}, err
+	}
+	return g.engine.Signal(ctx, id, signal)
+}
+
+// Cancel ends an execution of the caller's; see [engine.Engine.Cancel].
+func (g *Guard) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
+	if err := g.AllowExecution(ctx, "cancelExecution", id); err != nil {
+		return runtime.Execution{}, err
+	}
+	return g.engine.Cancel(ctx, id)
+}

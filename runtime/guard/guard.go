@@ -1,0 +1,95 @@
+// Package guard is the engine as callers may use it. Every door goes through it:
+// the API's resolvers, subscriptions and downloads, and other systems' APIs.
+//
+// Who calls is in the context (package access). Each method asks two questions
+// before it does anything: may this caller use this operation at all (FORBIDDEN),
+// and is the object the caller's. What isn't doesn't exist for it: the error is
+// the one for an id that was never given. Methods are safe for concurrent use.
+package guard
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// A Guard lets callers use an engine.
+type Guard struct {
+	engine *engine.Engine
+	book   *identity.Book
+}
+
+// New returns the guard of an engine, whose tenants are those of a book.
+func New(e *engine.Engine, book *identity.Book) *Guard { return &Guard{e, book} }
+
+// Caller returns who calls, if the caller may use an operation.
+func caller(ctx context.Context, op access.Operation) (access.Principal, error) {
+	p := access.Of(ctx)
+	return p, p.Allow(op)
+}
+
+// runner returns a runner of the caller's, and RUNNER_GONE for any other.
+func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner, error) {
+	if r, ok := g.engine.Runner(id); ok && p.SeesRunner(r) {
+		return r, nil
+	}
+	return runtime.Runner{}, runtime.Gone(id)
+}
+
+// allowRunner is caller and runner.
+func (g *Guard) allowRunner(ctx context.Context, op access.Operation, id runtime.RunnerID) error {
+	p, err := caller(ctx, op)
+	if err == nil {
+		_, err = g.runner(p, id)
+	}
+	return err
+}
+
+// execution returns an execution of the caller's, and EXECUTION_NOT_FOUND for any other.
+func (g *Guard) execution(ctx context.Context, p access.Principal, id runtime.ExecutionID) (runtime.Execution, error) {
+	x, err := g.engine.Execution(ctx, id, 0)
+	if err == nil && !p.SeesExecution(x) {
+		return runtime.Execution{}, store.NotFound(id)
+	}
+	return x, err
+}
+
+// AllowExecution returns an error unless the caller may use an operation on an execution.
+func (g *Guard) AllowExecution(ctx context.Context, op access.Operation, id runtime.ExecutionID) error {
+	p, err := caller(ctx, op)
+	if err == nil {
+		_, err = g.execution(ctx, p, id)
+	}
+	return err
+}
+
+// allowBatch returns an error unless the caller may use an operation on a batch.
+func (g *Guard) allowBatch(ctx context.Context, op access.Operation, id runtime.BatchID) error {
+	p, err := caller(ctx, op)
+	if err != nil {
+		return err
+	}
+	b, err := g.engine.Batch(ctx, id)
+	if err == nil && !p.SeesBatch(b) {
+		return store.NoBatch(id)
+	}
+	return err
+}
+
+// scope returns the tenant to which a caller's lists are narrowed; nil: to none.
+func scope(p access.Principal) *runtime.TenantID {
+	if tenant, one := p.Scope(); one {
+		return &tenant
+	}
+	return nil
+}
+
+// Go starts f in a goroutine that the engine waits for; see [engine.Engine.Go].
+func (g *Guard) Go(ctx context.Context, f func(context.Context)) error { return g.engine.Go(ctx, f) }
+
+// Watching counts a subscription; see [engine.Engine.Watching].
+func (g *Guard) Watching(kind engine.WatchKind) (left func()) { return g.engine.Watching(kind) }

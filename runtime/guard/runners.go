@@ -1,0 +1,141 @@
+package guard
+
+import (
+	"context"
+	"io"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/runnerfeed"
+)
+
+// Runner returns one, and whether it is there for the caller.
+func (g *Guard) Runner(ctx context.Context, id runtime.RunnerID) (runtime.Runner, bool, error) {
+	p, err := caller(ctx, "runner")
+	if err != nil {
+		return runtime.Runner{}, false, err
+	}
+	r, ok := g.engine.Runner(id)
+	if !ok || !p.SeesRunner(r) {
+		return runtime.Runner{}, false, nil
+	}
+	return r, true, nil
+}
+
+// Runners returns the caller's; see [engine.Engine.Runners].
+func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runtime.Runner, error) {
+	p, err := caller(ctx, "runners")
+	if err != nil {
+		return nil, err
+	}
+	filter.Sees = p.SeesRunner
+	return g.engine.Runners(filter), nil
+}
+
+// WatchRunners is as [engine.Engine.WatchRunners], for the caller's runners.
+func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
+	p, err := g.watches(ctx, "runnerEvents", id)
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.WatchRunners(ctx, id, p.SeesRunner)
+}
+
+// TaskEvents returns what happened to a runner of the caller's.
+func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
+	p, err := caller(ctx, "taskEvents")
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := g.engine.Runner(id); ok && !p.SeesRunner(r) || !ok && !p.AllTenants {
+		return []runtime.TaskEvent{}, nil
+	}
+	return g.engine.TaskEvents(ctx, id)
+}
+
+// Claim claims a runner for the caller's tenant; see [engine.Engine.Claim].
+func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (runtime.Runner, error) {
+	p, err := caller(ctx, "claimRunner")
+	if err != nil {
+		return runtime.Runner{}, err
+	}
+	if in.Tenant, err = g.claimant(p, in.EnvironmentID); err != nil {
+		return runtime.Runner{}, err
+	}
+	return g.engine.Claim(ctx, in)
+}
+
+// claimant returns the tenant for which a caller claims in an environment that it sees. One that
+// isn't there is the engine's to refuse: a key may have been used before.
+func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, error) {
+	env, ok := g.engine.Environment(id)
+	switch {
+	case !ok:
+		return p.Tenant, nil
+	case !p.SeesEnvironment(env):
+		return "", engine.NoEnvironment(id)
+	}
+	return p.ActsFor(env.Tenant), nil
+}
+
+// Renew renews a claim of the caller's.
+func (g *Guard) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
+	if err := g.allowRunner(ctx, "renewRunner", id); err != nil {
+		return runtime.Runner{}, err
+	}
+	return g.engine.Renew(ctx, id)
+}
+
+// Release ends a claim of the caller's; false means that there was none.
+func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	err := g.allowRunner(ctx, "releaseRunner", id)
+	switch {
+	case runtime.CodeOf(err) == runtime.CodeRunnerGone:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return g.engine.Release(ctx, id)
+}
+
+// Files lists files of a runner of the caller's; see [files.Access.Files].
+func (g *Guard) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
+	if err := g.allowRunner(ctx, "files", id); err != nil {
+		return nil, err
+	}
+	return g.engine.Files(ctx, id, dir, recursive)
+}
+
+// File returns a file of a runner of the caller's; see [files.Access.File].
+func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string) (runtime.File, bool, error) {
+	if err := g.allowRunner(ctx, "file", id); err != nil {
+		return runtime.File{}, false, err
+	}
+	return g.engine.File(ctx, id, path)
+}
+
+// OpenFile opens a file of a runner of the caller's; see [files.Access.OpenFile].
+func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
+	if err := g.allowRunner(ctx, "file", id); err != nil {
+		return runtime.File{}, nil, err
+	}
+	return g.engine.OpenFile(ctx, id, path, offset)
+}
+
+// UpdateFiles changes files of a runner of the caller's; see [files.Access.UpdateFiles].
+func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (files.Updated, error) {
+	if err := g.allowRunner(ctx, "updateFiles", id); err != nil {
+		return files.Updated{}, err
+	}
+	return g.engine.UpdateFiles(ctx, id, remove, field, write)
+}
+
+// UploadFile writes a file of a runner of the caller's; see [files.Access.UploadFile].
+func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
+	if err := g.allowRunner(ctx, "uploadFile", id); err != nil {
+		return runtime.File{}, err
+	}
+	return g.engine.UploadFile(ctx, id, path, mode, size, content)
+}

@@ -1,0 +1,73 @@
+package guard
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Health returns how the server and its parts are. A caller of one tenant gets the pools that it
+// sees, and of the other parts only the verdict.
+func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
+	p, err := caller(ctx, "health")
+	if err != nil {
+		return engine.Health{}, err
+	}
+	health := g.engine.Health(ctx)
+	if p.AllTenants {
+		return health, nil
+	}
+	health.Attacks = nil
+	health.Components = slices.DeleteFunc(slices.Clone(health.Components), func(c engine.ComponentHealth) bool {
+		id, isPool := strings.CutPrefix(c.Name, engine.PoolComponent)
+		env, ok := g.engine.Environment(runtime.EnvironmentID(id))
+		return isPool && (!ok || !p.SeesEnvironment(env))
+	})
+	health.Status = engine.HealthOK
+	for i, c := range health.Components {
+		if !strings.HasPrefix(c.Name, engine.PoolComponent) {
+			health.Components[i].Message = ""
+		}
+		health.Status = health.Status.Or(c.Status)
+	}
+	return health, nil
+}
+
+// ClusterStatus is as [engine.Engine.ClusterStatus].
+func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
+	if _, err := caller(ctx, "cluster"); err != nil {
+		return runtime.ClusterStatus{}, err
+	}
+	return g.engine.ClusterStatus(ctx)
+}
+
+// Evaluations is as [engine.Engine.Evaluations].
+func (g *Guard) Evaluations(ctx context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+	if _, err := caller(ctx, "cluster"); err != nil {
+		return nil, 0, err
+	}
+	return g.engine.Evaluations(ctx, filter)
+}
+
+// Allocations is as [engine.Engine.Allocations].
+func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+	if _, err := caller(ctx, "cluster"); err != nil {
+		return nil, 0, err
+	}
+	return g.engine.Allocations(ctx, filter)
+}
+
+// SetDraining is as [engine.Engine.SetDraining].
+func (g *Guard) SetDraining(ctx context.Context, draining bool) error {
+	if _, err := caller(ctx, "drainCluster"); err != nil {
+		return err
+	}
+	return g.engine.SetDraining(ctx, draining)
+}
+
+// Caller returns who calls.
+func (g *Guard) Caller(ctx context.Context) (access.Principal, error) { return caller(ctx, "me") }

@@ -1,0 +1,262 @@
+// Package identity knows who callers are: it has the tokens, the tenants and the
+// key that signs grants. It makes a principal of what a caller shows.
+//
+// All of it is in memory, so knowing a caller costs a microsecond; every change
+// is stored before it holds. What a caller may do from then on is the business
+// of package access.
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// A Store has what outlives the process.
+type Store interface {
+	Tokens(ctx context.Context) ([]access.Token, error)
+	PutToken(ctx context.Context, t access.Token) error
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	DeleteTokens(ctx context.Context, ids []string) error
+	Tenants(ctx context.Context) ([]runtime.Tenant, error)
+	PutTenant(ctx context.Context, t runtime.Tenant) error
+	DeleteTenant(ctx context.Context, id runtime.TenantID) error
+}
+
+// Config are a Book's settings.
+type Config struct {
+	Store      Store
+	FirstToken string // of the first administrator, which can't be revoked; "": there is none
+	Open       bool   // callers that show nothing may do everything, until the first token is made
+	Key        []byte // signs grants
+	Logger     *zap.Logger
+}
+
+// A Book has the tokens and tenants of a server. Its methods are safe for
+// concurrent use.
+type Book struct {
+	store  Store
+	open   bool
+	first  *liveToken // of Config.FirstToken; nil: there is none
+	grants grants
+	logger *zap.Logger
+
+	changing sync.Mutex // of who changes something: store, then memory
+
+	mu      sync.RWMutex // guards what follows
+	tokens  map[string]*liveToken
+	tenants map[runtime.TenantID]runtime.Tenant
+}
+
+// A liveToken is a token with what ends when it does.
+type liveToken struct {
+	access.Token
+	ended context.Context // its cause says why
+	end   context.CancelCauseFunc
+	used  atomic.Int64 // Unix milliseconds of the last use; 0: never
+	dirty atomic.Bool  // used isn't stored
+}
+
+// errRevoked and errExpired are why a caller that was known isn't any more.
+var (
+	errRevoked = runtime.Errorf(runtime.CodeUnauthenticated, "the token was revoked")
+	errExpired = runtime.Errorf(runtime.CodeUnauthenticated, "the token has expired")
+)
+
+// New returns a book that knows only the first token. Call Load.
+func New(c Config) *Book {
+	b := &Book{store: c.Store, open: c.Open, grants: newGrants(c.Key), logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	if c.FirstToken != "" {
+		sum := sha256.Sum256([]byte(c.FirstToken))
+		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
+	}
+	return b
+}
+
+func newLive(t access.Token) *liveToken {
+	live := &liveToken{Token: t}
+	if !t.LastUsedAt.IsZero() {
+		live.used.Store(t.LastUsedAt.UnixMilli())
+	}
+	ended, end := context.WithCancelCause(context.Background())
+	live.ended, live.end = ended, end
+	switch {
+	case !t.RevokedAt.IsZero():
+		end(errRevoked)
+	case !t.ExpiresAt.IsZero():
+		timed, stop := context.WithDeadlineCause(ended, t.ExpiresAt, errExpired)
+		live.ended, live.end = timed, func(cause error) { end(cause); stop() }
+	}
+	return live
+}
+
+// Load reads what is stored. Call it again where another server may have changed
+// that: tokens that were revoked meanwhile end.
+func (b *Book) Load(ctx context.Context) error {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	tokens, err := b.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	tenants, err := b.store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.tokens
+	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
+	for _, t := range tokens {
+		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
+			b.tokens[t.ID] = known
+			delete(old, t.ID)
+			continue
+		}
+		b.tokens[t.ID] = newLive(t)
+	}
+	for _, gone := range old {
+		gone.end(errRevoked)
+	}
+	for _, t := range tenants {
+		b.tenants[t.ID] = t
+	}
+	return nil
+}
+
+// flushEvery is how often the last uses of tokens are stored.
+const flushEvery = 30 * time.Second
+
+// keepSessions is how long a session that has ended is kept, for those who look
+// for it in the list.
+const keepSessions = 24 * time.Hour
+
+// Run stores now and then when tokens were used, and forgets old sessions, until
+// ctx ends. It returns ctx's cause.
+func (b *Book) Run(ctx context.Context) error {
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			b.flush(ctx)
+			b.forgetSessions(ctx, now)
+		case <-ctx.Done():
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			b.flush(late)
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (b *Book) flush(ctx context.Context) {
+	used := map[string]time.Time{}
+	b.mu.RLock()
+	for id, t := range b.tokens {
+		if t.dirty.Swap(false) {
+			used[id] = time.UnixMilli(t.used.Load())
+		}
+	}
+	b.mu.RUnlock()
+	if len(used) == 0 {
+		return
+	}
+	if err := b.store.UseTokens(ctx, used); err != nil {
+		b.logger.Warn("the last use of tokens could not be stored", zap.Error(err))
+	}
+}
+
+func (b *Book) forgetSessions(ctx context.Context, now time.Time) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	var old []string
+	b.mu.RLock()
+	for id, t := range b.tokens {
+		if t.Kind == access.KindSession && t.Ended(now.Add(-keepSessions)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keepSessions) {
+			old = append(old, id)
+		}
+	}
+	b.mu.RUnlock()
+	if len(old) == 0 {
+		return
+	}
+	if err := b.store.DeleteTokens(ctx, old); err != nil {
+		b.logger.Warn("old sessions could not be forgotten", zap.Error(err))
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range old {
+		delete(b.tokens, id)
+	}
+}
+
+// Open reports whether callers that show nothing may do everything.
+func (b *Book) Open() bool {
+	if !b.open || b.first != nil {
+		return false
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.tokens) == 0
+}
+
+// Tokens returns the tokens that a caller manages, and the sessions too if asked
+// for, the oldest first.
+func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var all []access.Token
+	for _, t := range b.tokens {
+		if manages(by, t.Token) && (sessions || t.Kind != access.KindSession) {
+			shown := t.Token
+			if at := t.used.Load(); at != 0 {
+				shown.LastUsedAt = time.UnixMilli(at)
+			}
+			all = append(all, shown)
+		}
+	}
+	slices.SortFunc(all, func(a, b access.Token) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// manages reports whether a caller manages a token: one of its tenant, and of
+// all only if it acts for all.
+func manages(by access.Principal, t access.Token) bool {
+	return by.SeesTenant(t.Tenant) && (by.AllTenants || !t.AllTenants)
+}
+
+// Tenants returns the tenants that a caller sees, sorted by name. The default one
+// is always among them.
+func (b *Book) Tenants(by access.Principal) []runtime.Tenant {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	all := maps.Clone(b.tenants)
+	if _, put := all[runtime.DefaultTenant]; !put {
+		all[runtime.DefaultTenant] = runtime.Tenant{Weight: runtime.DefaultWeight}
+	}
+	maps.DeleteFunc(all, func(id runtime.TenantID, _ runtime.Tenant) bool { return !by.SeesTenant(id) })
+	return slices.SortedFunc(maps.Values(all), func(a, b runtime.Tenant) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+}
+
+// Tenant returns a tenant, and whether there is one.
+func (b *Book) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	t, ok := b.tenants[id]
+	if !ok && id == runtime.DefaultTenant {
+		return runtime.Tenant{Weight: runtime.DefaultWeight}, true
+	}
+	return t, ok
+}

@@ -1,0 +1,112 @@
+package identity
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/uuid"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// A grant's text is grantPrefix and a JSON Web Token (RFC 7519), signed with
+// HMAC-SHA256 and nothing else: the header's choice of another algorithm is
+// refused. Its key is derived from the server's and signs nothing else.
+const (
+	grantPrefix   = "rpg_"
+	grantAudience = "rockpool-grant"
+)
+
+// Bounds of a grant's life.
+const (
+	DefaultGrantLife = time.Hour
+	MaxGrantLife     = 30 * 24 * time.Hour
+)
+
+type grants struct {
+	key    []byte
+	signer jose.Signer
+}
+
+func newGrants(key []byte) grants {
+	derived, err := hkdf.Key(sha256.New, key, nil, "rockpool grants", sha256.Size)
+	if err != nil {
+		panic(err) // the length is a constant
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: derived}, nil)
+	if err != nil {
+		panic(err) // likewise
+	}
+	return grants{derived, signer}
+}
+
+// grantClaims are what a grant says beside the registered claims: jti is the
+// grant's id, sub the id of the token that made it.
+type grantClaims struct {
+	jwt.Claims
+	Tenant     runtime.TenantID    `json:"tenant,omitempty"`
+	AllTenants bool                `json:"all,omitempty"`
+	Execution  runtime.ExecutionID `json:"execution,omitempty"`
+	Runner     runtime.RunnerID    `json:"runner,omitempty"`
+	Rights     []access.Right      `json:"rights"`
+}
+
+var (
+	errGrant        = unauthenticated("the grant isn't one that this server signed")
+	errGrantExpired = unauthenticated("the grant has expired: ask for a new one with createGrant")
+	errGrantorEnded = unauthenticated("the token that made the grant has ended, and the grant with it")
+)
+
+// Sign returns the text of a grant that a caller makes, which holds for life. The
+// grant's ID and Expires are set.
+func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
+	if by.Grant != nil || by.Kind == access.KindServer {
+		return "", g, runtime.Errorf(runtime.CodeForbidden, "a grant can't make grants")
+	}
+	now := time.Now()
+	g.ID, g.Expires = uuid.Must(uuid.NewV7()).String(), now.Add(life).Truncate(time.Second)
+	text, err := jwt.Signed(b.grants.signer).Claims(grantClaims{
+		Claims: jwt.Claims{ID: g.ID, Subject: by.ID, Audience: jwt.Audience{grantAudience}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(g.Expires)},
+		Tenant: by.Tenant, AllTenants: by.AllTenants, Execution: g.Execution, Runner: g.Runner, Rights: g.Rights,
+	}).Serialize()
+	if err != nil {
+		return "", g, fmt.Errorf("sign a grant: %w", err)
+	}
+	return grantPrefix + text, g, nil
+}
+
+// authenticateGrant returns the caller who shows a grant.
+func (b *Book) authenticateGrant(shown string) (Caller, error) {
+	token, err := jwt.ParseSigned(strings.TrimPrefix(shown, grantPrefix), []jose.SignatureAlgorithm{jose.HS256})
+	if err != nil {
+		return Caller{}, errGrant
+	}
+	var claims grantClaims
+	if err := token.Claims(b.grants.key, &claims); err != nil {
+		return Caller{}, errGrant
+	}
+	if claims.Expiry == nil || !slices.Contains(claims.Audience, grantAudience) || claims.Execution == "" == (claims.Runner == "") {
+		return Caller{}, errGrant
+	}
+	until := claims.Expiry.Time()
+	if !time.Now().Before(until) {
+		return Caller{}, errGrantExpired
+	}
+	maker, err := b.ByID(claims.Subject)
+	if err != nil {
+		return Caller{}, errGrantorEnded
+	}
+	maker.until = until
+	maker.Principal = access.Principal{
+		Kind: access.KindGrant, ID: claims.Subject, Name: maker.Name, Tenant: claims.Tenant, AllTenants: claims.AllTenants,
+		Grant: &access.Grant{ID: claims.ID, Execution: claims.Execution, Runner: claims.Runner, Rights: claims.Rights, Expires: until},
+	}
+	return maker, nil
+}

@@ -1,0 +1,52 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// A token's text is tokenPrefix and the base64 of its id (a UUID) and of a secret
+// of 256 random bits. By the id the token is found, by the hash of the whole text
+// it is known.
+const (
+	tokenPrefix = "rpt_"
+	secretBytes = 32
+)
+
+func newSecret() (id, text string, hash []byte) {
+	made := uuid.Must(uuid.NewV7())
+	raw := append(made[:], make([]byte, secretBytes)...)
+	_, _ = rand.Read(raw[len(made):]) // it never fails
+	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
+	return made.String(), text, hashOf(text)
+}
+
+func hashOf(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
+
+// idOf returns the id in a token's text, and false for what is no token's.
+func idOf(text string) (string, bool) {
+	encoded, ok := strings.CutPrefix(text, tokenPrefix)
+	if !ok {
+		return "", false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(raw) != len(uuid.UUID{})+secretBytes {
+		return "", false
+	}
+	return uuid.UUID(raw[:len(uuid.UUID{})]).String(), true
+}
+
+// same compares in constant time.
+func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
+
+// firstID names the token of a file: another token in it is another one.
+func firstID(hash []byte) string { return "file-" + hex.EncodeToString(hash[:6]) }

@@ -1,0 +1,189 @@
+package identity
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// Bounds of tokens and tenants.
+const (
+	MaxTokenLife = 10 * 365 * 24 * time.Hour
+	maxTokens    = 100_000 // of all tenants, sessions included
+	maxTenants   = 10_000
+	maxNameBytes = 128
+)
+
+// A NewToken asks for a token.
+type NewToken struct {
+	Kind       access.Kind // KindToken or KindSession
+	Name       string      // for people
+	Tenant     runtime.TenantID
+	AllTenants bool
+	Role       access.Role
+	Life       time.Duration // 0: for ever
+}
+
+// CreateToken makes a token, and returns its text, which is stored nowhere. A
+// caller gives no more than it has. The first token of an open server must be an
+// administrator's for all tenants: from then on the server needs tokens.
+func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
+	if err := in.validate(); err != nil {
+		return access.Token{}, "", err
+	}
+	made := access.Token{Kind: in.Kind, Name: in.Name, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: time.Now(), CreatedBy: by.ID}
+	if in.Life > 0 {
+		made.ExpiresAt = made.CreatedAt.Add(in.Life)
+	}
+	if !manages(by, made) {
+		if in.AllTenants {
+			return access.Token{}, "", runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants makes one")
+		}
+		return access.Token{}, "", unknownTenant(in.Tenant)
+	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if _, there := b.Tenant(in.Tenant); !there {
+		return access.Token{}, "", unknownTenant(in.Tenant)
+	}
+	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
+		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
+	}
+	if b.count() >= maxTokens {
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens already: revoke some", maxTokens)
+	}
+	var text string
+	made.ID, text, made.Hash = newSecret()
+	if err := b.store.PutToken(ctx, made); err != nil {
+		return access.Token{}, "", err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens[made.ID] = newLive(made)
+	return made, text, nil
+}
+
+func (b *Book) count() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.tokens)
+}
+
+func (in NewToken) validate() error {
+	if err := validateName("name", in.Name); err != nil {
+		return err
+	}
+	if _, err := access.ParseRole("role", string(in.Role)); err != nil {
+		return err
+	}
+	if in.AllTenants && in.Role == access.Client {
+		return runtime.Invalid("tenant", "must be given for the role CLIENT: what a client makes belongs to one tenant")
+	}
+	if in.AllTenants && in.Tenant != runtime.DefaultTenant {
+		return runtime.Invalid("tenant", "can't be given for a token for all tenants")
+	}
+	return nil
+}
+
+func validateName(field, name string) error {
+	if name == "" || len(name) > maxNameBytes || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return runtime.Invalid(field, "must be 1 to %d bytes of text without control characters", maxNameBytes)
+	}
+	return nil
+}
+
+func unknownTenant(id runtime.TenantID) error {
+	return runtime.Invalid("tenant", "no tenant %s: create it with putTenant", id)
+}
+
+// RevokeToken ends a token, and with it what its holders do. False means that it
+// had ended before. A token that a caller doesn't manage isn't there for it.
+func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) (access.Token, bool, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	b.mu.RLock()
+	known := b.tokens[id]
+	b.mu.RUnlock()
+	if known == nil || !manages(by, known.Token) {
+		return access.Token{}, false, runtime.Invalid("id", "no token %s", id)
+	}
+	if known.Ended(time.Now()) {
+		return known.Token, false, nil
+	}
+	revoked := known.Token
+	revoked.RevokedAt = time.Now()
+	if err := b.store.PutToken(ctx, revoked); err != nil {
+		return access.Token{}, false, err
+	}
+	b.mu.Lock()
+	next := newLive(revoked)
+	next.used.Store(known.used.Load())
+	b.tokens[id] = next
+	b.mu.Unlock()
+	known.end(errRevoked)
+	return revoked, true, nil
+}
+
+// PutTenant creates a tenant, or changes it.
+func (b *Book) PutTenant(ctx context.Context, t runtime.Tenant) (_ runtime.Tenant, created bool, err error) {
+	if t.Weight < 1 || t.Weight > runtime.MaxWeight {
+		return t, false, runtime.Between("weight", int64(t.Weight), 1, runtime.MaxWeight, "turns")
+	}
+	if err := t.Quotas.Validate("quotas."); err != nil {
+		return t, false, err
+	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	old, there := b.Tenant(t.ID)
+	if !there {
+		b.mu.RLock()
+		full := len(b.tenants) >= maxTenants
+		b.mu.RUnlock()
+		if full {
+			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tenants already: delete some", maxTenants)
+		}
+	}
+	if t.CreatedAt = old.CreatedAt; t.CreatedAt.IsZero() {
+		t.CreatedAt = time.Now()
+	}
+	if err := b.store.PutTenant(ctx, t); err != nil {
+		return t, false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tenants[t.ID] = t
+	return t, !there, nil
+}
+
+// DeleteTenant forgets a tenant, and revokes its tokens. False means that there was
+// none. The default tenant stays.
+func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
+	if id == runtime.DefaultTenant {
+		return false, runtime.Invalid("id", "the default tenant can't be deleted")
+	}
+	if _, there := b.Tenant(id); !there {
+		return false, nil
+	}
+	for _, t := range b.Tokens(access.Server(), true) {
+		if t.Tenant != id || t.AllTenants {
+			continue
+		}
+		if _, _, err := b.RevokeToken(ctx, access.Server(), t.ID); err != nil {
+			return false, err
+		}
+	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if err := b.store.DeleteTenant(ctx, id); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.tenants, id)
+	return true, nil
+}

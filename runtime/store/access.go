@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// Tokens returns all tokens, the oldest first.
+func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
+	const doing = "list tokens"
+	rows, err := s.reads.QueryContext(ctx, "SELECT value, used FROM tokens ORDER BY id")
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []access.Token
+	for rows.Next() {
+		var value []byte
+		var used sql.NullInt64
+		var t access.Token
+		if err := rows.Scan(&value, &used); err != nil {
+			return nil, typed(err, doing)
+		}
+		if err := json.Unmarshal(value, &t); err != nil {
+			return nil, typed(err, doing)
+		}
+		if used.Valid {
+			t.LastUsedAt = time.UnixMilli(used.Int64)
+		}
+		all = append(all, t)
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// PutToken stores a token, or replaces what is stored of it but its last use.
+func (s *Store) PutToken(ctx context.Context, t access.Token) error {
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "store a token", func(tx *transaction) error {
+		_, err := tx.Exec("INSERT INTO tokens (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", t.ID, value)
+		return err
+	})
+}
+
+// UseTokens stores when tokens were used last.
+func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
+	return s.write(ctx, "store the last use of tokens", func(tx *transaction) error {
+		for id, at := range used {
+			if _, err := tx.Exec("UPDATE tokens SET used = $1 WHERE id = $2", at.UnixMilli(), id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteTokens forgets tokens.
+func (s *Store) DeleteTokens(ctx context.Context, ids []string) error {
+	return s.write(ctx, "delete tokens", func(tx *transaction) error {
+		for _, id := range ids {
+			if _, err := tx.Exec("DELETE FROM tokens WHERE id = $1", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Tenants returns all tenants that were put, sorted by id.
+func (s *Store) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
+	const doing = "list tenants"
+	rows, err := s.reads.QueryContext(ctx, "SELECT value FROM tenants ORDER BY id")
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []runtime.Tenant
+	for rows.Next() {
+		var value []byte
+		var t runtime.Tenant
+		if err := rows.Scan(&value); err != nil {
+			return nil, typed(err, doing)
+		}
+		if err := json.Unmarshal(value, &t); err != nil {
+			return nil, typed(err, doing)
+		}
+		all = append(all, t)
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// PutTenant stores a tenant, or replaces it.
+func (s *Store) PutTenant(ctx context.Context, t runtime.Tenant) error {
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "store a tenant", func(tx *transaction) error {
+		_, err := tx.Exec("INSERT INTO tenants (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", string(t.ID), value)
+		return err
+	})
+}
+
+// DeleteTenant forgets a tenant.
+func (s *Store) DeleteTenant(ctx context.Context, id runtime.TenantID) error {
+	return s.write(ctx, "delete a tenant", func(tx *transaction) error {
+		_, err := tx.Exec("DELETE FROM tenants WHERE id = $1", string(id))
+		return err
+	})
+}
